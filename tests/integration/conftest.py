@@ -1,0 +1,174 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the integration tests share: the lab's cluster, a runner for the playbooks, a throw-away SlurmCluster.
+
+The lab and its images are brought up by `make integration`; these tests only use them.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .kubectl import Kubectl
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+VOLUMES = Path(os.environ.get("CORRAL_LAB_DIR", "/var/lib/corral-lab")) / "volumes"
+
+
+@dataclass
+class Run:
+    """One ansible-playbook run: exit status, everything printed, and the recap's numbers."""
+
+    rc: int
+    output: str
+    recap: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        return self.recap.get("changed", -1)
+
+
+def playbook(name: str, document: Path | None, *args: str, env: dict[str, str] | None = None, timeout: int = 600) -> Run:
+    """Run `corral.slurm.<name>` with a document, as a user would."""
+    command = ["ansible-playbook", f"corral.slurm.{name}", *(["-e", f"slurm_cluster_file={document}"] if document else []), *args]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "0", **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    recap = re.search(r"^localhost\s*:\s*(.*)$", done.stdout, re.MULTILINE)
+    numbers = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", recap.group(1))} if recap else {}
+    return Run(done.returncode, done.stdout, numbers)
+
+
+@dataclass
+class Cluster:
+    """A SlurmCluster of a test: its document (edit `spec`, then `site()`), its namespace, its user's key."""
+
+    name: str
+    namespace: str
+    spec: dict[str, Any]
+    directory: Path
+    key: Path
+    port: int
+    kubectl: Kubectl
+
+    def write(self) -> Path:
+        path = self.directory / f"{self.name}.yml"
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "corral.hpc/v1alpha1",
+                    "kind": "SlurmCluster",
+                    "metadata": {"name": self.name, "namespace": self.namespace},
+                    "spec": self.spec,
+                }
+            )
+        )
+        return path
+
+    def site(self, *args: str, **kwargs: Any) -> Run:
+        return playbook("site", self.write(), *args, **kwargs)
+
+    def destroy(self, *args: str) -> Run:
+        return playbook("destroy", self.write(), *args)
+
+    def slurm(self, *command: str) -> str:
+        """Output of a Slurm command in the controller's pod."""
+        return self.kubectl("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--", *command)
+
+    def ssh(self, command: str, *, check: bool = True, user: str = "alice", stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            ["ssh", "-i", str(self.key), "-p", str(self.port), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+             "-o", f"UserKnownHostsFile={self.directory}/known_hosts", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=10",
+             f"{user}@{self.kubectl.node_address()}", command],
+            capture_output=True, text=True, timeout=180, check=False, input=stdin,
+        )  # fmt: skip
+        if check and done.returncode:
+            raise AssertionError(f"ssh {command!r} ended {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def objects(self) -> dict[str, str]:
+        """kind/name → resourceVersion of all that carries the cluster's label and that the collection wrote."""
+        return self.kubectl.versions(self.namespace, f"app.kubernetes.io/instance={self.name}")
+
+
+def make_spec(name: str, public_key: str, port: int) -> dict[str, Any]:
+    small = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+    return {
+        "images": {"slurm": "localhost/corral/slurm:24.11"},
+        "slurm": {"processTracking": "linuxproc"},
+        "controller": {"stateVolume": {"hostPath": f"{VOLUMES}/{name}-state", "size": "1Gi"}},
+        "login": {"service": {"type": "NodePort", "nodePort": port}},
+        "nodeSets": [
+            {"name": "cpu", "replicas": 2, "resources": copy.deepcopy(small), "features": ["plain"]},
+            {"name": "extra", "replicas": 1, "resources": copy.deepcopy(small)},
+        ],
+        "partitions": [{"name": "main", "default": True}],
+        "jail": {
+            "volume": {"hostPath": f"{VOLUMES}/{name}-jail", "size": "5Gi"},
+            "populate": {"image": "localhost/corral/jail:trixie"},
+        },
+        "users": [{"name": "alice", "uid": 10001, "sshKeys": [public_key], "sudo": True}],
+    }
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Kubectl:
+    return Kubectl(REPOSITORY)
+
+
+@pytest.fixture(scope="session")
+def ssh_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    key = tmp_path_factory.mktemp("ssh") / "id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
+    return key
+
+
+@pytest.fixture(scope="session")
+def make_cluster(kubectl: Kubectl, ssh_key: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, int], Cluster]]:
+    """Makes documents of clusters in namespaces of their own, and takes away whatever a test left of them."""
+    made: list[Cluster] = []
+
+    def make(name: str, port: int) -> Cluster:
+        remove(name)
+        spec = make_spec(name, Path(f"{ssh_key}.pub").read_text().strip(), port)
+        cluster = Cluster(name, f"test-{name}", spec, tmp_path_factory.mktemp(name), ssh_key, port, kubectl)
+        made.append(cluster)
+        return cluster
+
+    def remove(name: str) -> None:
+        kubectl("delete", "namespace", f"test-{name}", "--ignore-not-found", "--wait=true", "--timeout=120s")
+        for what in ("state", "jail"):
+            kubectl("delete", "pv", f"test-{name}-{name}-{'jail' if what == 'jail' else 'controller-state'}", "--ignore-not-found")
+            shutil.rmtree(VOLUMES / f"{name}-{what}", ignore_errors=True)
+
+    yield make
+    for cluster in made:
+        remove(cluster.name)
+
+
+def eventually(condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
+    """Poll until a condition holds; the wait is bounded and its failure says what never came."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:.0f} s: {what}")
+        time.sleep(0.5)
