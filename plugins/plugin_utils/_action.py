@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all action plugins of the collection share: the module's backend runs in the controller's process where that is possible.
+
+A module costs about 0.65 CPU-seconds before it does anything (a zip is built, copied, unpacked, and a Python starts and imports);
+an action plugin runs in the worker that Ansible has forked anyway. So with a local connection the action calls the very
+function that the module calls, and otherwise it has Ansible run the module on the task's host.
+Imports at the top of an action plugin are paid once a run: the parent process loads the class before it forks.
+"""
+from __future__ import annotations
+
+import datetime
+import os
+import typing as t
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.parameters import remove_values
+from ansible.plugins.action import ActionBase
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+
+Backend = Callable[..., dict[str, t.Any]]
+
+
+class BackendAction(ActionBase):
+    """Runs ``backend(params, check=…, diff=…)`` here when the task's connection is local, else the module of the same name.
+
+    A subclass sets ``argument_spec`` and ``backend`` (``staticmethod``), perhaps ``constraints`` (the keyword arguments of
+    AnsibleModule that restrict combinations: ``mutually_exclusive``, ``required_if``…) and overrides ``prepare`` for what
+    only the controller can do.
+    """
+
+    argument_spec: t.ClassVar[Callable[[], dict[str, t.Any]]]
+    backend: t.ClassVar[Backend]
+    constraints: t.ClassVar[dict[str, t.Any]] = {}
+
+    _supports_check_mode = True
+    _supports_diff = True
+    _supports_async = True
+
+    def prepare(self, params: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Return the parameters as the backend shall have them. May raise CorralError."""
+        return params
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Ansible's entry: validate, prepare, then run the backend or the module."""
+        variables = task_vars if task_vars is not None else {}
+        result = super().run(tmp, variables)
+        with self._environment():
+            params, secrets = self._validated()
+            try:
+                params = self.prepare(params, variables)
+                if not self._runs_here():
+                    result.update(self._execute_module(module_args=_given(params), task_vars=variables, wrap_async=self._task.async_val))
+                    return result
+                outcome = type(self).backend(params, check=bool(self._task.check_mode), diff=bool(self._task.diff))
+            except CorralError as error:
+                outcome = {"failed": True, "changed": bool(error.data.get("changed", False)), **error.data, "msg": str(error)}
+        result.update(remove_values(outcome, secrets))
+        return result
+
+    def _validated(self) -> tuple[dict[str, t.Any], set[str]]:
+        """Return the checked parameters with plain values, and the values that must not be shown."""
+        validation = ArgumentSpecValidator(type(self).argument_spec(), **self.constraints).validate(plain(dict(self._task.args)))
+        secrets: set[str] = set(validation._no_log_values)  # AnsibleModule reads the same attribute
+        if validation.error_messages:
+            raise AnsibleActionFail(remove_values("; ".join(validation.error_messages), secrets))
+        return validation.validated_parameters, secrets
+
+    def _runs_here(self) -> bool:
+        """True when the task's host is this process' host and user."""
+        return self._connection.transport == "local" and not self._connection.become and not self._task.async_val
+
+    @contextmanager
+    def _environment(self) -> Iterator[None]:
+        """The task's ``environment:`` holds here too (K8S_AUTH_KUBECONFIG and friends), as it would for a module."""
+        wanted: dict[str, t.Any] = {}
+        self._compute_environment_string(wanted)
+        before = dict(os.environ)
+        os.environ.update({str(name): str(value) for name, value in wanted.items()})
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def plain(value: t.Any) -> t.Any:
+    """Return ``value`` made of plain JSON types only.
+
+    ansible-core 2.19 hands out tagged subclasses of str, int, list… (and vault strings that decrypt on use); a backend shall neither
+    know of them nor pass their tags on. Text with Jinja in it stays that text.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, (datetime.date, datetime.datetime)):
+        return value.isoformat()
+    return str(value)
+
+
+def _given(params: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return ``params`` without what is unset: the module then fills in its own host's environment and defaults."""
+    return {name: value for name, value in params.items() if value is not None}
