@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ * Copyright: (c) 2026, the corral authors
+ *
+ * What is laid over the jail's root: the kernel's file systems, the pod's few own files and sockets, and nothing else of the
+ * pod. The mount points were made by the populate job; nothing is ever created in the jail here, since another node would
+ * see it too, and removing it there would take the mount away here.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <linux/mount.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define QUIET (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+static void close_keeping_errno(int fd)
+{
+	int saved = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+}
+
+/* One thing of the pod that shows in the jail. */
+struct part {
+	const char *source;
+	const char *parent; /* "proc/", "dev/", ...: only for what is said */
+	const char *target; /* relative to the directory that it is attached in */
+	struct jail_attributes attributes;
+	bool mandatory;
+};
+
+static int missing(const struct jail_dress *dress, const struct part *part, const char *which, struct jail_error *error)
+{
+	if (part->mandatory)
+		return jail_fail(error, "/%s%s can not be shown in the jail: %s (%s); populate the jail anew or correct the pod's mounts",
+				 part->parent, part->target, which, strerror(errno));
+	jail_debug(dress->log, "/%s%s is not shown in the jail: %s (%s)", part->parent, part->target, which, strerror(errno));
+	return 0;
+}
+
+/* Opens a mount point; -1 with errno 0 when there is nothing to do since it is mounted already. */
+static int open_target(const struct jail_dress *dress, int directory, const char *name)
+{
+	int target = jail_path_open(directory, name, O_PATH);
+
+	if (target >= 0 && dress->keep && jail_is_mount(target)) {
+		close(target);
+		errno = 0;
+		return -1;
+	}
+	return target;
+}
+
+static int attach(const struct jail_dress *dress, int directory, const struct part *part, int tree, struct jail_error *error)
+{
+	int result;
+	int target = open_target(dress, directory, part->target);
+
+	if (target < 0)
+		return errno == 0 ? 0 : missing(dress, part, "the jail has no such mount point", error);
+	result = jail_attach(tree, target);
+	close_keeping_errno(target);
+	return result < 0 ? missing(dress, part, "the mount was refused", error) : 0;
+}
+
+static int show(const struct jail_dress *dress, int directory, const struct part *part, struct jail_error *error)
+{
+	int result;
+	int tree = jail_clone(AT_FDCWD, part->source, true);
+
+	if (tree < 0)
+		return missing(dress, part, "the pod does not have it", error);
+	if (jail_set(tree, part->attributes) < 0)
+		result = missing(dress, part, "its mount attributes can not be set", error);
+	else
+		result = attach(dress, directory, part, tree, error);
+	close_keeping_errno(tree);
+	return result;
+}
+
+static int show_all(const struct jail_dress *dress, int directory, const struct part *parts, size_t count, struct jail_error *error)
+{
+	for (size_t i = 0; i < count; i++)
+		if (show(dress, directory, &parts[i], error) < 0)
+			return -1;
+	return 0;
+}
+
+/* Attaches a fresh file system (or finds the one of an earlier call) and returns a descriptor of its root. */
+static int fresh(const struct jail_dress *dress, const struct part *part, const char *const *options, struct jail_error *error)
+{
+	int tree = jail_fresh(part->source, options, part->attributes.set);
+
+	if (tree < 0)
+		return jail_fail(error, "a %s for the jail's /%s can not be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that "
+				 "allows fsopen", part->source, part->target, strerror(errno));
+	if (attach(dress, dress->root, part, tree, error) < 0) {
+		close(tree);
+		return -1;
+	}
+	close(tree);
+	tree = jail_path_open(dress->root, part->target, O_PATH | O_DIRECTORY);
+	return tree < 0 ? jail_fail(error, "the jail's /%s can not be opened after its mount (%s)", part->target, strerror(errno)) : tree;
+}
+
+/* The container runtimes' list of what must not show or be written in a /proc (containerd's oci defaults), for ours is new. */
+static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error *error)
+{
+	static const char *const frozen[] = {"bus", "fs", "irq", "sys", "sysrq-trigger"};
+	static const char *const hidden_files[] = {"interrupts", "kcore", "keys", "latency_stats", "sched_debug", "timer_list", "timer_stats"};
+	static const char *const hidden_directories[] = {"acpi", "asound", "scsi"};
+	static const char *const no_options[] = {NULL};
+
+	for (size_t i = 0; i < sizeof(frozen) / sizeof(frozen[0]); i++) {
+		const struct part part = {"", "proc/", frozen[i], {MOUNT_ATTR_RDONLY | QUIET, 0, true}, false};
+		int place = jail_path_open(proc, frozen[i], O_PATH);
+		int tree = -1;
+		int result = 0;
+
+		if (place < 0 && errno == ENOENT)
+			continue;
+		if (place >= 0)
+			tree = jail_clone(place, "", true);
+		if (tree < 0 || jail_set(tree, part.attributes) < 0 || attach(dress, proc, &part, tree, error) < 0)
+			result = jail_fail(error, "/proc/%s of the jail can not be made read-only (%s)", frozen[i], strerror(errno));
+		close_keeping_errno(tree);
+		close_keeping_errno(place);
+		if (result < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < sizeof(hidden_files) / sizeof(hidden_files[0]); i++) {
+		const struct part part = {"/dev/null", "proc/", hidden_files[i], {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, false};
+
+		if (faccessat(proc, hidden_files[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0 && show(dress, proc, &part, error) < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < sizeof(hidden_directories) / sizeof(hidden_directories[0]); i++) {
+		const struct part part = {"tmpfs", "proc/", hidden_directories[i], {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false};
+		int tree;
+
+		if (faccessat(proc, part.target, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		tree = jail_fresh("tmpfs", no_options, part.attributes.set);
+		if (tree < 0 || attach(dress, proc, &part, tree, error) < 0) {
+			close_keeping_errno(tree);
+			return jail_fail(error, "/proc/%s of the jail can not be hidden (%s)", part.target, strerror(errno));
+		}
+		close(tree);
+	}
+	return 0;
+}
+
+/* A /proc of our own hides other users' processes; where the kernel refuses one (a pod in a user namespace whose /proc is
+ * masked), the pod's is shown with the masks that it has. */
+static int dress_proc(const struct jail_dress *dress, struct jail_error *error)
+{
+	static const char *const options[] = {"hidepid", "invisible", NULL};
+	const struct part own = {"proc", "", "proc", {QUIET, 0, false}, true};
+	const struct part pods = {"/proc", "", "proc", {QUIET, 0, true}, true};
+	int result;
+	int proc;
+	int tree = jail_fresh("proc", options, QUIET);
+
+	if (tree < 0) {
+		jail_debug(dress->log, "the jail shows the pod's own /proc: a new one was refused (%s)", strerror(errno));
+		return show(dress, dress->root, &pods, error);
+	}
+	result = attach(dress, dress->root, &own, tree, error);
+	close_keeping_errno(tree);
+	if (result < 0)
+		return -1;
+	proc = jail_path_open(dress->root, "proc", O_PATH | O_DIRECTORY);
+	if (proc < 0)
+		return jail_fail(error, "the jail's /proc can not be opened after its mount (%s)", strerror(errno));
+	result = mask_proc(dress, proc, error);
+	close_keeping_errno(proc);
+	return result;
+}
+
+/* Character devices that jobs may meet; whatever else the pod's /dev has (disks, memory, the kernel's log) stays outside. */
+static bool wanted_device(const struct jail_plan *plan, const char *name)
+{
+	static const char *const patterns[] = {
+		"null",	    "zero",	  "full",   "random", "urandom", "tty", "fuse", "nvidia*", "infiniband", "gdrdrv", "dri",
+		"kfd",	    "accel",	  "knem",   "xpmem",  "mqueue",	 "hugepages",
+	};
+
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
+		if (fnmatch(patterns[i], name, 0) == 0)
+			return true;
+	for (size_t i = 0; i < plan->device_count; i++)
+		if (fnmatch(plan->devices[i], name, FNM_PERIOD) == 0)
+			return true;
+	return false;
+}
+
+static int dress_device(const struct jail_dress *dress, int dev, int pods, const char *name, struct jail_error *error)
+{
+	char source[300];
+	struct stat status;
+	const struct part part = {source, "dev/", name, {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, true}, false};
+
+	snprintf(source, sizeof(source), "/dev/%s", name);
+	if (fstatat(pods, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !(S_ISCHR(status.st_mode) || S_ISDIR(status.st_mode)))
+		return 0;
+	if (S_ISDIR(status.st_mode)) {
+		if (mkdirat(dev, name, 0755) < 0 && errno != EEXIST)
+			return missing(dress, &part, "its mount point can not be made", error);
+	} else if (mknodat(dev, name, S_IFREG | 0644, 0) < 0 && errno != EEXIST) {
+		return missing(dress, &part, "its mount point can not be made", error);
+	}
+	return show(dress, dev, &part, error);
+}
+
+static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
+{
+	static const char *const options[] = {"mode", "0755", "size", "64k", NULL};
+	static const char *const links[][2] = {
+		{"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
+	};
+	static const struct part trees[] = {
+		{"/dev/pts", "dev/", "pts", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true},
+		{"/dev/shm", "dev/", "shm", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, 0, false}, true},
+	};
+	const struct part self = {"tmpfs", "", "dev", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true};
+	struct dirent *entry;
+	DIR *pods;
+	int result = -1;
+	int dev = fresh(dress, &self, options, error);
+
+	if (dev < 0)
+		return -1;
+	pods = opendir("/dev");
+	if (!pods) {
+		jail_fail(error, "the pod's /dev can not be read (%s)", strerror(errno));
+		goto out;
+	}
+	for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++)
+		if (mkdirat(dev, trees[i].target, 0755) < 0 && errno != EEXIST) {
+			jail_fail(error, "/dev/%s of the jail can not be made (%s)", trees[i].target, strerror(errno));
+			goto out_pods;
+		}
+	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+		if (symlinkat(links[i][0], dev, links[i][1]) < 0 && errno != EEXIST) {
+			jail_fail(error, "/dev/%s of the jail can not be made (%s)", links[i][1], strerror(errno));
+			goto out_pods;
+		}
+	if (show_all(dress, dev, trees, sizeof(trees) / sizeof(trees[0]), error) < 0)
+		goto out_pods;
+	while ((entry = readdir(pods)))
+		if (wanted_device(dress->plan, entry->d_name) && dress_device(dress, dev, dirfd(pods), entry->d_name, error) < 0)
+			goto out_pods;
+	result = 0;
+out_pods:
+	closedir(pods);
+out:
+	close_keeping_errno(dev);
+	return result;
+}
+
+static int dress_run(const struct jail_dress *dress, struct jail_error *error)
+{
+	static const char *const options[] = {"mode", "0755", "size", "16m", NULL};
+	static const struct {
+		const char *name;
+		mode_t mode;
+	} directories[] = {{"munge", 0755}, {"slurm", 0755}, {"lock", 01777}, {"user", 0755}};
+	static const struct part trees[] = {
+		{"/run/munge", "run/", "munge", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, true},
+		{"/run/slurm", "run/", "slurm", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, true},
+	};
+	const struct part self = {"tmpfs", "", "run", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false}, true};
+	int result = -1;
+	int run = fresh(dress, &self, options, error);
+
+	if (run < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
+		if ((mkdirat(run, directories[i].name, 0755) < 0 && errno != EEXIST) ||
+		    (directories[i].mode != 0755 && fchmodat(run, directories[i].name, directories[i].mode, 0) < 0)) {
+			jail_fail(error, "/run/%s of the jail can not be made (%s)", directories[i].name, strerror(errno));
+			goto out;
+		}
+	result = show_all(dress, run, trees, sizeof(trees) / sizeof(trees[0]), error);
+out:
+	close_keeping_errno(run);
+	return result;
+}
+
+static int dress_tmp(const struct jail_dress *dress, struct jail_error *error)
+{
+	const struct part part = {"/tmp", "", "tmp", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false}, true};
+
+	if (dress->tmp < 0)
+		return 0;
+	if (jail_set(dress->tmp, part.attributes) < 0)
+		return missing(dress, &part, "its mount attributes can not be set", error);
+	return attach(dress, dress->root, &part, dress->tmp, error);
+}
+
+static int dress_binds(const struct jail_dress *dress, struct jail_error *error)
+{
+	for (size_t i = 0; i < dress->plan->bind_count; i++) {
+		const struct jail_bind *bind = &dress->plan->binds[i];
+		const struct part part = {
+			bind->source, "", bind->target + 1, {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (bind->read_only ? MOUNT_ATTR_RDONLY : 0), 0, true}, true,
+		};
+
+		if (show(dress, dress->root, &part, error) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int jail_dress(const struct jail_dress *dress, struct jail_error *error)
+{
+	static const struct part pods[] = {
+		{"/sys", "", "sys", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, false},
+		{"/opt/corral", "", "opt/corral", {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true},
+		{"/etc/resolv.conf", "", "etc/resolv.conf", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
+		{"/etc/hosts", "", "etc/hosts", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
+		{"/etc/hostname", "", "etc/hostname", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
+	};
+	const struct part spool = {dress->plan->spool, "", dress->plan->spool + 1, {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true};
+
+	if (dress_proc(dress, error) < 0 || dress_dev(dress, error) < 0 || dress_run(dress, error) < 0 || dress_tmp(dress, error) < 0)
+		return -1;
+	if (show_all(dress, dress->root, pods, sizeof(pods) / sizeof(pods[0]), error) < 0)
+		return -1;
+	if (dress->spool && show(dress, dress->root, &spool, error) < 0)
+		return -1;
+	return dress_binds(dress, error);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ * Copyright: (c) 2026, the corral authors
+ *
+ * The way in, and the two mount namespaces that come of it:
+ *
+ *   pure     the jail as a task sees it
+ *   veneered a copy with the pod's libraries laid over it, in which slurmstepd goes on
+ *
+ * A task leaves the second for the first (jail_strip) before it becomes the user. Making both at the entry costs one copy of
+ * the mount table; going back is one setns, so nothing has to be found and unmounted by its name.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static void close_keeping_errno(int fd)
+{
+	int saved = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+}
+
+static long microseconds_since(const struct timespec *start)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (now.tv_sec - start->tv_sec) * 1000000L + (now.tv_nsec - start->tv_nsec) / 1000L;
+}
+
+/* Tree of the directory that shall be /tmp; -1 with an empty sentence when the jail keeps its own. */
+static int tmp_tree(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
+{
+	int tree;
+	int directory;
+
+	error->text[0] = '\0';
+	if (!plan->tmp)
+		return -1;
+	if (job == 0)
+		directory = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	else
+		directory = jail_tmp_open(plan->tmp, job, error);
+	if (directory < 0)
+		return error->text[0] ? -1 : jail_fail(error, "the pod's /tmp can not be opened (%s)", strerror(errno));
+	tree = jail_clone(directory, "", false);
+	if (tree < 0)
+		jail_fail(error, "the job's /tmp can not be shown in the jail (%s)", strerror(errno));
+	close_keeping_errno(directory);
+	return tree;
+}
+
+/* A copy of the jail's mount (and of the volumes mounted below it), attached over itself so that it can become the root. */
+static int own_root(const struct jail_plan *plan, struct jail_error *error)
+{
+	const struct jail_attributes no_devices = {MOUNT_ATTR_NODEV, 0, true};
+	int tree;
+	int root = jail_open(plan->jail, error);
+
+	if (root < 0)
+		return -1;
+	tree = jail_clone(root, "", true);
+	if (tree < 0 || jail_set(tree, no_devices) < 0 || jail_attach(tree, root) < 0) {
+		jail_fail(error, "the jail %s can not be mounted (%s): the container needs CAP_SYS_ADMIN and Linux 5.12", plan->jail, strerror(errno));
+		close_keeping_errno(tree);
+		tree = -1;
+	}
+	close_keeping_errno(root);
+	return tree;
+}
+
+static int dress(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int root, struct jail_error *error)
+{
+	struct jail_dress what = {.plan = plan, .log = log, .root = root, .spool = true, .keep = false};
+	int result;
+
+	what.tmp = tmp_tree(plan, job, error);
+	if (what.tmp < 0 && error->text[0])
+		return -1;
+	result = jail_dress(&what, error);
+	close_keeping_errno(what.tmp);
+	return result;
+}
+
+/* Makes "root" the root of this mount namespace and lets go of the pod's. */
+static int pivot(int root, struct jail_error *error)
+{
+	if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+		return jail_fail(error, "the jail can not become the root (pivot_root: %s): the container needs CAP_SYS_ADMIN, and seccomp and AppArmor "
+				 "profiles that allow pivot_root and mount", strerror(errno));
+	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+		return jail_fail(error, "the pod's root can not be left behind (%s)", strerror(errno));
+	return 0;
+}
+
+static int same_root(const struct jail_view *view)
+{
+	struct stat status;
+
+	return stat("/", &status) == 0 && status.st_dev == view->device && status.st_ino == view->inode;
+}
+
+static int split(struct jail_view *view, struct jail_veneer *veneer, const struct jail_log *log, struct jail_error *error)
+{
+	view->pure = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (view->pure < 0)
+		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
+	if (unshare(CLONE_NEWNS) < 0)
+		return jail_fail(error, "the jail's mount namespace can not be copied (%s)", strerror(errno));
+	return jail_veneer_apply(log, veneer, error);
+}
+
+static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int root, struct jail_view *view,
+		 struct jail_error *error)
+{
+	struct jail_veneer veneer = {.count = 0};
+	struct stat status;
+	int result = -1;
+
+	if (fstat(root, &status) < 0)
+		return jail_fail(error, "the jail %s can not be read (%s)", plan->jail, strerror(errno));
+	view->device = status.st_dev;
+	view->inode = status.st_ino;
+	if (dress(plan, job, log, root, error) < 0)
+		return -1;
+	if (jail_veneer_collect(root, &veneer, error) == 0 && pivot(root, error) == 0) {
+		if (!same_root(view))
+			jail_fail(error, "the root after the entry is not the jail %s", plan->jail);
+		else
+			result = split(view, &veneer, log, error);
+	}
+	jail_veneer_close(&veneer);
+	return result;
+}
+
+/* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp is the pod's. After a failure the thread
+ * may be anywhere between both roots: its process must not go on to do a user's work. */
+int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view, struct jail_error *error)
+{
+	struct timespec start;
+	int result;
+	int root;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	*view = (struct jail_view){.entered = false, .pure = -1};
+	if (unshare(CLONE_NEWNS) < 0)
+		return jail_fail(error, "a mount namespace can not be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
+	/* Slave, never shared: pivot_root refuses shared mounts, and our unmounts must not reach slurmd. Volumes that the
+	 * kubelet mounts later still arrive. */
+	if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
+		return jail_fail(error, "the pod's mounts can not be made private to this step (%s)", strerror(errno));
+	root = own_root(plan, error);
+	if (root < 0)
+		return -1;
+	result = go_in(plan, job, log, root, view, error);
+	close_keeping_errno(root);
+	if (result < 0) {
+		jail_view_close(view);
+		return -1;
+	}
+	view->entered = true;
+	jail_info(log, "entered the jail %s in %ld us", plan->jail, microseconds_since(&start));
+	return 0;
+}
+
+int jail_verify(const struct jail_view *view, struct jail_error *error)
+{
+	if (!view->entered)
+		return jail_fail(error, "this process never entered the jail: nothing is run outside of it, tell the administrator");
+	if (!same_root(view))
+		return jail_fail(error, "the root of this process is not the jail (another plugin moved it?): nothing is run outside of it");
+	return 0;
+}
+
+/* For a task, after fork: goes from slurmstepd's view to the task's. */
+int jail_strip(struct jail_view *view, struct jail_error *error)
+{
+	if (jail_verify(view, error) < 0)
+		return -1;
+	if (setns(view->pure, CLONE_NEWNS) < 0)
+		return jail_fail(error, "the task can not leave the pod's libraries behind (setns: %s)", strerror(errno));
+	return jail_verify(view, error);
+}
+
+void jail_view_close(struct jail_view *view)
+{
+	close_keeping_errno(view->pure);
+	*view = (struct jail_view){.entered = false, .pure = -1};
+}
+
+/* The mounts of a login pod, in the mount namespace of the caller and without entering: sshd does a chroot. A second call
+ * finds them there and changes nothing. */
+int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
+{
+	struct jail_dress what = {.plan = plan, .log = log, .spool = false, .keep = true};
+	int result;
+
+	what.root = jail_open(plan->jail, error);
+	if (what.root < 0)
+		return -1;
+	what.tmp = tmp_tree(plan, 0, error);
+	result = what.tmp < 0 && error->text[0] ? -1 : jail_dress(&what, error);
+	close_keeping_errno(what.tmp);
+	close_keeping_errno(what.root);
+	return result;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ * Copyright: (c) 2026, the corral authors
+ *
+ * What libjail's own files share. The mount calls are made by number: glibc has wrappers for them only since 2.36
+ * and for openat2 in no release that we build on.
+ */
+#ifndef CORRAL_JAIL_INTERNAL_H
+#define CORRAL_JAIL_INTERNAL_H
+
+#include "jail.h"
+
+/* Fills the sentence, keeps errno, returns -1. */
+int jail_fail(struct jail_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void jail_info(const struct jail_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void jail_debug(const struct jail_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* path.c: names inside the jail, never led astray by a symbolic link. */
+int jail_path_open(int root, const char *path, int flags);
+bool jail_is_mount(int fd);
+
+/* mount.c: trees of mounts held by descriptor. */
+struct jail_attributes {
+	uint64_t set;
+	uint64_t clear;
+	bool recursive;
+};
+int jail_clone(int directory, const char *path, bool recursive);
+int jail_set(int tree, struct jail_attributes attributes);
+int jail_fresh(const char *filesystem, const char *const *options, uint64_t attributes);
+int jail_attach(int tree, int target);
+
+/* dress.c: everything that is laid over the jail's root, for a step and for a chroot alike. */
+struct jail_dress {
+	const struct jail_plan *plan;
+	const struct jail_log *log;
+	int root; /* of the tree that is dressed */
+	int tmp;  /* tree for /tmp; -1: leave the jail's own */
+	bool spool;
+	bool keep; /* leave alone what is mounted already: makes a second call harmless */
+};
+int jail_dress(const struct jail_dress *dress, struct jail_error *error);
+
+/* veneer.c */
+#define JAIL_VENEER_MAX 12
+struct jail_veneer {
+	size_t count;
+	struct {
+		int tree;
+		const char *target;
+		bool mandatory;
+	} part[JAIL_VENEER_MAX];
+};
+int jail_veneer_collect(int root, struct jail_veneer *veneer, struct jail_error *error);
+int jail_veneer_apply(const struct jail_log *log, struct jail_veneer *veneer, struct jail_error *error);
+void jail_veneer_close(struct jail_veneer *veneer);
+
+#endif

@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+#
+# sshd, whose users land in the jail (ChrootDirectory in sshd_config). The jail's mounts are made first and need SYS_ADMIN, which
+# nothing has any more once sshd runs.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. /usr/local/lib/corral/common.sh
+
+jail=${CORRAL_JAIL:-/mnt/jail}
+keys=/etc/corral/host-keys
+
+/opt/corral/bin/jail-exec --prepare "$jail" || exit 1
+
+# sshd refuses keys that others can read; a Secret's files are links.
+install -d -m 0700 /etc/ssh/host-keys
+for key in "$keys"/ssh_host_*_key; do
+	[ -r "$key" ] || die "no ssh_host_*_key in $keys: mount the Secret of the host keys there"
+	install -m 0600 "$key" /etc/ssh/host-keys/
+done
+for key in /etc/ssh/host-keys/*; do
+	printf 'HostKey %s\n' "$key"
+done >/etc/ssh/sshd_config.d/10-host-keys.conf
+
+install -d -m 0755 /run/sshd
+wait_for_munge
+exec setpriv --bounding-set=-sys_admin --inh-caps=-all /usr/sbin/sshd -D -e "$@"

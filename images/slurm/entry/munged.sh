@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+#
+# munged, as user munge. The key comes from the Secret's volume, whose files are links that anybody of the pod's group may read;
+# munged wants a plain file of its own, so it gets a copy in a volume in memory.
+set -eu
+
+key=/etc/corral/munge/munge.key
+copy=/run/munge-key/munge.key
+
+if [ ! -r "$key" ]; then
+	echo "munged.sh: $key is missing or not readable by uid $(id -u): mount the munge Secret there" >&2
+	exit 1
+fi
+umask 077
+rm -f "$copy"
+cp -L "$key" "$copy"
+chmod 0400 "$copy"
+# All of a node's users talk to the socket; nothing else lies in its directory.
+umask 022
+exec /usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy" \
+	--socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge-key/munged.seed

@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+#
+# probe.sh slurmctld|slurmd|sackd|sshd|munged: exit 0 when the daemon of this container does its work, else 1 with the reason in
+# one line. Asks the daemon itself where that costs it no line in its log.
+set -uo pipefail
+
+bad() {
+	echo "$1"
+	exit 1
+}
+
+# The container's first process is the daemon, unless the pod shares its processes.
+running() {
+	local comm
+	for comm in /proc/1/comm /proc/[0-9]*/comm; do
+		[ "$(cat "$comm" 2>/dev/null)" != "$1" ] || return 0
+	done
+	bad "$1 is not running"
+}
+
+# TCP port in state LISTEN, of either family, without a connection that the daemon would complain about.
+listening() {
+	local port
+	port=$(printf ':%04X' "$1")
+	grep -qE "^ *[0-9]+: [0-9A-F]+$port [0-9A-F]+:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null || bad "$2 does not listen on port $1 yet"
+}
+
+case "${1:-}" in
+munged)
+	munge -n -S /run/munge/munge.socket.2 2>/dev/null | unmunge -S /run/munge/munge.socket.2 >/dev/null 2>&1 ||
+		bad "munged does not answer on /run/munge/munge.socket.2"
+	;;
+slurmctld)
+	running slurmctld
+	answer=$(timeout 9 scontrol ping 2>&1) || bad "slurmctld does not answer: $(tail -n 1 <<<"$answer")"
+	;;
+slurmd)
+	running slurmd
+	[ -r /run/slurm/conf/slurm.conf ] || bad "slurmd has no configuration from slurmctld yet (/run/slurm/conf)"
+	[ -e /mnt/jail/etc/corral-jail ] || bad "the jail at /mnt/jail is not mounted or not populated"
+	listening "${SLURMD_PORT:-6818}" slurmd
+	;;
+sackd)
+	running sackd
+	[ -r /run/slurm/conf/slurm.conf ] || bad "sackd has no configuration from slurmctld yet (/run/slurm/conf)"
+	;;
+sshd)
+	running sshd
+	[ -e /mnt/jail/proc/self ] || bad "the jail at /mnt/jail is not made ready for sessions"
+	listening 22 sshd
+	;;
+*)
+	bad "usage: probe.sh slurmctld|slurmd|sackd|sshd|munged"
+	;;
+esac

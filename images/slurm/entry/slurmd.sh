@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+#
+# slurmd, as root, configless.
+#   SLURM_NODE_NAME      its name in slurm.conf; else made of POD_NAME less "CORRAL_CLUSTER-"
+#   SLURM_CONF_SERVER    host:port of slurmctld
+#   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. /usr/local/lib/corral/common.sh
+
+spool=/var/spool/slurmd
+name=${SLURM_NODE_NAME:-}
+if [ -z "$name" ] && [ -n "${POD_NAME:-}" ]; then
+	name=${POD_NAME#"${CORRAL_CLUSTER:-}-"}
+fi
+[ -n "$name" ] || die "neither SLURM_NODE_NAME nor POD_NAME and CORRAL_CLUSTER are set: the pod does not know which node it is"
+[ -n "${SLURM_CONF_SERVER:-}" ] || die "SLURM_CONF_SERVER is not set: it names slurmctld as host:port"
+
+# A node's own cgroup tree. Runtimes mount it read-only for containers that are not privileged, and put the container's processes
+# into its root, where cgroup2 allows controllers only to trees without processes.
+own_cgroup() {
+	local root=/sys/fs/cgroup pid controller
+	[ "$(stat -f -c %T "$root")" = cgroup2fs ] || return 0
+	if [ ! -w "$root/cgroup.procs" ]; then
+		mount -o remount,bind,rw "$root" || die "$root is read-only and can not be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
+	fi
+	[ "$(cat "$root/cgroup.type" 2>/dev/null || echo root)" != root ] || return 0
+	mkdir -p "$root/corral"
+	while read -r pid; do
+		echo "$pid" >"$root/corral/cgroup.procs" 2>/dev/null || true
+	done <"$root/cgroup.procs"
+	for controller in $(<"$root/cgroup.controllers"); do
+		echo "+$controller" >"$root/cgroup.subtree_control" ||
+			echo "slurmd.sh: the cgroup controller $controller can not be used in this container" >&2
+	done
+}
+
+# What a container that was killed left behind: jobs of a node that no longer runs any. Their ids come again after a requeue, and
+# slurmd refuses a batch script that is there already.
+clean_spool() {
+	local comm
+	for comm in /proc/[0-9]*/comm; do
+		if [ "$(cat "$comm" 2>/dev/null)" = slurmstepd ]; then
+			return 0
+		fi
+	done
+	rm -rf --one-file-system "$spool"/job[0-9]* "$spool"/corral/tmp
+}
+
+[ "${CORRAL_PROCESS_TRACKING:-cgroup}" = linuxproc ] || own_cgroup
+mkdir -p "$spool" /run/slurm
+chmod 0755 "$spool"
+clean_spool
+wait_for_munge
+exec /usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" "$@"
