@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Holds the layers of docs/design.md: which part of the collection may import which. Prints each import that goes the wrong way.

@@ -85,7 +85,17 @@ enter() {
   export RUFF_CACHE_DIR=$CORRAL_CACHE/ruff HYPOTHESIS_STORAGE_DIRECTORY=$CORRAL_CACHE/hypothesis MYPY_CACHE_DIR=$CORRAL_CACHE/mypy-$CHECKOUT
 }
 
+# The lab's cluster and nobody else's, whatever the caller's environment names.
+enter_lab() {
+  local name
+  for name in ${!K8S_AUTH_@}; do unset "$name"; done
+  export CORRAL_LAB_DIR=${CORRAL_LAB_DIR:-/var/lib/corral-lab}
+  export KUBECONFIG=$CORRAL_LAB_DIR/kubeconfig KUBECTL=$ROOT/lab/kubectl
+}
+
 # What git would take into the repository: tracked files that exist and new ones that are not ignored, NUL-separated.
+# With arguments (git's pathspecs), only what they match.
+# shellcheck disable=SC2120
 repository_files() {
   git -C "$ROOT" ls-files -z --cached --others --exclude-standard -- "$@" |
     (cd "$ROOT" && while IFS= read -r -d '' file; do if [ -e "$file" ] || [ -L "$file" ]; then printf '%s\0' "$file"; fi; done)

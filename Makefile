@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Verbs only; the work is in tools/, lab/, images/ and files/spank/. `make` alone says what there is.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+# Nodes of the lab's Kubernetes.
+LAB_NODES ?= 2
+# Where the C code is built: outside its own folder.
+SPANK := $(MAKE) -C files/spank BUILD=$(CURDIR)/build/spank
+# Set by tools/test, which makes each target once and in order, so that none makes what it stands on again.
+LAB_READY ?=
+# More words for pytest: make unit ARGS='-k hostlist'
+ARGS ?=
+
+help: ## say what there is
+	@awk -F':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+##@ Trying
+
+ifdef KUBECONFIG
+demo: ## a Slurm cluster and a job in it; in the lab, or in the cluster of KUBECONFIG (then with DEMO_DOCUMENT=my.yml)
+	@KUBECTL="$${KUBECTL:-kubectl}" tools/run tools/demo
+else
+demo: lab-load
+	@tools/run --lab tools/demo
+endif
+
+lab-up: $(if $(LAB_READY),,prerequisites) ## start a real Kubernetes on this machine (LAB_NODES=2)
+	@tools/run lab/lab up --nodes $(LAB_NODES)
+
+lab-down: ## stop it and take it away
+	@tools/run lab/lab down
+
+lab-status: ## say how it does
+	@tools/run lab/lab status
+
+images: $(if $(LAB_READY),,prerequisites) ## build the images of Slurm and of the jail
+	@tools/run images/build slurm jail
+
+lab-load: $(if $(LAB_READY),,images lab-up) ## load the images into the lab
+	@tools/run lab/lab load
+
+##@ Checking
+
+test: ## everything below: quick checks, then the lab's tests; a summary at the end
+	@tools/test
+
+lint: ## ruff, layers, shellcheck, yamllint, ansible-lint, changelog, documentation, C warnings
+	@tools/lint
+
+types: ## mypy --strict
+	@tools/types
+
+unit: ## unit tests
+	@tools/run python -m pytest tests/unit $(ARGS)
+
+spank: ## tests of the C code
+	@$(SPANK) test
+
+sanity: ## ansible-test sanity, without containers
+	@tools/sanity
+
+integration: $(if $(LAB_READY),,lab-load) ## tests against the lab's Kubernetes with real Slurm
+	@tools/run --lab python -m pytest tests/integration $(ARGS)
+
+molecule: $(if $(LAB_READY),,lab-load) ## the molecule scenario against the lab
+	@tools/run --lab tools/molecule
+
+bench: ## measure against the goals, in the lab; writes build/bench/results.json and docs/benchmarks.md
+	@$(MAKE) demo KUBECONFIG=
+	@tools/run --lab python tests/bench/bench.py $(ARGS)
+
+##@ Making
+
+prerequisites: ## install the programs that all of this needs (Debian, root)
+	@tools/prerequisites
+
+format: ## have ruff put Python into shape
+	@tools/run ruff check --quiet --fix . ; tools/run ruff format .
+
+crd: ## write the CustomResourceDefinition from the schema
+	@tools/run python tools/crd.py
+
+collection: ## build the collection's archive into build/ and try it
+	@tools/collection
+
+clean: ## remove build/ and what Python left; the lab and the cache stay
+	@rm -rf build .ansible .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/output
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration molecule bench prerequisites format crd collection clean
