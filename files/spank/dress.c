@@ -116,7 +116,7 @@ static int fresh(const struct jail_dress *dress, const struct part *part, const 
 static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error *error)
 {
 	static const char *const frozen[] = {"bus", "fs", "irq", "sys", "sysrq-trigger"};
-	static const char *const hidden_files[] = {"interrupts", "kcore", "keys", "latency_stats", "sched_debug", "timer_list", "timer_stats"};
+	static const char *const hidden_files[] = {"kcore", "keys", "latency_stats", "sched_debug", "timer_list", "timer_stats"};
 	static const char *const hidden_directories[] = {"acpi", "asound", "scsi"};
 	static const char *const no_options[] = {NULL};
 

@@ -40,11 +40,14 @@ static void log_debug(const char *text)
 
 static const struct jail_log slurm_log = {.info = log_info, .debug = log_debug};
 
-/* Says the sentence and gives Slurm its failure. */
+/* Slurm takes only a negative result for a failure of a required plugin: with ESPANK_ERROR, which is 3000, it logs "failed" and
+ * runs the task, in the pod (seen with 24.11.5). */
+#define REFUSED (-1)
+
 static int refuse(const struct jail_error *error)
 {
 	slurm_error("corral_jail: %s", error->text);
-	return ESPANK_ERROR;
+	return REFUSED;
 }
 
 /* The extern step runs nothing of the user; slurmd and Slurm's own tools look at it from the pod. */
@@ -80,7 +83,7 @@ EXPORTED int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
 		return ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS || job == 0) {
 		slurm_error("corral_jail: Slurm does not tell the id of this step's job: nothing is run");
-		return ESPANK_ERROR;
+		return REFUSED;
 	}
 	result = jail_plan_parse(&plan, count, words, &error);
 	if (result == 0)

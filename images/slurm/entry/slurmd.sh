@@ -7,6 +7,11 @@
 #   SLURM_CONF_SERVER    host:port of slurmctld
 #   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
 set -euo pipefail
+
+# As the container's first process slurmd would never reap the orphans of jobs: each srun of a batch script leaves two.
+if [ $$ = 1 ]; then
+	exec tini -- "$0" "$@"
+fi
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /usr/local/lib/corral/common.sh
 
@@ -54,4 +59,11 @@ mkdir -p "$spool" /run/slurm
 chmod 0755 "$spool"
 clean_spool
 wait_for_munge
+
+# slurmstepd logs to slurmd's log file and nowhere else, so that is the container's own stderr, held open by tini. What slurmd says
+# on its stderr too is let through only until the log file has it.
+if [ "$(cat /proc/1/comm)" = tini ]; then
+	exec /usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" -L /proc/1/fd/2 "$@" \
+		2> >(sed -u '/slurmd version .* started/q' >&2; exec cat >/dev/null)
+fi
 exec /usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" "$@"
