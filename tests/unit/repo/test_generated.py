@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is written twice says the same: the CRD and its schema, versions, changelog, the files that leave the repository."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster.version import COLLECTION_VERSION
+
+from .repository import ROOT, files, load, program, text
+
+GALAXY = load("galaxy.yml")
+# What a collection's archive may hold at its top: what runs, and what people read.
+SHIPPED = {
+    *("meta", "plugins", "roles", "playbooks"),
+    *("docs", "examples", "changelogs", "README.md", "LICENSE", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "galaxy.yml"),
+}
+
+
+def test_the_crd_is_the_schemas() -> None:
+    crd = program("tools/crd.py")
+    assert crd.FILE.read_text(encoding="utf-8") == crd.text(), "run `make crd`"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-[0-9a-z.]+)?", GALAXY["version"])
+    assert GALAXY["version"] == COLLECTION_VERSION
+    assert set(re.findall(r"corral-slurm-([0-9][^ ]*)\.tar\.gz", text(Path("README.md")))) == {GALAXY["version"]}
+
+
+def test_changes_are_written_down() -> None:
+    fragments = [path for path in files() if path.parent == Path("changelogs/fragments")]
+    released = load("changelogs/changelog.yaml")["releases"]
+    assert fragments or GALAXY["version"] in released, "neither a changelog fragment nor a release of this version is there"
+    for path in fragments:
+        assert re.fullmatch(r"\d+-[a-z0-9-]+\.yml", path.name), f"{path}: name fragments <number>-<slug>.yml"
+
+
+def test_the_archive_holds_what_runs_and_what_is_read() -> None:
+    top = {path.parts[0] for path in files()}
+    kept = top - set(GALAXY["build_ignore"])
+    assert kept <= SHIPPED, f"add to build_ignore of galaxy.yml: {', '.join(sorted(kept - SHIPPED))}"
+    assert not set(GALAXY["build_ignore"]) & SHIPPED
+
+
+def test_the_licence_is_the_whole_gpl() -> None:
+    licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "GNU GENERAL PUBLIC LICENSE" in licence
+    assert "Version 3, 29 June 2007" in licence
+    assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_no_runtime_file_lies_outside_what_is_installed() -> None:
+    """Roles and playbooks must work from an archive that holds no more than meta, plugins, roles and playbooks."""
+    outside = re.compile(r"(?:\.\./)+(?:files|images|lab|tools|tests|examples)/")
+    found = [
+        str(path)
+        for path in files()
+        if path.parts[0] in {"plugins", "roles", "playbooks"}
+        and path.suffix in {".py", ".yml", ".j2", ".sh"}
+        and outside.search(text(path))
+    ]
+    assert found == []

@@ -1,0 +1,80 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""requirements.txt is complete: every package, and every one that those need, at one version; and nothing that nobody needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from .repository import text
+
+PYTHONS = ("3.11", "3.12", "3.13")
+DIRECT, _, BROUGHT = text(Path("requirements.txt")).partition("# What those bring with them.")
+
+
+def pins(part: str) -> dict[str, str]:
+    found = {}
+    for line in part.splitlines():
+        if line and not line.startswith("#"):
+            match = re.fullmatch(r"([A-Za-z0-9._-]+)==([^\s;]+)(?: +#.*)?", line)
+            assert match, f"requirements.txt: {line!r} is not name==version"
+            found[canonicalize_name(match[1])] = match[2]
+    return found
+
+
+ALL = pins(DIRECT) | pins(BROUGHT)
+
+
+def needed(name: str, extras: frozenset[str] = frozenset()) -> Iterator[tuple[str, frozenset[str]]]:
+    """What a package needs on any of the Pythons."""
+    for line in distribution(name).requires or ():
+        requirement = Requirement(line)
+        environments = [
+            {"python_version": python, "python_full_version": f"{python}.1", "extra": extra}
+            for python in PYTHONS
+            for extra in {"", *extras}
+        ]
+        if requirement.marker is None or any(requirement.marker.evaluate(environment) for environment in environments):
+            yield canonicalize_name(requirement.name), frozenset(requirement.extras)
+
+
+def closure() -> set[str]:
+    seen: set[tuple[str, frozenset[str]]] = set()
+    waiting: list[tuple[str, frozenset[str]]] = [(name, frozenset()) for name in pins(DIRECT)]
+    while waiting:
+        item = waiting.pop()
+        if item not in seen:
+            seen.add(item)
+            waiting += needed(*item)
+    return {name for name, _extras in seen}
+
+
+def test_everything_needed_is_pinned_and_everything_pinned_is_needed() -> None:
+    assert closure() == set(ALL)
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_the_installed_version_is_the_pinned_one(name: str) -> None:
+    assert distribution(name).version == ALL[name]
+
+
+@pytest.mark.parametrize("part", [DIRECT, BROUGHT], ids=["direct", "brought"])
+def test_names_are_sorted(part: str) -> None:
+    names = [name.lower() for name in re.findall(r"^([A-Za-z0-9._-]+)==", part, re.MULTILINE)]
+    assert [canonicalize_name(name) for name in names] == sorted(canonicalize_name(name) for name in names)
+
+
+def test_an_execution_environment_gets_versions_that_were_tested() -> None:
+    for line in text(Path("meta/ee-requirements.txt")).splitlines():
+        if line and not line.startswith("#"):
+            requirement = Requirement(line)
+            assert canonicalize_name(requirement.name) in pins(DIRECT), f"{requirement.name} is not among the direct requirements"
+            assert Version(ALL[canonicalize_name(requirement.name)]) in requirement.specifier

@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every role has the same shape, and its interface is written twice in the same words: argument_specs for Ansible and readers, defaults for real."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .repository import ROOT, files, load, text
+
+ROLES = sorted({path.parts[1] for path in files() if path.parts[0] == "roles"})
+SHAPE = ("README.md", "defaults/main.yml", "meta/argument_specs.yml", "meta/main.yml", "tasks/main.yml")
+
+
+def options(role: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    return found
+
+
+def test_there_are_roles() -> None:
+    assert "slurm_controller" in ROLES
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_has_the_shape_of_a_role(role: str) -> None:
+    missing = [name for name in SHAPE if not (ROOT / "roles" / role / name).is_file()]
+    assert not missing, f"roles/{role} lacks {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_defaults_are_those_of_the_argument_specs(role: str) -> None:
+    documented = {name: option["default"] for name, option in options(role).items() if "default" in option}
+    assert (load(f"roles/{role}/defaults/main.yml") or {}) == documented
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_options_are_documented_and_carry_the_roles_name(role: str) -> None:
+    for name, option in options(role).items():
+        # `corral` is the model that all roles share; everything else belongs to one role.
+        assert name == "corral" or name.startswith(f"{role}_"), f"{role}: the option {name} does not begin with {role}_"
+        assert option.get("description"), f"{role}: the option {name} has no description"
+        assert option.get("type"), f"{role}: the option {name} has no type"
+        assert option.get("required") is True or "default" in option, f"{role}: the option {name} is neither required nor has it a default"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_templates_are_used_and_exist(role: str) -> None:
+    """A template nobody renders is dead, one that is not there fails only in a user's run."""
+    there = {path.name for path in files() if path.is_relative_to(f"roles/{role}/templates")}
+    spoken = "\n".join(text(path) for path in files() if path.parts[0] in {"roles", "playbooks"} and path.suffix in {".yml", ".j2"})
+    unused = [name for name in there if name not in spoken]
+    assert not unused, f"roles/{role}: no task and no other template names {', '.join(unused)}"
+    tasks = load(f"roles/{role}/tasks/main.yml") or []
+    named = {name for task in tasks for name in (task.get("corral.slurm.k8s_apply") or {}).get("templates", ()) if "{{" not in name}
+    absent = named - there
+    assert not absent, f"roles/{role}: tasks name templates that are not there: {', '.join(sorted(absent))}"

@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Makefile and the programs behind it: what they promise, and how they do on a machine that is not the author's."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .repository import ROOT, files, program, text
+
+MAKEFILE = text(Path("Makefile"))
+TARGETS = set(MAKEFILE.split(".PHONY:")[1].split())
+PROMISED = {
+    *(
+        "demo",
+        "test",
+        "lab-up",
+        "lab-down",
+        "lab-status",
+        "images",
+        "lint",
+        "unit",
+        "integration",
+        "bench",
+        "collection",
+        "crd",
+        "clean",
+        "help",
+    ),
+}
+
+
+def bash(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", script], cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+
+
+def make(*words: str, **environment: str) -> str:
+    clean = {
+        name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "KUBECONFIG", "LAB_READY"}
+    }
+    done = subprocess.run(["make", *words], cwd=ROOT, env={**clean, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_make_alone_says_what_every_target_does() -> None:
+    said = make()
+    assert said == make("help")
+    assert set(re.findall(r"^  make ([a-z-]+) +\S", said, re.MULTILINE)) == TARGETS
+    assert PROMISED <= TARGETS
+
+
+def test_documents_name_only_targets_that_are_there() -> None:
+    spoken = {
+        (str(path), target)
+        for path in files()
+        if path.suffix == ".md"
+        for target in re.findall(r"(?:^|`)make ([a-z][a-z-]*)", text(path), re.MULTILINE)
+    }
+    assert spoken
+    assert [f"{path}: make {target}" for path, target in sorted(spoken) if target not in TARGETS] == []
+
+
+def test_demo_brings_up_the_lab() -> None:
+    plan = make("--dry-run", "demo")
+    for step in ("tools/prerequisites", "images/build slurm jail", "lab/lab up", "lab/lab load", "tools/run --lab tools/demo"):
+        assert step in plan
+    assert plan.index("lab/lab up") < plan.index("lab/lab load") < plan.index("tools/demo")
+
+
+def test_demo_in_the_users_cluster_leaves_the_lab_alone() -> None:
+    plan = make("--dry-run", "demo", KUBECONFIG="/somewhere/config")
+    assert "tools/demo" in plan
+    assert "lab" not in plan
+
+
+def test_tests_never_reach_the_users_cluster() -> None:
+    done = bash("tools/run --lab env", KUBECONFIG="/not-the-labs", K8S_AUTH_HOST="https://not-the-labs", CORRAL_LAB_DIR="/lab")
+    assert "KUBECONFIG=/lab/kubeconfig\n" in done.stdout
+    assert "not-the-labs" not in done.stdout
+    assert "K8S_AUTH" not in done.stdout
+
+
+def test_a_shim_that_stands_for_no_python_is_passed_over(tmp_path: Path) -> None:
+    shim = tmp_path / "python3"
+    shim.write_text("#!/bin/sh\necho 'pyenv: python3: command not found' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    done = bash('. tools/lib.sh; find_python "3.11 3.12 3.13"', PATH=f"{tmp_path}:{os.environ['PATH']}", CORRAL_PYTHON="")
+    assert done.returncode == 0, done.stderr
+    found = Path(done.stdout.strip())
+    assert found.is_absolute()
+    assert found.exists()
+    assert found.parent != tmp_path
+
+
+def test_an_unfit_python_is_not_taken(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = bash('. tools/lib.sh; find_python "9.9"', CORRAL_PYTHON=str(old))
+    assert done.returncode == 1
+    assert done.stdout == ""
+
+
+def test_the_tree_is_this_checkout_and_is_made_once(tmp_path: Path) -> None:
+    first = bash("tools/tree", CORRAL_CACHE=str(tmp_path)).stdout.strip()
+    link = Path(first, "ansible_collections/corral/slurm")
+    assert link.resolve() == ROOT
+    made = link.lstat().st_mtime_ns
+    assert bash("tools/tree", CORRAL_CACHE=str(tmp_path)).stdout.strip() == first
+    assert link.lstat().st_mtime_ns == made
+
+
+UTILS = "ansible_collections.corral.slurm.plugins.module_utils"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "fault"),
+    [
+        ("_kube/client.py", f"from {UTILS}._slurm import hostlist", "may not know"),
+        ("_kube/client.py", f"from {UTILS} import _cluster", "may not know"),
+        ("_kube/client.py", f"import {UTILS}._cluster.model", "may not know"),
+        ("_kube/deep/without_init.py", "from ..._slurm import hostlist", "may not know"),
+        ("_kube/client.py", f"def f():\n    from {UTILS}._slurm.conf import text", "may not know"),
+        ("_slurm/nodes.py", f"from {UTILS}._kube.client import Client", "may not know"),
+        ("_cluster/model.py", f"from {UTILS}._slurm.nodes import parse", "may not know"),
+        ("_slurm/nodes.py", "from ansible.errors import AnsibleError", "may know Ansible"),
+        ("_errors.py", f"from {UTILS}._slurm import hostlist", "may not know"),
+        ("_kube/client.py", "from ansible_collections.corral.slurm.plugins.plugin_utils._action import plain", "may not know"),
+    ],
+)
+def test_layers_finds_an_import_that_goes_the_wrong_way(tmp_path: Path, file: str, line: str, fault: str) -> None:
+    path = tmp_path / "plugins/module_utils" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    found = list(program("tools/layers.py").violations(tmp_path))
+    assert len(found) == 1, found
+    assert fault in found[0]
+    assert file in found[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("_kube/client.py", "import urllib3"),
+        ("_kube/client.py", f"from {UTILS}._errors import CorralError"),
+        ("_kube/apply.py", "from .client import Client"),
+        ("_cluster/config.py", f"from {UTILS}._slurm.hostlist import compress"),
+        ("_cluster/config.py", f"from {UTILS}._slurm import conf, hostlist"),
+    ],
+)
+def test_layers_lets_the_right_ones_pass(tmp_path: Path, file: str, line: str) -> None:
+    path = tmp_path / "plugins/module_utils" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    assert list(program("tools/layers.py").violations(tmp_path)) == []
