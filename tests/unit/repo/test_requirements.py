@@ -17,7 +17,7 @@ from packaging.version import Version
 from .repository import text
 
 PYTHONS = ("3.11", "3.12", "3.13")
-DIRECT, _, BROUGHT = text(Path("requirements.txt")).partition("# What those bring with them.")
+DIRECT, BROUGHT = text(Path("requirements.txt")).split("# What those bring with them.")
 
 
 def pins(part: str) -> dict[str, str]:
