@@ -8,6 +8,7 @@ an action plugin runs in the worker that Ansible has forked anyway. So with a lo
 function that the module calls, and otherwise it has Ansible run the module on the task's host.
 Imports at the top of an action plugin are paid once a run: the parent process loads the class before it forks.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -20,6 +21,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.parameters import remove_values
 from ansible.plugins.action import ActionBase
+
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
 Backend = Callable[..., dict[str, t.Any]]
@@ -50,11 +52,12 @@ class BackendAction(ActionBase):
         variables = task_vars if task_vars is not None else {}
         result = super().run(tmp, variables)
         with self._environment():
-            params, secrets = self._validated()
+            validated, secrets = self._validated()
             try:
-                params = self.prepare(params, variables)
+                params = self.prepare(dict(validated), variables)
                 if not self._runs_here():
-                    result.update(self._execute_module(module_args=_given(params), task_vars=variables, wrap_async=self._task.async_val))
+                    arguments = self._arguments(validated, params)
+                    result.update(self._execute_module(module_args=arguments, task_vars=variables, wrap_async=self._task.async_val))
                     return result
                 outcome = type(self).backend(params, check=bool(self._task.check_mode), diff=bool(self._task.diff))
             except CorralError as error:
@@ -74,11 +77,21 @@ class BackendAction(ActionBase):
         """True when the task's host is this process' host and user."""
         return self._connection.transport == "local" and not self._connection.become and not self._task.async_val
 
+    def _arguments(self, validated: dict[str, t.Any], params: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Return the module's arguments: what the task says and what ``prepare`` made of it, so that the module's host fills in the rest."""
+        names: set[str] = set(self._task.args)
+        return {
+            name: params[name]
+            for name, option in type(self).argument_spec().items()
+            if params.get(name) is not None
+            and (not names.isdisjoint({name, *option.get("aliases", ())}) or params[name] != validated.get(name))
+        }
+
     @contextmanager
     def _environment(self) -> Iterator[None]:
         """The task's ``environment:`` holds here too (K8S_AUTH_KUBECONFIG and friends), as it would for a module."""
         wanted: dict[str, t.Any] = {}
-        self._compute_environment_string(wanted)
+        t.cast(t.Any, self)._compute_environment_string(wanted)
         before = dict(os.environ)
         os.environ.update({str(name): str(value) for name, value in wanted.items()})
         try:
@@ -109,8 +122,3 @@ def plain(value: t.Any) -> t.Any:
     if isinstance(value, (datetime.date, datetime.datetime)):
         return value.isoformat()
     return str(value)
-
-
-def _given(params: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return ``params`` without what is unset: the module then fills in its own host's environment and defaults."""
-    return {name: value for name, value in params.items() if value is not None}

@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""k8s_apply in the controller's process; renders the templates wherever the objects are applied from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
+from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
+from ansible_collections.corral.slurm.plugins.modules import k8s_apply
+from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, plain
+
+
+class ActionModule(BackendAction):
+    """See the module for the options."""
+
+    argument_spec = staticmethod(k8s_apply.argument_spec)
+    backend = staticmethod(run)
+    constraints = k8s_apply.CONSTRAINTS
+
+    def prepare(self, params: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Put the templates' objects behind the given ones."""
+        names = params.pop("templates")
+        variables = {**self._model(task_vars), **params.pop("variables")}
+        paths = [Path(path) for path in params.pop("template_paths")]
+        if names:
+            templates = [Path(cast(Any, self)._find_needle("templates", name)) for name in names]
+            rendered, origins = render(templates, variables, paths)
+            given = params["objects"]
+            params["objects"] = [*given, *rendered]
+            params["origins"] = [*(f"objects[{index}]" for index in range(len(given))), *origins]
+        return params
+
+    def _model(self, task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Return the fact ``corral`` as it stands: it is data, and templating a big dict again costs more than applying it."""
+        facts = task_vars.get("ansible_facts") or {}
+        model = task_vars.get("corral", facts.get("corral"))
+        if isinstance(model, str):  # written as an expression in vars
+            model = self._templar.template(model)
+        return {} if model is None else {"corral": plain(model)}

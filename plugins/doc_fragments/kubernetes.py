@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the connection options; the argument spec of the same options is in module_utils/_kube/args.py."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  kubeconfig:
+    description:
+      - Path of a kubeconfig file. Several paths joined by V(:) are merged, as kubectl does with E(KUBECONFIG).
+      - Without it E(K8S_AUTH_KUBECONFIG), E(KUBECONFIG) and C(~/.kube/config) are tried, then the service account of the pod that this runs in.
+    type: str
+  context:
+    description:
+      - Name of the context in the kubeconfig. E(K8S_AUTH_CONTEXT) gives it too.
+      - The kubeconfig's current context is taken otherwise.
+    type: str
+  host:
+    description:
+      - URL of the API server, instead of the kubeconfig's. E(K8S_AUTH_HOST) gives it too.
+    type: str
+  api_key:
+    description:
+      - Bearer token, instead of the kubeconfig's credentials. E(K8S_AUTH_API_KEY) gives it too.
+    type: str
+  ca_cert:
+    description:
+      - Path of the CA certificates that the API server's certificate is checked with. E(K8S_AUTH_SSL_CA_CERT) gives it too.
+    type: path
+  client_cert:
+    description:
+      - Path of the client's certificate. E(K8S_AUTH_CERT_FILE) gives it too.
+    type: path
+  client_key:
+    description:
+      - Path of the client's key. E(K8S_AUTH_KEY_FILE) gives it too.
+    type: path
+  validate_certs:
+    description:
+      - Whether the API server's certificate is checked. E(K8S_AUTH_VERIFY_SSL) gives it too.
+      - The kubeconfig decides when it is not set.
+    type: bool
+requirements:
+  - urllib3 >= 2.0
+  - PyYAML
+  - kubernetes, for kubeconfigs with exec plugins, auth providers or several files
+"""
+
+    # Attributes that the actions of this collection have in common.
+    ATTRIBUTES = r"""
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and say what would change without changing it.
+    support: full
+    details:
+      - The API server itself is asked, with C(dryRun=All).
+  diff_mode:
+    description: Returns what has changed, or would change, when run with C(--diff).
+    support: full
+    details:
+      - Only the fields that this collection owns are shown, values of Secrets as the beginning of their SHA-256.
+  idempotent:
+    description: When run twice with the same options and nothing else changing the cluster, the second run changes nothing.
+    support: full
+  action_group:
+    description: Use C(group/corral.slurm.kubernetes) in C(module_defaults) to set the connection once.
+    support: full
+    membership:
+      - corral.slurm.kubernetes
+"""

@@ -1,0 +1,330 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Server-side apply of a batch: one PATCH an object, and an exact answer to "did it change?" without a GET.
+
+How a change is known. Revisions of the API server's store only grow, and the list that is asked for first says the current one, R0.
+An object whose resourceVersion in the PATCH's answer is not above R0 was not written since: the apply changed nothing. Above R0 it
+was written by this PATCH or, in the same moment, by a controller; then the object as it was at R0 is asked for
+(``resourceVersionMatch=Exact``) and what our manager owns is compared. (resourceVersions compare as integers since KEP-5504, Kubernetes 1.35, and did so
+before wherever etcd is the store.) ``managedFields[].time`` would not do: it counts whole seconds, and an apply that only begins to own a
+field with its present value writes the object without any time (seen on 1.34; tests/integration/kube/test_apply.py shows both).
+Custom kinds may live in an aggregated server's own store, so each gets an R0 of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, Client, Response
+from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref, Resource, unknown_kind
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    Unreachable,
+)
+from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import NEVER_PRUNED, Item
+
+# With four connections 400 unchanged ConfigMaps took 0.6 of the time of one on two cores that the API server shared; more gave nothing.
+THREADS = 4
+# Fewer objects than this in a tier are not worth a thread.
+_WORTH_THREADS = 4
+# The API server serves a new kind shortly after it has called it Established.
+_KIND_COMES = 10.0
+# Longest wait for an object that is being deleted to make room for its successor.
+_MAKE_ROOM = 120.0
+
+
+class Applier:
+    """Applies items and writes ``result``, ``before`` and ``after`` into them."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        manager: str,
+        force: bool,
+        check: bool,
+        diff: bool,
+        retry_failed_jobs: bool = False,
+        member_label: str | None = None,
+        threads: int = THREADS,
+    ) -> None:
+        self._client = client
+        self._manager = manager
+        self._force = force
+        self._check = check
+        self._diff = diff
+        self._retry_failed_jobs = retry_failed_jobs
+        self._live = Live(client, member_label)
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._revisions: dict[str, int | None] = {}
+        self._coming: set[Resource] = set()
+        self._new_namespaces: set[str] = set()
+        self._gone = threading.Event()
+
+    def start(self, revision: int | None) -> None:
+        """Give R0, the store's revision from before anything was written (None: not known)."""
+        self._revisions[""] = revision
+
+    def expect(self, resources: list[Resource]) -> None:
+        """Announce kinds that this run has made: their first objects may come before the API server serves them."""
+        self._coming.update(resources)
+
+    def run(self, items: list[Item]) -> None:
+        """Apply items of any tiers, tier after tier; within a tier several at once. All of a tier are tried before an error is raised."""
+        in_order = sorted(items, key=lambda item: item.tier)
+        for _, tier in groupby(in_order, key=lambda item: item.tier):
+            self._together(list(tier), self._apply)
+
+    def create_missing(self, items: list[Item]) -> None:
+        """Create what does not exist and leave the rest alone: one GET each, a POST where it is missing."""
+        in_order = sorted(items, key=lambda item: item.tier)
+        for _, tier in groupby(in_order, key=lambda item: item.tier):
+            self._together(list(tier), self._create)
+
+    def _together(self, items: list[Item], work: Callable[[Item], None]) -> None:
+        errors: list[tuple[Item, KubeError]] = []
+
+        def one(item: Item) -> None:
+            if self._gone.is_set():
+                return
+            try:
+                work(item)
+            except KubeError as error:
+                if isinstance(error, Unreachable):
+                    self._gone.set()
+                with self._lock:
+                    errors.append((item, error))
+
+        if len(items) < _WORTH_THREADS or self._threads < 2:
+            for item in items:
+                one(item)
+        else:
+            with ThreadPoolExecutor(min(self._threads, len(items))) as pool:
+                list(pool.map(one, items))
+        raise_together([error for item in items for failed, error in errors if failed is item])
+
+    def _apply(self, item: Item) -> None:
+        if self._check and self._would_be_new(item):
+            item.result, item.imagined = "created", True
+            return
+        revision = self._revision(item.ref)
+        if self._check or self._diff or revision is None:
+            item.before = self._live.get(item.ref)
+        try:
+            response = self._patch(item)
+        except NotFound as error:
+            if not (self._check and error.status.namespace_missing):
+                raise
+            # Another task of the same check run would have made the namespace: the server can not be asked.
+            item.result, item.imagined = "created", True
+            return
+        item.after = response.data
+        if self._in_the_way(item):
+            item.result = "created"
+            if not self._check:
+                self._replace(item)
+        else:
+            item.result = self._verdict(item, response, revision)
+        if self._check and item.result == "created":
+            self._note_new(item)
+
+    def _patch(self, item: Item) -> Response:
+        query = {"fieldManager": self._manager, "force": "true" if self._force else "false"}
+        if self._check:
+            query["dryRun"] = "All"
+        deadline = time.monotonic() + _KIND_COMES
+        while True:
+            try:
+                return self._client.request(
+                    "PATCH", item.ref.path, what=f"apply {item.ref}", query=query, body=item.body, content_type=APPLY
+                )
+            except NotFound as error:
+                if error.status.kind or error.status.namespace_missing:
+                    raise
+                if item.ref.resource not in self._coming or time.monotonic() > deadline:
+                    raise unknown_kind(item.ref.resource.api_version, item.ref.resource.kind) from error
+                time.sleep(0.1)
+            except Conflict as error:
+                if error.status.is_field_conflict:
+                    conflicts = [{**item.ref.row("conflict"), **row} for row in error.data.get("conflicts", ())]
+                    raise Conflict(str(error), error.status, data={"conflicts": conflicts}) from error
+                raise
+
+    def _verdict(self, item: Item, response: Response, revision: int | None) -> str:
+        """Return created, configured or unchanged; see the module's text."""
+        if response.code == 201:
+            return "created"
+        version = _revision_of(response.data)
+        before: dict[str, Any] | None
+        if self._check or self._diff or revision is None:
+            before = item.before
+            if (
+                before is not None
+                and not self._check
+                and before["metadata"].get("resourceVersion") == response.data["metadata"].get("resourceVersion")
+            ):
+                return "unchanged"
+        elif version is not None and version <= revision:
+            return "unchanged"
+        else:
+            try:
+                before = at_revision(self._client, item.ref, revision)
+            except ApiError:
+                return "configured"  # written since R0, and the past can not be asked for
+        if before is None:
+            return "created"  # by a first try whose answer was lost
+        return "unchanged" if fields.same(before, response.data, self._manager) else "configured"
+
+    def _create(self, item: Item) -> None:
+        if self._check and self._would_be_new(item):
+            item.result, item.imagined = "created", True
+            return
+        item.before = self._live.get(item.ref)
+        if item.before is not None and not item.before["metadata"].get("deletionTimestamp"):
+            item.after, item.result = item.before, "unchanged"
+            return
+        if item.before is not None and not self._check:
+            wait_gone(self._client, item.ref, str(item.before["metadata"].get("uid")), timeout=_MAKE_ROOM)
+        item.before = None
+        query = {"fieldManager": self._manager, **({"dryRun": "All"} if self._check else {})}
+        try:
+            response = self._client.request("POST", item.ref.collection, what=f"create {item.ref}", query=query, body=item.body)
+        except NotFound as error:
+            if not (self._check and error.status.namespace_missing):
+                raise
+            item.result, item.imagined = "created", True
+            return
+        except Conflict as error:
+            if not error.status.already_exists:
+                raise
+            # Made since the GET: by a first try whose answer was lost, or by somebody else, whose object is left alone all the same.
+            item.after = self._live.get(item.ref)
+            item.result = "created" if self._manager in _managers(item.after) else "unchanged"
+            return
+        item.after, item.result = response.data, "created"
+        if self._check:
+            self._note_new(item)
+
+    def _in_the_way(self, item: Item) -> bool:
+        """True when the live object must go before the wanted one can be made: it is being deleted, or it is a Job that failed."""
+        after = item.after or {}
+        if after.get("metadata", {}).get("deletionTimestamp"):
+            return True
+        return self._retry_failed_jobs and item.ref.resource.kind == "Job" and job_failed(after)
+
+    def _replace(self, item: Item) -> None:
+        metadata = (item.after or {})["metadata"]
+        if not metadata.get("deletionTimestamp"):
+            delete(self._client, item.ref, uid=str(metadata["uid"]), propagation="Background")
+        wait_gone(self._client, item.ref, str(metadata["uid"]), timeout=_MAKE_ROOM)
+        item.after = self._patch(item).data
+
+    def _would_be_new(self, item: Item) -> bool:
+        return item.ref.namespace in self._new_namespaces or item.ref.resource in self._coming
+
+    def _note_new(self, item: Item) -> None:
+        if item.ref.resource.kind == "Namespace":
+            self._new_namespaces.add(item.ref.name)
+
+    def _revision(self, ref: Ref) -> int | None:
+        """Return R0 of the store that keeps ``ref``."""
+        key = "" if ref.resource.builtin else f"{ref.resource.group_kind}/{ref.resource.version}"
+        with self._lock:
+            if key not in self._revisions:
+                self._revisions[key] = None if self._check or self._diff else current_revision(self._client, ref)[0]
+            return self._revisions[key]
+
+
+class Live:
+    """Reads live objects for check and diff mode: those of an ApplySet by one LIST a collection, others by GET."""
+
+    def __init__(self, client: Client, member_label: str | None) -> None:
+        self._client = client
+        self._label = member_label
+        self._lock = threading.Lock()
+        self._lists: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def get(self, ref: Ref) -> dict[str, Any] | None:
+        """Return the live object, or None when it does not exist."""
+        if self._label is not None and ref.resource.kind not in NEVER_PRUNED:
+            with self._lock:
+                if ref.collection not in self._lists:
+                    self._lists[ref.collection] = self._members(ref)
+            found = self._lists[ref.collection].get(ref.name)
+            if found is not None:
+                return found
+        try:
+            return self._client.get(ref.path, what=f"read {ref}").data
+        except NotFound:
+            return None
+
+    def _members(self, ref: Ref) -> dict[str, dict[str, Any]]:
+        try:
+            answer = self._client.get(ref.collection, what=f"list {ref.resource.plural}", query={"labelSelector": str(self._label)})
+        except (Forbidden, NotFound):
+            return {}  # then each by its name
+        return {str(obj["metadata"]["name"]): obj for obj in answer.data.get("items") or ()}
+
+
+def current_revision(client: Client, ref: Ref) -> tuple[int | None, dict[str, Any] | None]:
+    """Return the current revision of the store of ``ref`` and the object itself (None: it does not exist), by one request.
+
+    A list's ``metadata.resourceVersion`` is the store's revision, an object's is only that of its last write. The revision is None
+    when the API server does not let us list.
+    """
+    query = {"fieldSelector": f"metadata.name={ref.name}", "limit": "1"}
+    try:
+        answer = client.get(ref.collection, what=f"list {ref.resource.plural}", query=query)
+    except (Forbidden, NotFound):
+        return None, None
+    items = answer.data.get("items") or [None]
+    return _revision_of(answer.data), items[0]
+
+
+def at_revision(client: Client, ref: Ref, revision: int) -> dict[str, Any] | None:
+    """Return the object as it was at ``revision`` (None: it did not exist). Raises ApiError when the server has forgotten (410 after minutes)."""
+    query = {"fieldSelector": f"metadata.name={ref.name}", "resourceVersion": str(revision), "resourceVersionMatch": "Exact"}
+    items = client.get(ref.collection, what=f"read {ref} as it was", query=query).data.get("items") or [None]
+    found: dict[str, Any] | None = items[0]
+    return found
+
+
+def job_failed(job: dict[str, Any]) -> bool:
+    """True for a Job that has given up."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(condition.get("type") == "Failed" and condition.get("status") == "True" for condition in conditions)
+
+
+def raise_together(errors: list[KubeError]) -> None:
+    """Raise the errors of several objects as one: nothing for none, the error itself for one."""
+    if not errors:
+        return
+    if len(errors) == 1 or isinstance(errors[0], Unreachable):
+        raise errors[0]
+    data: dict[str, Any] = {"conflicts": [row for error in errors for row in error.data.get("conflicts", ())]}
+    text = " ".join(f"({number}) {error}" for number, error in enumerate(errors[:5], 1))
+    more = f" And {len(errors) - 5} more." if len(errors) > 5 else ""
+    raise KubeError(f"{len(errors)} objects were refused: {text}{more}", data={key: rows for key, rows in data.items() if rows})
+
+
+def _revision_of(obj: dict[str, Any]) -> int | None:
+    version = str((obj.get("metadata") or {}).get("resourceVersion", ""))
+    return int(version) if version.isdecimal() else None
+
+
+def _managers(obj: dict[str, Any] | None) -> set[str]:
+    entries = ((obj or {}).get("metadata") or {}).get("managedFields") or ()
+    return {str(entry.get("manager")) for entry in entries}

@@ -1,0 +1,376 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests to one API server over kept-alive connections, counted, with deadlines and retries.
+
+What is retried: answers that say "not now" (429, 500, 502, 503, 504), a lost resourceVersion race (409 without field causes), and
+lost connections. Every write of this package can be sent twice: server-side apply says what shall be, a delete names the UID, a
+create that meets the object of its own first try is told by its caller. What is never retried: 403, 404, 422, field conflicts.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
+    ConfigError,
+    KubeError,
+    Status,
+    Unreachable,
+    api_error,
+    parse_status,
+)
+from ansible_collections.corral.slurm.plugins.module_utils._kube.text import as_json
+
+try:
+    import urllib3
+    from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ProxyError, SSLError
+except ImportError as error:  # told when a Client is made
+    _MISSING: ImportError | None = error
+else:
+    _MISSING = None
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON = "application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+_NOT_NOW = frozenset((429, 500, 502, 503, 504))
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often and how long a request is repeated. Times are seconds; a pause is doubled from ``base`` to ``cap`` and then cut by a random half."""
+
+    attempts: int = 10
+    first_contact_attempts: int = 3
+    """Tries to connect while this server has never answered: a wrong address shall not cost a minute."""
+    base: float = 0.1
+    cap: float = 5.0
+    total: float = 60.0
+    """After this time since the request began nothing is tried again."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """A success."""
+
+    code: int
+    data: dict[str, Any]
+
+
+class Client:
+    """One API server and one set of credentials. Threads may share it; each request borrows a connection of the pool."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        retry: Retry = Retry(),
+        connections: int = 4,
+        timeout: float = 30.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if _MISSING is not None:
+            raise ConfigError(f"The Python package urllib3 is missing ({_MISSING}); install it for the Python that runs this task.")
+        self.access = access
+        self.requests = 0
+        self.ssl_context = access.ssl_context()
+        self._retry = retry
+        self._timeout = timeout
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._answered = False
+        self._headers = access.headers()
+        self._prefix = urlsplit(access.server).path
+        self._pool = _pool(access, self.ssl_context, connections)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._pool.close()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that authenticate a request."""
+        return dict(self._headers)
+
+    def get(self, path: str, *, what: str, query: Mapping[str, str] | None = None) -> Response:
+        """Send a GET; see ``request``."""
+        return self.request("GET", path, what=what, query=query)
+
+    def items(self, path: str, *, what: str, query: Mapping[str, str], accept: str = JSON) -> list[dict[str, Any]]:
+        """Return all objects of a collection, asked for in pages."""
+        found: list[dict[str, Any]] = []
+        page = {**query, "limit": "500"}
+        while True:
+            data = self.request("GET", path, what=what, query=page, accept=accept).data
+            found.extend(data.get("items") or ())
+            token = (data.get("metadata") or {}).get("continue")
+            if not token:
+                return found
+            page["continue"] = str(token)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        retry_conflict: bool = True,
+    ) -> Response:
+        """Send one request, repeated as the module's text says, and return the success.
+
+        ``what`` names the deed for error sentences ("apply ConfigMap demo/x"). ``body`` is sent as JSON, which is also YAML.
+        Raises ApiError (see errors.api_error) for a refusal and Unreachable when no answer came.
+        """
+        answer = self._answer(
+            method, path, what=what, query=query, body=body, content_type=content_type, accept=accept, retry_conflict=retry_conflict
+        )
+        return Response(answer.status, json.loads(answer.data) if answer.data else {})
+
+    def text(self, path: str, *, what: str, query: Mapping[str, str]) -> str:
+        """Return a path's body as text (a container's log)."""
+        answer = self._answer("GET", path, what=what, query=query, accept="*/*")
+        return answer.data.decode(errors="replace")
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None,
+        body: Any = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        retry_conflict: bool = True,
+    ) -> urllib3.BaseHTTPResponse:
+        """Return the successful answer."""
+        url = self._url(path, query)
+        payload = None if body is None else _payload(body, what)
+        began = time.monotonic()
+        attempt = 0
+        renewed = False
+        while True:
+            attempt += 1
+            try:
+                answer = self._send(method, url, payload, content_type, accept)
+            except (HTTPError, OSError) as error:
+                lost: Exception | None = error
+                status = None
+            else:
+                if answer.status < 300:
+                    return answer
+                lost = None
+                status = parse_status(answer.status, answer.data, answer.headers.get("Retry-After"))
+                if status.code == 401 and not renewed:  # a token that ran out during a long wait
+                    renewed = True
+                    fresh = self.access.headers()
+                    if fresh != self._headers:
+                        self._headers = fresh
+                        continue
+            again = self._may_repeat(lost, status, attempt, began, retry_conflict)
+            if again is None:
+                if status is not None:
+                    raise api_error(status, what, server=self.access.server)
+                raise self._unreachable(lost, what) from lost
+            self._sleep(again)
+
+    def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, stop: Stop) -> Iterator[dict[str, Any]]:
+        """Yield the events of one watch until the server ends it (after ``seconds``), the connection breaks, or ``stop`` is set.
+
+        A broken connection just ends the events: the caller watches on from the last resourceVersion. Raises ApiError for a refusal.
+        """
+        url = self._url(path, {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)})
+        try:
+            with self._lock:
+                self.requests += 1
+            answer = self._pool.urlopen(
+                "GET",
+                url,
+                headers={**self._headers, "Accept": JSON},
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                timeout=urllib3.Timeout(connect=10.0, read=seconds + 15.0),
+            )
+        except (HTTPError, OSError):
+            return
+        try:
+            if answer.status >= 300:
+                raise api_error(parse_status(answer.status, answer.read()), what, server=self.access.server)
+            stop.attach(answer)
+            yield from _lines(answer)
+        except (HTTPError, OSError, ValueError, AttributeError):
+            return  # cut off; urllib3 meets a socket that another thread has closed in several ways
+        finally:
+            stop.detach(answer)
+            answer.close()
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+        return f"{self._prefix}{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+
+    def _send(self, method: str, url: str, payload: bytes | None, content_type: str, accept: str) -> urllib3.BaseHTTPResponse:
+        with self._lock:
+            self.requests += 1
+        headers = {**self._headers, "Accept": accept}
+        if payload is not None:
+            headers["Content-Type"] = content_type
+        answer = self._pool.urlopen(
+            method,
+            url,
+            body=payload,
+            headers=headers,
+            retries=False,
+            redirect=False,
+            timeout=urllib3.Timeout(connect=10.0, read=self._timeout),
+        )
+        self._answered = True
+        return answer
+
+    def _may_repeat(self, lost: Exception | None, status: Status | None, attempt: int, began: float, retry_conflict: bool) -> float | None:
+        """Return the pause before the next try in seconds, or None when there shall be none."""
+        policy = self._retry
+        if isinstance(lost, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(lost):
+            return None
+        unreached = isinstance(lost, (NewConnectionError, ConnectTimeoutError, NameResolutionError, ProxyError))
+        if attempt >= (policy.attempts if self._answered or not unreached else policy.first_contact_attempts):
+            return None
+        refused = status is not None and (status.code not in _NOT_NOW or status.is_schema_mistake)
+        if refused and not (status is not None and status.is_race and retry_conflict):
+            return None
+        pause = min(policy.cap, policy.base * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+        if status is not None and status.retry_after is not None:
+            pause = status.retry_after + pause * 0.1
+        elif lost is not None and attempt == 1 and not unreached:
+            pause = 0.0  # a kept-alive connection that the server had closed
+        return pause if time.monotonic() - began + pause <= policy.total else None
+
+    def _unreachable(self, error: Exception | None, what: str) -> Unreachable:
+        reason = _reason(error)
+        return Unreachable(
+            f"Could not {what}: the API server {self.access.server} ({self.access.source}) does not answer: {reason}; "
+            "is it running, and is this the right cluster?"
+        )
+
+
+class Stop:
+    """Ends watches from another thread: a flag, and the sockets on which their threads sleep."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._answers: set[urllib3.BaseHTTPResponse] = set()
+
+    def is_set(self) -> bool:
+        """True after ``set``."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, but no longer than until ``set``; return ``is_set()``."""
+        return self._event.wait(seconds)
+
+    def attach(self, answer: urllib3.BaseHTTPResponse) -> None:
+        """Register a stream that ``set`` shall cut."""
+        with self._lock:
+            self._answers.add(answer)
+        if self._event.is_set():
+            _shutdown(answer)
+
+    def detach(self, answer: urllib3.BaseHTTPResponse) -> None:
+        """Forget a stream."""
+        with self._lock:
+            self._answers.discard(answer)
+
+    def set(self) -> None:
+        """Raise the flag and wake the sleepers."""
+        self._event.set()
+        with self._lock:
+            answers = list(self._answers)
+        for answer in answers:
+            _shutdown(answer)
+
+
+def _shutdown(answer: urllib3.BaseHTTPResponse) -> None:
+    connection = getattr(answer, "connection", None)
+    sock = getattr(connection, "sock", None)
+    if sock is not None:
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # closed already
+
+
+def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[dict[str, Any]]:
+    """Yield the JSON documents of a stream of lines, as soon as each is complete."""
+    buffer = b""
+    while True:
+        chunk = answer.read1()
+        if not chunk:
+            return
+        *complete, buffer = (buffer + chunk).split(b"\n")
+        for line in complete:
+            if line.strip():
+                yield json.loads(line)
+
+
+def _payload(body: Any, what: str) -> bytes:
+    try:
+        return as_json(body).encode()
+    except (TypeError, ValueError) as error:
+        raise KubeError(f"Could not {what}: the object can not be sent as JSON ({error}); correct that value.") from error
+
+
+def _pool(access: Access, context: ssl.SSLContext | None, connections: int) -> urllib3.HTTPConnectionPool:
+    parts = urlsplit(access.server)
+    if parts.hostname is None:
+        raise ConfigError(f"{access.server!r} is no address of an API server; write https://name:port.")
+    if context is None:
+        return urllib3.HTTPConnectionPool(parts.hostname, parts.port, maxsize=connections)
+    host = parts.hostname
+    if access.proxy:
+        manager = urllib3.ProxyManager(access.proxy, ssl_context=context, maxsize=connections, server_hostname=access.tls_server_name)
+        return manager.connection_from_host(host, parts.port, "https")
+    return urllib3.HTTPSConnectionPool(
+        host,
+        parts.port,
+        maxsize=connections,
+        ssl_context=context,
+        cert_reqs="CERT_REQUIRED" if access.verify else "CERT_NONE",
+        server_hostname=access.tls_server_name,
+        assert_hostname=access.tls_server_name if access.verify else False,
+    )
+
+
+def _reason(error: Exception | None) -> str:
+    """Return a connection's failure in a few words."""
+    text = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return (
+            f"its certificate is not trusted ({text.split('CERTIFICATE_VERIFY_FAILED]')[-1].strip(' :)(')}); check the CA of the kubeconfig"
+        )
+    for mark, words in (
+        ("Connection refused", "connection refused"),
+        ("Name or service not known", "its name is not known"),
+        ("Temporary failure in name resolution", "its name can not be resolved"),
+        ("timed out", "no answer in time"),
+        ("Connection reset", "the connection was reset"),
+        ("RemoteDisconnected", "the connection was closed"),
+    ):
+        if mark in text:
+            return words
+    return text.splitlines()[0][:200] if text else type(error).__name__

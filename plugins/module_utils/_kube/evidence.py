@@ -1,0 +1,155 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can be asked about an object that is not as it shall be: its events, its pods, their logs. All of it best effort.
+
+A right that is missing here (events, logs) must not hide the failure that is being told, so refusals give empty words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe, last_end
+
+Object = dict[str, Any]
+
+_LOG_LINES = 5
+_LOG_TEXT = 600
+
+
+@dataclass(frozen=True)
+class Event:
+    """One Event about an object."""
+
+    reason: str
+    message: str
+    warning: bool
+
+
+def events(client: Client, ref: Ref, obj: Object) -> list[Event]:
+    """Return the events about an object, oldest first."""
+    query = {"fieldSelector": f"involvedObject.uid={obj['metadata'].get('uid')}"}
+    path = BUILTIN["", "Event"].path(ref.namespace or "default")
+    try:
+        found = client.get(path, what=f"read the events of {ref}", query=query).data.get("items") or ()
+    except KubeError:
+        return []
+    in_order = sorted(
+        found, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
+    )
+    return [
+        Event(str(event.get("reason", "")), " ".join(str(event.get("message", "")).split()), event.get("type") == "Warning")
+        for event in in_order
+    ]
+
+
+def latest(client: Client, ref: Ref, obj: Object) -> Event | None:
+    """Return the newest event about an object."""
+    found = events(client, ref, obj)
+    return found[-1] if found else None
+
+
+def binds_late(client: Client, claim: Object) -> bool:
+    """True for a claim whose storage class binds when the first pod comes."""
+    name = (claim.get("spec") or {}).get("storageClassName")
+    if not name:
+        return False
+    storage_class = Ref(BUILTIN["storage.k8s.io", "StorageClass"], None, str(name))
+    try:
+        found = client.get(storage_class.path, what=f"read {storage_class}").data
+    except KubeError:
+        return False  # then the claim's events tell it
+    return found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
+def belongs(pod: Object, kind: str, workload: Object) -> bool:
+    """True for a pod of the workload's present revision."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    selector = ((workload.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in selector.items()):
+        return False
+    owners = {owner.get("uid") for owner in metadata.get("ownerReferences") or ()}
+    if kind != "Deployment" and workload["metadata"].get("uid") not in owners:
+        return False
+    if kind == "StatefulSet" and ((workload["spec"].get("updateStrategy") or {}).get("type")) != "OnDelete":
+        revision = (workload.get("status") or {}).get("updateRevision")
+        return revision is None or labels.get("controller-revision-hash") == revision
+    if kind == "DaemonSet":
+        generation = (workload["metadata"].get("annotations") or {}).get("deprecated.daemonset.template.generation")
+        return generation is None or labels.get("pod-template-generation") in (None, generation)
+    return True
+
+
+def is_current(client: Client, pod: Object, deployment: Object) -> bool:
+    """True when a Deployment's pod is of its newest ReplicaSet."""
+    revision = "deployment.kubernetes.io/revision"
+    wanted = (deployment["metadata"].get("annotations") or {}).get(revision)
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if owner.get("kind") == "ReplicaSet":
+            ref = Ref(BUILTIN["apps", "ReplicaSet"], pod["metadata"]["namespace"], str(owner["name"]))
+            try:
+                found = client.get(ref.path, what=f"read {ref}").data
+            except KubeError:
+                return True
+            return (found["metadata"].get("annotations") or {}).get(revision) == wanted
+    return True
+
+
+def log(client: Client, namespace: str, pod: str, container: str, *, previous: bool) -> str:
+    """Return the last lines of a container's log in one line, "" when there is none."""
+    path = Ref(BUILTIN["", "Pod"], namespace, pod).path + "/log"
+    query = {"tailLines": str(_LOG_LINES), **({"container": container} if container else {}), **({"previous": "true"} if previous else {})}
+    try:
+        text = client.text(path, what=f"read the log of {pod}", query=query)
+    except KubeError:
+        return ""
+    return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-_LOG_TEXT:]
+
+
+def of_pod(client: Client, pod: Object) -> str:
+    """Quote the container that made a pod fail."""
+    status = pod.get("status") or {}
+    metadata = pod["metadata"]
+    for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            lines = log(client, str(metadata["namespace"]), str(metadata["name"]), str(container["name"]), previous=False)
+            said = f"; its last lines: {lines}" if lines else ""
+            return f"; pod {metadata['name']}, container {container['name']}: {last_end(container)}{said}"
+    message = " ".join(str(status.get("message", "")).split())
+    return f"; pod {metadata['name']}: {message}" if message else ""
+
+
+def of_job(client: Client, ref: Ref, job: Object) -> str:
+    """Quote the last pod of a Job that failed."""
+    uid = job["metadata"].get("uid")
+    path = BUILTIN["", "Pod"].path(ref.namespace)
+    try:
+        pods = (
+            client.get(path, what=f"list the pods of {ref}", query={"labelSelector": f"batch.kubernetes.io/controller-uid={uid}"}).data.get(
+                "items"
+            )
+            or ()
+        )
+    except KubeError:
+        return ""
+    failed = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Failed"]
+    failed.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+    return of_pod(client, failed[-1]) if failed else ""
+
+
+def why(client: Client, ref: Ref, obj: Object, pods: list[Object]) -> str:
+    """Say for a time-out what is known about an object that is not ready."""
+    parts = [words for words in map(describe, pods) if words][:3]
+    unready = [pod for pod in pods if describe(pod)]
+    subject, of = (unready[0], Ref(BUILTIN["", "Pod"], ref.namespace, str(unready[0]["metadata"]["name"]))) if unready else (obj, ref)
+    warnings = [event for event in events(client, of, subject) if event.warning]
+    if warnings:
+        parts.append(f"{warnings[-1].reason}: {warnings[-1].message[:300]}")
+    return "; ".join(parts)

@@ -1,0 +1,79 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which fields a manager owns (``metadata.managedFields``, FieldsV1) and what an object says in just these.
+
+FieldsV1 is a tree: ``f:<name>`` a field, ``k:{…}`` the list element with these keys, ``v:<json>`` a set's element, ``i:<n>`` an index,
+``.`` the node itself; an empty tree owns the whole value (sigs.k8s.io/structured-merge-diff, fieldpath/serialize-pe.go).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+Tree = dict[str, Any]
+
+
+def owned(obj: dict[str, Any], manager: str) -> Tree:
+    """Return the fields of ``obj`` that ``manager`` owns by server-side apply; ``{}`` when it never applied."""
+    tree: Tree = {}
+    for entry in (obj.get("metadata") or {}).get("managedFields") or ():
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
+            tree = union(tree, entry.get("fieldsV1") or {})
+    return tree
+
+
+def union(left: Tree, right: Tree) -> Tree:
+    """Return the fields of both trees."""
+    merged = dict(left)
+    for key, sub in right.items():
+        merged[key] = union(merged[key], sub) if key in merged and merged[key] and sub else {} if key in merged else sub
+    return merged
+
+
+def project(value: Any, tree: Tree) -> Any:
+    """Return the part of ``value`` that ``tree`` covers; fields that are absent stay absent."""
+    if not tree:
+        return value
+    if isinstance(value, dict):
+        picked = {key[2:]: project(value[key[2:]], sub) for key, sub in tree.items() if key.startswith("f:") and key[2:] in value}
+        return {key: picked[key] for key in value if key in picked}
+    if isinstance(value, list):
+        return [project(value[index], sub) for index, sub in _elements(value, tree)]
+    return value
+
+
+def _elements(value: list[Any], tree: Tree) -> list[tuple[int, Tree]]:
+    """Return the covered elements of a list in the list's order."""
+    found: dict[int, Tree] = {}
+    for key, sub in tree.items():
+        index = _index(value, key)
+        if index is not None:
+            found[index] = sub
+    return sorted(found.items(), key=lambda pair: pair[0])
+
+
+def _index(value: list[Any], key: str) -> int | None:
+    if key.startswith("i:"):
+        index = int(key[2:])
+        return index if index < len(value) else None
+    if key.startswith("v:"):
+        wanted = json.loads(key[2:])
+        return value.index(wanted) if wanted in value else None
+    if key.startswith("k:"):
+        keys: dict[str, Any] = json.loads(key[2:])
+        for index, element in enumerate(value):
+            # A key that the element lacks has its default there (a port's protocol is TCP), which the server fills in before it answers.
+            if isinstance(element, dict) and all(element.get(name, wanted) == wanted for name, wanted in keys.items()):
+                return index
+    return None
+
+
+def same(before: dict[str, Any], after: dict[str, Any], manager: str) -> bool:
+    """True when ``manager`` owns the same fields with the same values in both states of an object."""
+    tree = owned(after, manager)
+    if owned(before, manager) != tree:
+        return False
+    # An object of a name alone owns nothing; the server's second apply of it writes down who owned the rest, which is no change of ours.
+    return not tree or project(before, tree) == project(after, tree)

@@ -1,0 +1,173 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend of k8s_apply: read the set, apply by tiers, prune, wait, and say what happened."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, wait
+from ansible_collections.corral.slurm.plugins.module_utils._kube.apply import Applier, current_revision
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
+from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import difference
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound
+from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item, prepare
+from ansible_collections.corral.slurm.plugins.module_utils._kube.prune import ApplySet
+
+# A CustomResourceDefinition is Established within a second or two; later tiers wait for it whatever ``wait`` says.
+_ESTABLISHED = 30.0
+
+
+def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Make the cluster hold (or not hold) the objects of ``params``; the parameters are those of the module k8s_apply.
+
+    Returns ``changed``, ``objects`` (one row each: kind, namespace, name, result), ``requests``, ``writes`` and, with ``diff``, ``diff``.
+    Raises CorralError; its ``data`` then holds what was done so far under the same keys.
+    """
+    client = Client(auth.resolve(params))
+    batch = Batch(client, params, check=check, diff=diff)
+    try:
+        batch.run()
+    except KubeError as error:
+        error.data = {**batch.result(), **error.data}
+        raise
+    finally:
+        client.close()
+    return batch.result()
+
+
+class Batch:
+    """One call of k8s_apply."""
+
+    def __init__(self, client: Client, params: dict[str, Any], *, check: bool, diff: bool) -> None:
+        self._client = client
+        self._params = params
+        self._check = check
+        self._diff = diff
+        self._manager = str(params.get("field_manager") or "corral")
+        self._namespace = str(params.get("namespace") or client.access.namespace)
+        self._timeout = float(params.get("wait_timeout") or 300)
+        self._discovery = Discovery(client)
+        self._items: list[Item] = []
+        self._rows: list[dict[str, Any]] = []
+        self._diffs: list[dict[str, Any]] = []
+        self._set = self._applyset()
+
+    def run(self) -> None:
+        """Do it."""
+        objects = list(self._params.get("objects") or ())
+        owner = self._params.get("owner") or None
+        self._items = prepare(objects, self._discovery, namespace=self._namespace, owner=owner, origins=self._params.get("origins"))
+        if self._params.get("state") == "absent":
+            self._remove()
+        else:
+            self._make()
+
+    def result(self) -> dict[str, Any]:
+        """Return the task's result as far as things have gone."""
+        rows = [*(item.ref.row(item.result) for item in self._items), *self._rows]
+        changed = [row for row in rows if row["result"] in ("created", "configured", "pruned", "absent")]
+        bookkeeping = self._set.writes if self._set is not None else 0
+        result: dict[str, Any] = {
+            "changed": bool(changed),
+            "objects": rows,
+            "requests": self._client.requests,
+            "writes": 0 if self._check else len(changed) + bookkeeping,
+        }
+        if self._diff:
+            result["diff"] = [*(entry for item in self._items for entry in difference(item, self._manager)), *self._diffs]
+        return result
+
+    def _applyset(self) -> ApplySet | None:
+        wanted = self._params.get("applyset")
+        if not wanted:
+            return None
+        return ApplySet(
+            self._client,
+            self._discovery,
+            name=str(wanted["name"]),
+            namespace=str(wanted.get("namespace") or self._namespace),
+            labels={str(key): str(value) for key, value in (wanted.get("labels") or {}).items()},
+            manager=self._manager,
+            check=self._check,
+        )
+
+    def _make(self) -> None:
+        revision = self._revision()
+        if self._set is not None:
+            self._set.adopt(self._items)
+        applier = Applier(
+            self._client,
+            manager=self._manager,
+            force=bool(self._params.get("force")),
+            check=self._check,
+            diff=self._diff,
+            retry_failed_jobs=bool(self._params.get("retry_failed_jobs")),
+            member_label=self._set.selector if self._set is not None and self._set.exists else None,
+        )
+        applier.start(revision)
+        work = applier.create_missing if self._params.get("create_only") else applier.run
+        # The set's parent may live in a namespace of the batch.
+        first = [item for item in self._items if item.tier == 0]
+        kinds = [item for item in self._items if item.tier == 1]
+        rest = [item for item in self._items if item.tier > 1]
+        work(first)
+        if self._set is not None:
+            self._set.open()
+        if kinds:
+            work(kinds)
+            self._await_kinds(applier, kinds)
+        work(rest)
+        if self._set is not None:
+            self._rows.extend(ref.row("pruned") for ref in self._set.prune(self._items))
+            self._set.close(created=any(item.result == "created" for item in self._items))
+        if self._params.get("wait") and not self._check:
+            wait.until_ready(self._client, self._items, timeout=self._timeout, load_balancers=bool(self._params.get("wait_load_balancer")))
+
+    def _revision(self) -> int | None:
+        """Return the store's revision from before the first write."""
+        if self._set is not None:
+            return self._set.read()
+        if not self._items or self._params.get("create_only") or self._check or self._diff:
+            return None
+        builtin = [item.ref for item in self._items if item.ref.resource.builtin]
+        return current_revision(self._client, builtin[0])[0] if builtin else None
+
+    def _await_kinds(self, applier: Applier, kinds: list[Item]) -> None:
+        made = [item for item in kinds if item.result in ("created", "configured")]
+        if self._check:
+            made = [item for item in made if item.result == "created"]
+        else:
+            wait.until_ready(self._client, kinds, timeout=_ESTABLISHED)
+        applier.expect([resource for item in made for resource in self._discovery.learn(item.body)])
+
+    def _remove(self) -> None:
+        waits = bool(self._params.get("wait"))
+        propagation = str(self._params.get("propagation") or ("Foreground" if waits else "Background"))
+        deadline = time.monotonic() + self._timeout
+        if self._set is not None:
+            self._set.read()
+            gone = self._set.delete_all(propagation=propagation, wait=waits, timeout=self._timeout)
+            self._rows.extend(ref.row("absent") for ref in gone)
+            self._diffs.extend({"before_header": str(ref), "before": f"{ref}\n", "after": ""} for ref in gone)
+        going: list[tuple[Ref, str]] = []
+        for item in sorted(self._items, key=lambda one: -one.tier):
+            try:
+                item.before = self._client.get(item.ref.path, what=f"read {item.ref}").data
+            except NotFound:
+                item.result = "unchanged"
+                continue
+            metadata = item.before["metadata"]
+            item.result = "unchanged"
+            if not metadata.get("deletionTimestamp") and delete(
+                self._client, item.ref, uid=str(metadata["uid"]), propagation=propagation, check=self._check
+            ):
+                item.result = "absent"
+            going.append((item.ref, str(metadata["uid"])))
+        if waits and not self._check:
+            for ref, uid in going:
+                wait_gone(self._client, ref, uid, timeout=max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,274 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waiting for objects by watch: no request for what is ready already, an early end with the pod's own reason for what never will be.
+
+One watch for the waited-for objects of each collection and one for the pods of each namespace that has waiting workloads; each watch
+runs in a thread of its own and puts what it sees into one queue, which the caller's thread reads.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client, Stop
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitFailed, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import GRACE, Patience, Trouble
+from ansible_collections.corral.slurm.plugins.module_utils._kube.predicates import State, state
+
+Object = dict[str, Any]
+
+# Kinds whose pods say why they are not ready.
+_WORKLOADS = frozenset({"StatefulSet", "Deployment", "DaemonSet", "Job"})
+# The clock of troubles ticks without events, so the queue is looked at this often (seconds).
+_TICK = 1.0
+# The server ends a watch after this time and it is begun anew (seconds).
+_WATCH = 60
+
+
+def until_ready(client: Client, items: list[Item], *, timeout: float, load_balancers: bool = False) -> None:
+    """Return when all ``items`` are ready. Raises WaitFailed with the reason when one can not become ready, WaitTimeout with what is missing."""
+    wait = _Wait(client, items, timeout, load_balancers)
+    if wait.pending:
+        wait.run()
+
+
+@dataclass
+class _Pending:
+    """One object that is not ready."""
+
+    item: Item
+    obj: Object
+    state: State
+    since: float = field(default_factory=time.monotonic)
+    asked: float = 0.0
+    """When its events were last asked for."""
+
+
+class _Wait:
+    def __init__(self, client: Client, items: list[Item], timeout: float, load_balancers: bool) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._load_balancers = load_balancers
+        self._stop = Stop()
+        self._queue: queue.Queue[tuple[Ref, Object | None] | KubeError] = queue.Queue()
+        self._patience = Patience()
+        self._pods: dict[Ref, Object] = {}
+        # With nothing changed by this run, a pod's past troubles are its present ones.
+        self._changed = any(item.result in ("created", "configured") for item in items)
+        self._old: set[str] | None = None
+        self.pending: dict[Ref, _Pending] = {}
+        for item in items:
+            if item.after is not None:
+                self._take(item, item.after)
+
+    def run(self) -> None:
+        """Watch until nothing is pending."""
+        deadline = time.monotonic() + self._timeout
+        try:
+            self._judge()  # before the first request: an object may have failed already
+            if not self.pending:
+                return
+            self._start()
+            while self.pending:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._too_late()
+                self._read(min(left, _TICK))
+                self._judge()
+        finally:
+            self._stop.set()
+
+    def _take(self, item: Item, obj: Object) -> None:
+        """Note an object's new state."""
+        now = state(
+            {"apiVersion": item.ref.resource.api_version, "kind": item.ref.resource.kind, **obj}, load_balancers=self._load_balancers
+        )
+        if now.ready:
+            self.pending.pop(item.ref, None)
+        elif item.ref in self.pending:
+            self.pending[item.ref].obj, self.pending[item.ref].state = obj, now
+        else:
+            self.pending[item.ref] = _Pending(item, obj, now)
+
+    def _start(self) -> None:
+        collections: dict[str, list[_Pending]] = {}
+        for pending in self.pending.values():
+            collections.setdefault(pending.item.ref.collection, []).append(pending)
+        for group in collections.values():
+            first = group[0].item.ref
+            query = {"fieldSelector": f"metadata.name={first.name}"} if len(group) == 1 else {}
+            versions = [str(pending.obj["metadata"].get("resourceVersion", "")) for pending in group]
+            version = str(min(map(int, versions))) if all(map(str.isdecimal, versions)) else None
+            self._follow(first, query, version)
+        pod = BUILTIN["", "Pod"]
+        for namespace in sorted({str(p.item.ref.namespace) for p in self.pending.values() if p.item.ref.resource.kind in _WORKLOADS}):
+            self._follow(Ref(pod, namespace, ""), {}, None)
+
+    def _follow(self, ref: Ref, query: dict[str, str], version: str | None) -> None:
+        thread = threading.Thread(target=_follow, args=(self._client, ref, query, version, self._queue, self._stop), daemon=True)
+        thread.start()
+
+    def _read(self, seconds: float) -> None:
+        """Take in everything that the watches have seen; sleep at most ``seconds`` for the first."""
+        try:
+            event = self._queue.get(timeout=seconds)
+            while True:
+                self._note(event)
+                event = self._queue.get_nowait()
+        except queue.Empty:
+            return
+
+    def _note(self, event: tuple[Ref, Object | None] | KubeError) -> None:
+        if isinstance(event, KubeError):
+            raise event
+        ref, obj = event
+        if ref in self.pending:
+            if obj is None:
+                raise WaitFailed(f"{ref} was deleted by somebody else while it was waited for; run again.")
+            self._take(self.pending[ref].item, obj)
+        if ref.resource.kind == "Pod":
+            if obj is None:
+                self._pods.pop(ref, None)
+            else:
+                self._pods[ref] = obj
+
+    def _judge(self) -> None:
+        """Raise WaitFailed for the first object that can not become ready."""
+        now = time.monotonic()
+        if self._old is None and self._pods:
+            self._old = {str(pod["metadata"].get("uid")) for pod in self._pods.values()} if self._changed else set()
+        for ref, pending in list(self.pending.items()):
+            if pending.state.failed:
+                raise WaitFailed(f"{ref}: {pending.state.text}{self._last_words(pending)}.")
+            if ref.resource.kind == "PersistentVolumeClaim":
+                self._judge_claim(ref, pending, now)
+            for pod in self._pods_of(pending):
+                trouble = self._patience.exhausted(
+                    pod, now, old=str(pod["metadata"].get("uid")) in (self._old or ()), crashes=ref.resource.kind != "Job"
+                )
+                if trouble is not None and self._counts(pending, pod, trouble):
+                    raise WaitFailed(self._sentence(ref, pod, trouble))
+
+    def _judge_claim(self, ref: Ref, pending: _Pending, now: float) -> None:
+        """A claim that waits for its first pod is as it shall be; one that no volume fits is told by its events."""
+        if not pending.asked and evidence.binds_late(self._client, pending.obj):
+            self.pending.pop(ref)
+            return
+        if not pending.asked:
+            pending.asked = now
+        if now - pending.asked >= GRACE / 4:
+            pending.asked = now
+            event = evidence.latest(self._client, ref, pending.obj)
+            if event is not None and event.reason in ("WaitForFirstConsumer", "WaitForPodScheduled"):
+                self.pending.pop(ref)
+            elif event is not None and event.reason in ("FailedBinding", "ProvisioningFailed") and now - pending.since >= GRACE:
+                raise WaitFailed(f"{ref}: it is not bound to a volume: {event.reason}: {event.message}.")
+
+    def _pods_of(self, pending: _Pending) -> list[Object]:
+        ref = pending.item.ref
+        if ref.resource.kind == "Pod":
+            return [pending.obj]
+        if ref.resource.kind not in _WORKLOADS:
+            return []
+        return [
+            pod
+            for key, pod in self._pods.items()
+            if key.namespace == ref.namespace and evidence.belongs(pod, ref.resource.kind, pending.obj)
+        ]
+
+    def _counts(self, pending: _Pending, pod: Object, trouble: Trouble) -> bool:
+        """False for troubles that somebody else is about to end."""
+        if trouble.cause == "place":
+            event = evidence.latest(self._client, Ref(BUILTIN["", "Pod"], pending.item.ref.namespace, str(pod["metadata"]["name"])), pod)
+            return event is None or event.reason not in ("TriggeredScaleUp", "Preempted", "Nominated")
+        if pending.item.ref.resource.kind == "Deployment":
+            return evidence.is_current(self._client, pod, pending.obj)
+        return True
+
+    def _sentence(self, ref: Ref, pod: Object, trouble: Trouble) -> str:
+        name = str(pod["metadata"]["name"])
+        whose = f"{ref}: pod {name}" if ref.resource.kind != "Pod" else str(ref)
+        where = f", container {trouble.container}" if trouble.container else ""
+        words = evidence.log(self._client, str(ref.namespace), name, trouble.container, previous=True) if trouble.cause == "crash" else ""
+        advice = {
+            "image": "check the name and the pull secrets",
+            "name": "correct the image's name",
+            "start": "make what it refers to",
+            "place": "lower the requests, or add nodes that fit its selectors and tolerations",
+            "crash": f"see kubectl -n {ref.namespace} logs {name}"
+            + (f" -c {trouble.container}" if trouble.container else "")
+            + " --previous",
+        }[trouble.cause]
+        said = f"; its last lines: {words}" if words else ""
+        return f"{whose}{where}: {trouble.text}{said}; {advice}."
+
+    def _last_words(self, pending: _Pending) -> str:
+        """Quote the pod of a failed Job, or the container of a failed Pod."""
+        ref = pending.item.ref
+        if ref.resource.kind == "Job":
+            return evidence.of_job(self._client, ref, pending.obj)
+        return evidence.of_pod(self._client, pending.obj) if ref.resource.kind == "Pod" else ""
+
+    def _too_late(self) -> WaitTimeout:
+        parts: list[str] = []
+        for ref, pending in sorted(self.pending.items())[:5]:
+            details = evidence.why(self._client, ref, pending.obj, self._pods_of(pending))
+            parts.append(f"{ref}: {pending.state.text}" + (f" ({details})" if details else ""))
+        more = f"; and {len(self.pending) - 5} more" if len(self.pending) > 5 else ""
+        return WaitTimeout(
+            f"Not ready after {self._timeout:g} s: {'; '.join(parts)}{more}. Run again to go on waiting, or raise wait_timeout."
+        )
+
+
+def _follow(
+    client: Client,
+    ref: Ref,
+    query: dict[str, str],
+    version: str | None,
+    out: queue.Queue[tuple[Ref, Object | None] | KubeError],
+    stop: Stop,
+) -> None:
+    """Put every state of a collection's objects into ``out``, None for a deleted one, until ``stop``."""
+    what = f"watch {ref.resource.plural}" + (f" in {ref.namespace}" if ref.namespace else "")
+    seen: set[Ref] = set()
+
+    def put(obj: Object, *, gone: bool = False) -> None:
+        metadata = obj["metadata"]
+        one = Ref(ref.resource, metadata.get("namespace"), str(metadata["name"]))
+        seen.discard(one) if gone else seen.add(one)
+        out.put((one, None if gone else obj))
+
+    try:
+        while not stop.is_set():
+            if version is None:
+                answer = client.get(ref.collection, what=what, query=query)
+                before = set(seen)
+                seen.clear()
+                for obj in answer.data.get("items") or ():
+                    put(obj)
+                for missing in before - seen:
+                    out.put((missing, None))
+                version = str((answer.data.get("metadata") or {}).get("resourceVersion"))
+            events = 0
+            for event in client.watch(ref.collection, what=what, query={**query, "resourceVersion": version}, seconds=_WATCH, stop=stop):
+                events += 1
+                if event.get("type") == "ERROR":
+                    version = None  # the server has forgotten that version: begin with a list
+                    break
+                obj = event["object"]
+                version = str(obj["metadata"]["resourceVersion"])
+                if event.get("type") != "BOOKMARK":
+                    put(obj, gone=event.get("type") == "DELETED")
+            if not events:
+                stop.wait(0.2)
+    except KubeError as error:
+        if not stop.is_set():
+            out.put(error)

@@ -1,0 +1,256 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: k8s_apply
+short_description: Apply a batch of Kubernetes objects, prune what is no longer in it, and wait until it is ready
+version_added: 0.1.0
+description:
+  - Applies all given objects server-side in the order in which they need one another, one request each and several at once.
+  - With O(applyset) it also deletes what an earlier batch of the same set held and this one does not.
+  - It tells an unchanged object from a changed one exactly and without reading it first.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.attributes
+options:
+  objects:
+    description:
+      - Objects as mappings with C(apiVersion), C(kind) and C(metadata.name). Lists of objects are taken apart.
+      - What the API server keeps by itself (C(status), C(metadata.uid) and the like) is left out, so that an exported object can be applied.
+    type: list
+    elements: dict
+    default: []
+  templates:
+    description:
+      - Templates of objects, found in the C(templates) folder of the role or beside the play. They are rendered on the controller.
+      - Each may hold several YAML documents, and their objects are added to O(objects).
+      - Every expression is printed as JSON, so values need no quoting and can not break out of their place.
+        Texts are joined inside the expression, as in C({{ corral.name ~ "-base" }}).
+      - The host's fact C(corral) is visible as C(corral), everything else has to be given by O(variables).
+    type: list
+    elements: str
+    default: []
+  template_paths:
+    description:
+      - Folders in which C(include) looks for templates after the folder of the including one.
+    type: list
+    elements: path
+    default: []
+  variables:
+    description:
+      - Further variables of the templates.
+    type: dict
+    default: {}
+  state:
+    description:
+      - V(present) makes the objects as given. V(absent) deletes O(objects), and with O(applyset) all members of the set and the set itself.
+    type: str
+    choices: [present, absent]
+    default: present
+  create_only:
+    description:
+      - Make objects that are missing and never change those that exist.
+    type: bool
+    default: false
+  namespace:
+    description:
+      - Namespace of namespaced objects that do not name theirs. The kubeconfig's context decides when it is not set.
+    type: str
+  field_manager:
+    description:
+      - Name under which the API server notes the fields as owned.
+    type: str
+    default: corral
+  force:
+    description:
+      - Take over fields that another manager owns with another value. Otherwise such a conflict fails and names field and manager.
+    type: bool
+    default: false
+  owner:
+    description:
+      - An owner reference for the objects in the owner's namespace, C(apiVersion), C(kind), C(name) and C(uid), perhaps C(controller) and
+        C(blockOwnerDeletion). When the owner goes, Kubernetes deletes them.
+      - The key C(namespace) names the owner's namespace when it is not O(namespace). Objects elsewhere never get the owner.
+    type: dict
+  applyset:
+    description:
+      - The set that the objects belong to, as KEP-3659 describes it. Members that are not in the batch are deleted.
+      - Namespaces, volumes, volume claims, Secrets and custom resource definitions are never members and are never pruned.
+    type: dict
+    suboptions:
+      name:
+        description: Name of the set's parent, a ConfigMap.
+        type: str
+        required: true
+      namespace:
+        description: Namespace of the parent. Taken from O(namespace) when it is not set.
+        type: str
+      labels:
+        description: Labels of the parent.
+        type: dict
+        default: {}
+  propagation:
+    description:
+      - What O(state=absent) does with dependents. V(Foreground) keeps an object until its dependents are gone, V(Background) lets them follow.
+      - V(Foreground) is taken with O(wait=true), otherwise V(Background).
+    type: str
+    choices: [Background, Foreground]
+  wait:
+    description:
+      - Wait until StatefulSets, Deployments, DaemonSets, Jobs, Pods, volume claims, Namespaces and custom resource definitions are ready,
+        or with O(state=absent) until the objects are gone.
+      - Ends early with the pod's own reason when an image can not be had (20 seconds or a second back-off), a container crashes again and
+        again (3 restarts or 20 seconds), no node fits (30 seconds) or a Job has failed.
+      - A claim whose storage class binds when the first pod comes counts as ready.
+    type: bool
+    default: false
+  wait_timeout:
+    description:
+      - Longest wait in seconds.
+    type: int
+    default: 300
+  wait_load_balancer:
+    description:
+      - With O(wait=true), also wait until Services of type C(LoadBalancer) have an address.
+    type: bool
+    default: false
+  retry_failed_jobs:
+    description:
+      - Delete a Job of the batch that has failed, and make it anew, once.
+    type: bool
+    default: false
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.k8s_secret
+"""
+
+EXAMPLES = r"""
+- name: Apply a role's templates as one set and wait for the pods
+  corral.slurm.k8s_apply:
+    templates: [service.yml.j2, stateful_set.yml.j2]
+    applyset:
+      name: demo-login
+      namespace: demo
+    wait: true
+
+- name: Make a namespace when it is missing
+  corral.slurm.k8s_apply:
+    objects:
+      - {apiVersion: v1, kind: Namespace, metadata: {name: demo}}
+    create_only: true
+
+- name: Remove the whole set and wait until its pods are gone
+  corral.slurm.k8s_apply:
+    state: absent
+    applyset:
+      name: demo-login
+      namespace: demo
+    wait: true
+"""
+
+RETURN = r"""
+objects:
+  description:
+    - One row for each object, in the order of the input, then those that were pruned or deleted with their set.
+    - RV(objects[].result) is V(created), V(configured), V(unchanged), V(pruned), V(absent) (deleted by this run) or V(skipped) (not reached).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object.
+      type: str
+      returned: always
+    namespace:
+      description: Namespace of the object, V(null) for cluster-scoped ones.
+      type: str
+      returned: always
+    name:
+      description: Name of the object.
+      type: str
+      returned: always
+    result:
+      description: What became of the object.
+      type: str
+      returned: always
+  sample:
+    - {kind: Service, namespace: demo, name: demo-login, result: unchanged}
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 5
+writes:
+  description: Number of objects that were really written, the set's parent included. V(0) in check mode.
+  returned: always
+  type: int
+  sample: 0
+conflicts:
+  description: The fields that other managers own, when these made the task fail.
+  returned: on a field conflict
+  type: list
+  elements: dict
+  sample:
+    - {kind: StatefulSet, namespace: demo, name: demo-cpu, result: conflict, field: .spec.replicas, manager: autoscaler}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
+
+CONSTRAINTS: dict[str, list[tuple[str, ...]]] = {"mutually_exclusive": [("create_only", "applyset")]}
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **connection_options(env_fallback),
+        "objects": {"type": "list", "elements": "dict", "default": []},
+        "templates": {"type": "list", "elements": "str", "default": []},
+        "template_paths": {"type": "list", "elements": "path", "default": []},
+        "variables": {"type": "dict", "default": {}},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "create_only": {"type": "bool", "default": False},
+        "namespace": {"type": "str"},
+        "field_manager": {"type": "str", "default": "corral"},
+        "force": {"type": "bool", "default": False},
+        "owner": {"type": "dict"},
+        "applyset": {
+            "type": "dict",
+            "options": {
+                "name": {"type": "str", "required": True},
+                "namespace": {"type": "str"},
+                "labels": {"type": "dict", "default": {}},
+            },
+        },
+        "propagation": {"type": "str", "choices": ["Background", "Foreground"]},
+        "wait": {"type": "bool", "default": False},
+        "wait_timeout": {"type": "int", "default": 300},
+        "wait_load_balancer": {"type": "bool", "default": False},
+        "retry_failed_jobs": {"type": "bool", "default": False},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
+    if module.params["templates"]:
+        module.fail_json(
+            msg="Templates are rendered by the action plugin of the same name on the controller; it was not found, so install the whole collection."
+        )
+    try:
+        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()
