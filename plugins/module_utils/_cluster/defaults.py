@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All defaults of a SlurmCluster.
+
+Static ones stand in the schema, so that the API server fills in the very same; those that depend on other fields are computed here.
+"""
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema as _schema
+
+
+def with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a valid ``spec`` with every default filled in. Filling in twice changes nothing."""
+    filled: dict[str, Any] = _fill(_schema.spec(), spec)
+
+    set_names = [node_set["name"] for node_set in filled["nodeSets"]]
+    if not filled["partitions"]:
+        filled["partitions"] = [_fill(_partition_schema(), {"name": "main"})]
+    for partition in filled["partitions"]:
+        partition.setdefault("nodeSets", list(set_names))
+    if not any(partition.get("default") for partition in filled["partitions"]):
+        for partition in filled["partitions"]:
+            if "default" not in partition:
+                partition["default"] = True
+                break
+    for partition in filled["partitions"]:
+        partition.setdefault("default", False)
+
+    for user in filled["users"]:
+        user.setdefault("gid", user["uid"])
+    return filled
+
+
+def _partition_schema() -> dict[str, Any]:
+    schema: dict[str, Any] = _schema.spec()["properties"]["partitions"]["items"]
+    return schema
+
+
+def _fill(schema: dict[str, Any], value: Any) -> Any:
+    """Copy ``value`` with the schema's static defaults, as Kubernetes' structural defaulting does it."""
+    properties = schema.get("properties")
+    if properties is not None and isinstance(value, dict):
+        filled = {}
+        for key, child in properties.items():
+            if value.get(key) is not None:
+                filled[key] = _fill(child, value[key])
+            elif "default" in child:
+                filled[key] = _fill(child, deepcopy(child["default"]))
+        return filled
+    if "items" in schema and isinstance(value, list):
+        return [_fill(schema["items"], item) for item in value]
+    return deepcopy(value)

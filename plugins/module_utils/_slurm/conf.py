@@ -1,0 +1,113 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Text of Slurm's configuration files, out of which no value can break.
+
+Slurm's parser (src/common/parse_config.c) reads a line as ``Key=Value`` pairs separated by white space. A value is either bare (no white
+space) or in double quotes (no double quote inside, and no way to escape one). Before that it joins lines that end in a backslash, drops
+backslashes, and cuts at ``#``, also inside quotes. So these characters can not be written at all and are refused here. It reads a line of
+any length, so nothing is ever wrapped.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+
+Scalar = str | int | bool
+Value = Scalar | Sequence[str]
+
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# What str.splitlines() and terminals take for a line break counts as one, beyond what Slurm does.
+_CONTROL = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029]")
+_SPACE = re.compile(r"\s")
+
+
+class ConfError(CorralError):
+    """A key or value that can not be written into one of Slurm's configuration files."""
+
+
+def refusal(text: str) -> str | None:
+    """Return why ``text`` can not be a value of Slurm's configuration, as the end of a sentence; None where it can."""
+    control = _CONTROL.search(text)
+    if control:
+        return f"has a line break or another control character (U+{ord(control[0]):04X}) at character {control.start() + 1}"
+    for character, name in (("#", "a '#', which begins a comment even inside quotes"),
+                            ('"', "a double quote inside, which Slurm has no way to escape"),
+                            ("\\", "a backslash, which Slurm takes as an escape or as a continued line")):
+        if character in text:
+            return f"has {name}"
+    return None
+
+
+def value(raw: Value) -> str:
+    """Return ``raw`` as Slurm reads it back: YES/NO for a bool, commas between the items of a list, quotes where white space or nothing is in it."""
+    if isinstance(raw, bool):
+        return "YES" if raw else "NO"
+    if isinstance(raw, int):
+        return str(raw)
+    if not isinstance(raw, str):
+        for item in raw:
+            if "," in item or not item:
+                raise ConfError(f"The list item {_shown(item)} can not be written into Slurm's configuration: it is empty or has a comma.")
+        raw = ",".join(raw)
+    reason = refusal(raw)
+    if reason:
+        raise ConfError(f"The value {_shown(raw)} can not be written into Slurm's configuration: it {reason}; remove it.")
+    return f'"{raw}"' if not raw or _SPACE.search(raw) else raw
+
+
+def line(pairs: Iterable[tuple[str, Value | None]]) -> str:
+    """Return ``Key=Value Key=Value`` in the order given; pairs whose value is None are left out."""
+    written = []
+    for key, raw in pairs:
+        if not _KEY.fullmatch(key):
+            raise ConfError(f"{_shown(key)} is no key of Slurm's configuration: a key is letters, digits and underscores.")
+        if raw is not None:
+            written.append(f"{key}={value(raw)}")
+    return " ".join(written)
+
+
+def parse_pair(text: str) -> tuple[str, str]:
+    """Split one ``Key=Value`` line into key and value without its quotes, as Slurm would. Raises ConfError for anything else."""
+    key, equals, rest = text.strip(" ").partition("=")
+    key = key.rstrip(" ")
+    rest = rest.strip(" ")
+    if not equals or not _KEY.fullmatch(key):
+        raise ConfError(f"{_shown(text)} is no line of the form Key=Value.")
+    if len(rest) > 1 and rest[0] == rest[-1] == '"':
+        rest = rest[1:-1]
+    elif _SPACE.search(rest):
+        raise ConfError(f"{_shown(text)} has white space in its value; put the value in double quotes, or give each Key=Value as a line of its own.")
+    elif not rest:
+        raise ConfError(f"{_shown(text)} has no value; write what {key} shall be, or remove the line.")
+    reason = refusal(rest)
+    if reason:
+        raise ConfError(f"{_shown(text)} {reason}; remove it.")
+    return key, rest
+
+
+def plugin_line(required: bool, path: str, arguments: Sequence[tuple[str, str]] = ()) -> str:
+    """Return a line of plugstack.conf. Its parser splits at white space and knows quotes only in newer releases, so white space is refused."""
+    words = ["required" if required else "optional", path, *(f"{key}={raw}" for key, raw in arguments)]
+    for word in words:
+        reason = "has white space" if _SPACE.search(word) else refusal(word)
+        if reason:
+            raise ConfError(f"{_shown(word)} can not be written into plugstack.conf: it {reason}; remove it.")
+    return " ".join(words)
+
+
+def text(header: Sequence[str], lines: Iterable[str]) -> str:
+    """Return a file: ``header`` as comments, then ``lines``, each ending in a line break. Empty lines stay as they are."""
+    every = [f"# {comment}" if comment else "#" for comment in header]
+    every.extend(lines)
+    for written in every:
+        control = _CONTROL.search(written)
+        if control:
+            raise ConfError(f"The line {_shown(written)} can not be written: it has the control character U+{ord(control[0]):04X}.")
+    return "\n".join(every) + "\n"
+
+
+def _shown(raw: str) -> str:
+    return ascii(raw if len(raw) <= 80 else raw[:77] + "...")
