@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+"""What there shall be: the document of users and groups, checked and completed."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+from corral_users import UsersError
+
+FIRST_ID = 1000
+NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+SHELL = re.compile(r"(/[A-Za-z0-9._+-]+)+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A group of the document, or the private one of a user."""
+
+    name: str
+    gid: int
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """A user of the document."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[str, ...]
+    keys: tuple[str, ...]
+    sudo: bool
+    shell: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """What there shall be. ``groups`` has the users' private groups too."""
+
+    groups: tuple[Group, ...]
+    users: tuple[User, ...]
+
+
+def _name(kind: str, value: Any) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise UsersError(f"{kind} {value!r} is not a name: lower-case letters, digits, - and _, at most 31, beginning with a letter")
+    return value
+
+
+def _id(what: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not FIRST_ID <= value < 2**32 - 1:
+        raise UsersError(f"{what} {value!r} is not an id of a user or group: take one from {FIRST_ID} on, those below are the system's")
+    return value
+
+
+def _key(user: str, value: Any) -> str:
+    text = value.strip() if isinstance(value, str) else ""
+    if not text or any(ord(c) < 32 for c in text) or text.startswith("#"):
+        raise UsersError(f"user {user} has an ssh key that is not one line of an authorized_keys file: correct it in spec.users")
+    return text
+
+
+def _once(what: str, values: list[Any]) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise UsersError(f"{what} {value} stands twice in the document: give each its own")
+
+
+def read_document(text: str) -> Document:
+    """Checks and completes the document. Raises UsersError."""
+    try:
+        data = json.loads(text)
+        groups = [Group(_name("group", g.get("name")), _id(f"group {g.get('name')}: gid", g.get("gid"))) for g in data.get("groups") or []]
+        users = []
+        for entry in data.get("users") or []:
+            name = _name("user", entry.get("name"))
+            uid = _id(f"user {name}: uid", entry.get("uid"))
+            shell = entry.get("shell") or "/bin/bash"
+            if not isinstance(shell, str) or not SHELL.fullmatch(shell):
+                raise UsersError(f"user {name}: shell {shell!r} is not an absolute path")
+            gid = _id(f"user {name}: gid", entry.get("gid") or uid)
+            keys = tuple(_key(name, k) for k in entry.get("sshKeys") or [])
+            users.append(User(name, uid, gid, tuple(entry.get("groups") or []), keys, bool(entry.get("sudo")), shell))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UsersError(f"the document of users is not what it should be ({error}): look at the ConfigMap of the users") from error
+    known = {g.gid for g in groups}
+    groups += [Group(u.name, u.gid) for u in users if u.gid == u.uid and u.gid not in known]
+    names = {g.name for g in groups}
+    for user in users:
+        if user.gid not in {g.gid for g in groups}:
+            raise UsersError(f"user {user.name}: no group has the gid {user.gid}: add it to spec.groups, or leave gid out")
+        for missing in [g for g in user.groups if g not in names]:
+            raise UsersError(f"user {user.name}: there is no group {missing}: add it to spec.groups")
+    _once("user", [u.name for u in users])
+    _once("uid", [u.uid for u in users])
+    _once("group", [g.name for g in groups])
+    _once("gid", [g.gid for g in groups])
+    return Document(tuple(groups), tuple(users))

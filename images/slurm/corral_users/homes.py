@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+"""Homes and ssh keys. A home is its user's: whatever lies in it is looked at by descriptor before it is used."""
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+
+from corral_users import UsersError
+from corral_users.document import User
+from corral_users.files import DIRECTORY, FILE, directory, read, replace
+
+BEGIN = "# BEGIN of corral's keys: they come from the SlurmCluster, edits inside are lost"
+END = "# END of corral's keys"
+MAX_KEYS_FILE = 1 << 20
+
+
+def copy_skeleton(source: int, target: int, user: User) -> None:
+    """Copies files, folders and links of /etc/skel as the user's."""
+    for entry in sorted(os.listdir(source)):
+        status = os.stat(entry, dir_fd=source, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            os.symlink(os.readlink(entry, dir_fd=source), entry, dir_fd=target)
+            os.chown(entry, user.uid, user.gid, dir_fd=target, follow_symlinks=False)
+        elif stat.S_ISDIR(status.st_mode):
+            os.mkdir(entry, 0o700, dir_fd=target)
+            with directory(source, entry) as inner, directory(target, entry) as made:
+                copy_skeleton(inner, made, user)
+                os.fchown(made, user.uid, user.gid)
+                os.fchmod(made, stat.S_IMODE(status.st_mode))
+        elif stat.S_ISREG(status.st_mode):
+            found = read(source, entry)
+            if found:
+                replace(target, entry, found[0], stat.S_IMODE(status.st_mode), user.uid, user.gid)
+
+
+def remove_tree(parent: int, name: str) -> None:
+    """Removes a half-made home of an earlier run, following no link."""
+    with directory(parent, name) as inner:
+        for entry in os.listdir(inner):
+            if stat.S_ISDIR(os.stat(entry, dir_fd=inner, follow_symlinks=False).st_mode):
+                remove_tree(inner, entry)
+            else:
+                os.unlink(entry, dir_fd=inner)
+    os.rmdir(name, dir_fd=parent)
+
+
+def make_home(root: int, home: int, user: User) -> bool:
+    """Makes a home of /etc/skel unless there is one of this user."""
+    try:
+        status = os.stat(user.name, dir_fd=home, follow_symlinks=False)
+    except FileNotFoundError:
+        status = None
+    if status is not None:
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != user.uid:
+            raise UsersError(
+                f"/home/{user.name} in the jail is no directory of uid {user.uid} (its owner is {status.st_uid}): "
+                "change its owner or move it away"
+            )
+        return False
+    part = f".corral-home-{user.name}"
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(part, dir_fd=home, follow_symlinks=False)
+        remove_tree(home, part)
+    os.mkdir(part, 0o700, dir_fd=home)
+    with directory(home, part) as made:
+        try:
+            os.stat("etc/skel", dir_fd=root, follow_symlinks=False)
+        except FileNotFoundError:
+            pass
+        else:
+            with directory(root, "etc", "skel") as skeleton:
+                copy_skeleton(skeleton, made, user)
+        os.fchown(made, user.uid, user.gid)
+    os.rename(part, user.name, src_dir_fd=home, dst_dir_fd=home)
+    return True
+
+
+def set_aside(parent: int, name: str) -> None:
+    """Renames what is in the way: it is the user's own, and nobody's to lose."""
+    os.rename(name, f"{name}.before-corral-{secrets.token_hex(3)}", src_dir_fd=parent, dst_dir_fd=parent)
+
+
+def own_text(ssh: int, user: User) -> str | None:
+    """The user's authorized_keys as it is, or None where it is no plain file of the user's alone: a link to a file that only root
+    reads must not be copied to where the user can read it."""
+    try:
+        fd = os.open("authorized_keys", FILE, dir_fd=ssh)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != user.uid or status.st_nlink != 1 or status.st_size > MAX_KEYS_FILE:
+            return None
+        return os.read(fd, MAX_KEYS_FILE).decode("utf-8", "surrogateescape")
+    finally:
+        os.close(fd)
+
+
+def with_keys(text: str, keys: tuple[str, ...]) -> str:
+    """An authorized_keys file with our block in it; the user's own lines stay."""
+    kept, inside = [], False
+    for line in text.splitlines():
+        if line == BEGIN:
+            inside = True
+        elif line == END and inside:
+            inside = False
+        elif not inside:
+            kept.append(line)
+    block = [BEGIN, *keys, END] if keys else []
+    return "".join(f"{line}\n" for line in [*block, *kept])
+
+
+def write_keys(home: int, user: User) -> bool:
+    """Makes ~/.ssh/authorized_keys hold the document's keys. The home is the user's: whatever lies there is looked at by descriptor."""
+    with directory(home, user.name) as own:
+        try:
+            ssh = os.open(".ssh", DIRECTORY, dir_fd=own)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                set_aside(own, ".ssh")
+            os.mkdir(".ssh", 0o700, dir_fd=own)
+            ssh = os.open(".ssh", DIRECTORY, dir_fd=own)
+        try:
+            status = os.fstat(ssh)
+            if status.st_uid != user.uid:
+                if os.listdir(ssh):
+                    raise UsersError(f"/home/{user.name}/.ssh in the jail belongs to uid {status.st_uid}: change its owner to {user.name}")
+                os.fchown(ssh, user.uid, user.gid)
+            old = own_text(ssh, user)
+            new = with_keys(old or "", user.keys)
+            if old == new:
+                return False
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISDIR(os.stat("authorized_keys", dir_fd=ssh, follow_symlinks=False).st_mode):
+                    set_aside(ssh, "authorized_keys")
+            replace(ssh, "authorized_keys", new, 0o600, user.uid, user.gid)
+            return True
+        finally:
+            os.close(ssh)

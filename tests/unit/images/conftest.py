@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+"""A small jail on disk, as the populate job leaves it. What changes owners needs root."""
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(REPOSITORY / "images" / "slurm"))
+
+
+@pytest.fixture
+def jail(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Root of a jail with Debian's usual files, one account of somebody else, and a skeleton."""
+    if os.geteuid() != 0:
+        pytest.skip("changing owners needs root")
+    root = tmp_path / "jail"
+    (root / "etc/skel/.config").mkdir(parents=True)
+    (root / "etc/sudoers.d").mkdir()
+    (root / "home").mkdir()
+    files = {
+        "etc/corral-jail": "{}\n",
+        "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\nguest:x:5000:5000::/home/guest:/bin/sh\n",
+        "etc/group": "root:x:0:\nslurm:x:64030:\nguest:x:5000:\nvideo:x:44:guest\n",
+        "etc/shadow": "root:*:19000:0:99999:7:::\nguest:$y$hash:19000::::::\n",
+        "etc/gshadow": "root:*::\nguest:!::\nvideo:!::guest\n",
+        "etc/skel/.bashrc": "# rc\n",
+        "etc/skel/.config/x": "y\n",
+    }
+    for name, text in files.items():
+        (root / name).write_text(text)
+    (root / "etc/shadow").chmod(0o640)
+    os.symlink(".bashrc", root / "etc/skel/.profile")
+    return root

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+"""users.py on a jail on disk."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import stat
+from typing import Any
+
+import pytest
+import users
+from corral_users import UsersError
+from corral_users.document import read_document
+from corral_users.homes import BEGIN, END, with_keys
+
+ALICE: dict[str, Any] = {"name": "alice", "uid": 10001, "gid": 10001, "groups": ["lab"], "sshKeys": ["ssh-ed25519 AAAA alice@home"], "sudo": True}
+BOB: dict[str, Any] = {"name": "bob", "uid": 10002, "gid": 20000, "sshKeys": ["ssh-ed25519 BBBB"], "shell": "/bin/sh"}
+LAB = {"name": "lab", "gid": 20000}
+
+
+def apply(jail: pathlib.Path, *people: dict[str, Any], groups: tuple[dict[str, Any], ...] = (LAB,)) -> list[str]:
+    return users.apply(str(jail), read_document(json.dumps({"groups": groups, "users": people})))
+
+
+def snapshot(jail: pathlib.Path) -> dict[str, tuple[int, int, int, int]]:
+    return {str(p): (s.st_ino, s.st_mtime_ns, s.st_uid, s.st_mode) for p in jail.rglob("*") for s in [p.lstat()]}
+
+
+def line(jail: pathlib.Path, file: str, name: str) -> str | None:
+    return next((t for t in (jail / "etc" / file).read_text().splitlines() if t.startswith(f"{name}:")), None)
+
+
+def test_makes_accounts_homes_keys_and_sudo(jail: pathlib.Path) -> None:
+    changes = apply(jail, ALICE, BOB)
+    assert line(jail, "passwd", "alice") == "alice:x:10001:10001::/home/alice:/bin/bash"
+    assert line(jail, "passwd", "bob") == "bob:x:10002:20000::/home/bob:/bin/sh"
+    assert line(jail, "group", "lab") == "lab:x:20000:alice"
+    assert line(jail, "group", "alice") == "alice:x:10001:"
+    assert line(jail, "group", "bob") is None
+    assert line(jail, "shadow", "alice") == "alice:*:::::::"
+    assert line(jail, "gshadow", "lab") == "lab:!::alice"
+    assert (jail / "etc/sudoers.d/corral").read_text().endswith("alice ALL=(ALL:ALL) NOPASSWD: ALL\n")
+    assert stat.S_IMODE((jail / "etc/sudoers.d/corral").stat().st_mode) == 0o440
+    assert stat.S_IMODE((jail / "etc/shadow").stat().st_mode) == 0o640
+    home = jail / "home/alice"
+    assert (home.stat().st_uid, home.stat().st_gid, stat.S_IMODE(home.stat().st_mode)) == (10001, 10001, 0o700)
+    assert (home / ".bashrc").stat().st_uid == 10001
+    assert (home / ".config/x").read_text() == "y\n"
+    assert os.readlink(home / ".profile") == ".bashrc"
+    keys = home / ".ssh/authorized_keys"
+    assert keys.read_text() == f"{BEGIN}\nssh-ed25519 AAAA alice@home\n{END}\n"
+    assert (keys.stat().st_uid, stat.S_IMODE(keys.stat().st_mode), stat.S_IMODE(keys.parent.stat().st_mode)) == (10001, 0o600, 0o700)
+    assert any("added user alice" in c for c in changes)
+
+
+def test_second_run_writes_nothing(jail: pathlib.Path) -> None:
+    apply(jail, ALICE, BOB)
+    before = snapshot(jail)
+    assert apply(jail, ALICE, BOB) == []
+    assert snapshot(jail) == before
+
+
+def test_foreign_lines_stay_byte_for_byte(jail: pathlib.Path) -> None:
+    before = {name: (jail / "etc" / name).read_text() for name in ("passwd", "group", "shadow", "gshadow")}
+    apply(jail, ALICE)
+    apply(jail, groups=())
+    assert {name: (jail / "etc" / name).read_text() for name in before} == before
+
+
+def test_removal_keeps_home_and_takes_memberships(jail: pathlib.Path) -> None:
+    apply(jail, ALICE, BOB)
+    group = jail / "etc/group"
+    group.write_text(group.read_text().replace("video:x:44:guest", "video:x:44:guest,alice"))
+    changes = apply(jail, BOB)
+    assert line(jail, "passwd", "alice") is None and line(jail, "shadow", "alice") is None and line(jail, "group", "alice") is None
+    assert line(jail, "group", "video") == "video:x:44:guest"
+    assert (jail / "home/alice/.bashrc").exists()
+    assert not (jail / "etc/sudoers.d/corral").exists()
+    assert "removed user alice (its home stays)" in changes
+    assert any("made /home" in c for c in changes) is False
+
+
+def test_passwords_and_members_of_others_are_kept(jail: pathlib.Path) -> None:
+    apply(jail, ALICE)
+    shadow, group = jail / "etc/shadow", jail / "etc/group"
+    shadow.write_text(shadow.read_text().replace("alice:*:", "alice:$y$set:"))
+    group.write_text(group.read_text().replace("lab:x:20000:alice", "lab:x:20000:guest,alice"))
+    assert apply(jail, ALICE) == []
+    assert line(jail, "shadow", "alice") == "alice:$y$set:::::::"
+    apply(jail, {**ALICE, "groups": []})
+    assert line(jail, "group", "lab") == "lab:x:20000:guest"
+
+
+@pytest.mark.parametrize(
+    ("person", "groups", "words"),
+    [
+        ({"name": "guest", "uid": 10003}, [], "not corral's"),
+        ({"name": "root", "uid": 10003}, [], "not corral's"),
+        ({"name": "eve", "uid": 5000}, [], "the id 5000 is that of guest"),
+        ({"name": "eve", "uid": 999}, [], "not an id"),
+        ({"name": "eve", "uid": True}, [], "not an id"),
+        ({"name": "eve", "uid": 10003, "gid": 30000}, [], "no group has the gid 30000"),
+        ({"name": "eve", "uid": 10003, "groups": ["nope"]}, [], "no group nope"),
+        ({"name": "Eve", "uid": 10003}, [], "not a name"),
+        ({"name": "e:v", "uid": 10003}, [], "not a name"),
+        ({"name": "eve\n", "uid": 10003}, [], "not a name"),
+        ({"name": "eve", "uid": 10003, "shell": "sh"}, [], "not an absolute path"),
+        ({"name": "eve", "uid": 10003, "shell": "/bin/sh\nroot::0"}, [], "not an absolute path"),
+        ({"name": "eve", "uid": 10003, "sshKeys": ["a\nb"]}, [], "not one line"),
+        ({"name": "eve", "uid": 10003}, [{"name": "video", "gid": 30000}], "not corral's"),
+        ({"name": "eve", "uid": 10003}, [{"name": "a", "gid": 30000}, {"name": "b", "gid": 30000}], "twice"),
+    ],
+)
+def test_refuses_with_a_sentence_and_writes_nothing(jail: pathlib.Path, person: dict[str, Any], groups: list[Any], words: str) -> None:
+    before = {n: (jail / "etc" / n).read_text() for n in ("passwd", "group", "shadow", "gshadow")}
+    with pytest.raises(UsersError, match=words):
+        apply(jail, person, groups=tuple(groups))
+    assert {n: (jail / "etc" / n).read_text() for n in before} == before
+    assert not list((jail / "home").iterdir())
+
+
+def test_uid_of_a_user_never_changes(jail: pathlib.Path) -> None:
+    apply(jail, ALICE)
+    with pytest.raises(UsersError, match="keep the uid"):
+        apply(jail, {**ALICE, "uid": 10009, "gid": 10009})
+
+
+def test_state_can_not_claim_system_accounts(jail: pathlib.Path) -> None:
+    (jail / "etc/corral-users.json").write_text(json.dumps({"users": {"root": 0}, "groups": {"root": 0, "video": 44}}))
+    apply(jail, groups=())
+    assert line(jail, "passwd", "root") and line(jail, "group", "video")
+
+
+def test_run_that_died_after_the_state_goes_on(jail: pathlib.Path) -> None:
+    apply(jail, ALICE)
+    passwd = (jail / "etc/passwd").read_text()
+    (jail / "etc/passwd").write_text("".join(t for t in passwd.splitlines(keepends=True) if not t.startswith("alice:")))
+    assert apply(jail, ALICE) == ["added user alice (10001)"]
+
+
+def test_damaged_state_is_named(jail: pathlib.Path) -> None:
+    (jail / "etc/corral-users.json").write_text("{")
+    with pytest.raises(UsersError, match="damaged"):
+        apply(jail, ALICE)
+
+
+def test_no_marker_no_jail(jail: pathlib.Path) -> None:
+    (jail / "etc/corral-jail").unlink()
+    with pytest.raises(UsersError, match="no populated jail"):
+        apply(jail, ALICE)
+
+
+class TestPlantedLinks:
+    """The jail's users may be root in it: a link must never lead a write or a read out of it."""
+
+    @pytest.mark.parametrize("name", ["etc/passwd", "etc/corral-users.json", "etc/sudoers.d", "home", "etc/skel", "etc/.pwd.lock"])
+    def test_link_in_the_place_of_a_system_file_is_refused(self, jail: pathlib.Path, tmp_path: pathlib.Path, name: str) -> None:
+        outside = tmp_path / "outside"
+        place = jail / name
+        if place.is_dir():
+            outside.mkdir()
+            place.rename(tmp_path / "away")
+        else:
+            outside.write_text("root:x:0:0::/:/bin/sh\n")
+            place.unlink(missing_ok=True)
+        before = outside.lstat()
+        os.symlink(outside, place)
+        with pytest.raises((UsersError, OSError)):
+            apply(jail, ALICE)
+        after = outside.lstat()
+        assert (before.st_ino, before.st_mtime_ns, before.st_uid) == (after.st_ino, after.st_mtime_ns, after.st_uid)
+        assert not outside.is_dir() or not list(outside.iterdir())
+
+    def test_home_that_is_a_link_is_refused(self, jail: pathlib.Path, tmp_path: pathlib.Path) -> None:
+        os.symlink(tmp_path, jail / "home/alice")
+        with pytest.raises(UsersError, match="no directory of uid"):
+            apply(jail, ALICE)
+
+    @pytest.mark.parametrize("kind", ["link", "file", "fifo"])
+    def test_ssh_folder_of_another_kind_is_set_aside(self, jail: pathlib.Path, tmp_path: pathlib.Path, kind: str) -> None:
+        apply(jail, {**ALICE, "sshKeys": []})
+        ssh, outside = jail / "home/alice/.ssh", tmp_path / "outside"
+        outside.mkdir()
+        for entry in ssh.iterdir():
+            entry.unlink()
+        ssh.rmdir()
+        {"link": lambda: os.symlink(outside, ssh), "file": ssh.touch, "fifo": lambda: os.mkfifo(ssh)}[kind]()
+        apply(jail, ALICE)
+        assert not ssh.is_symlink() and (ssh / "authorized_keys").read_text().count("AAAA") == 1
+        assert not list(outside.iterdir())
+        assert len(list(ssh.parent.glob(".ssh.before-corral-*"))) == 1
+
+    @pytest.mark.parametrize("kind", ["symlink", "hardlink", "root's", "folder"])
+    def test_keys_file_never_copies_a_secret(self, jail: pathlib.Path, tmp_path: pathlib.Path, kind: str) -> None:
+        apply(jail, ALICE)
+        secret = tmp_path / "secret"
+        secret.write_text("TOP SECRET\n")
+        keys = jail / "home/alice/.ssh/authorized_keys"
+        keys.unlink()
+        if kind == "symlink":
+            os.symlink(secret, keys)
+        elif kind == "hardlink":
+            os.chown(secret, 10001, 10001)
+            os.link(secret, keys)
+        elif kind == "root's":
+            keys.write_text("TOP SECRET\n")
+        else:
+            keys.mkdir()
+        apply(jail, ALICE)
+        assert "SECRET" not in keys.read_text() and "AAAA" in keys.read_text()
+        assert secret.read_text() == "TOP SECRET\n"
+
+
+def test_own_keys_of_a_user_stay(jail: pathlib.Path) -> None:
+    apply(jail, ALICE)
+    keys = jail / "home/alice/.ssh/authorized_keys"
+    keys.write_text(keys.read_text() + "ssh-rsa MINE\n")
+    assert apply(jail, ALICE) == []
+    apply(jail, {**ALICE, "sshKeys": ["ssh-ed25519 NEW"]})
+    assert keys.read_text() == f"{BEGIN}\nssh-ed25519 NEW\n{END}\nssh-rsa MINE\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "keys", "new"),
+    [
+        ("", ("k",), f"{BEGIN}\nk\n{END}\n"),
+        (f"a\n{BEGIN}\nold\n{END}\nb\n", ("k",), f"{BEGIN}\nk\n{END}\na\nb\n"),
+        (f"a\n{BEGIN}\nold\n{END}\n", (), "a\n"),
+        (f"{BEGIN}\nold\n", ("k",), f"{BEGIN}\nk\n{END}\n"),
+        (f"{END}\nmine\n", (), f"{END}\nmine\n"),
+    ],
+)
+def test_block_of_keys(old: str, keys: tuple[str, ...], new: str) -> None:
+    assert with_keys(old, keys) == new
+    assert with_keys(new, keys) == new
+
+
+def test_no_sudo_in_the_jail_is_a_warning(jail: pathlib.Path) -> None:
+    (jail / "etc/sudoers.d").rmdir()
+    assert any("install sudo" in c for c in apply(jail, ALICE))
+
+
+def test_command_tells_what_it_did_and_why_not(jail: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document, log = tmp_path / "users.json", tmp_path / "log"
+    log.touch()
+    document.write_text(json.dumps({"groups": [LAB], "users": [ALICE]}))
+    arguments = ["--jail", str(jail), "--document", str(document), "--termination-log", str(log)]
+    assert users.main(arguments) == 0
+    assert users.main(arguments) == 0
+    assert capsys.readouterr().out.endswith("users: nothing to change\n")
+    document.write_text(json.dumps({"users": [{"name": "guest", "uid": 10003}]}))
+    assert users.main(arguments) == 1
+    assert "guest is in the jail already" in capsys.readouterr().err
+    assert "guest is in the jail already" in log.read_text()
