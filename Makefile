@@ -3,12 +3,14 @@
 # Verbs only; the work is in tools/, lab/, images/ and files/spank/. `make` alone says what there is.
 
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
 # Nodes of the lab's Kubernetes.
 LAB_NODES ?= 2
+export LAB_NODES
 # Where the C code is built: outside its own folder.
 SPANK := $(MAKE) -C files/spank BUILD=$(CURDIR)/build/spank
 # Set by tools/test, which makes each target once and in order, so that none makes what it stands on again.
@@ -30,7 +32,7 @@ demo: lab-load
 endif
 
 lab-up: $(if $(LAB_READY),,prerequisites) ## start a real Kubernetes on this machine (LAB_NODES=2)
-	@tools/run lab/lab up --nodes $(LAB_NODES)
+	@tools/run lab/lab up
 
 lab-down: ## stop it and take it away
 	@tools/run lab/lab down
@@ -41,8 +43,9 @@ lab-status: ## say how it does
 images: $(if $(LAB_READY),,prerequisites) ## build the images of Slurm and of the jail
 	@tools/run images/build slurm jail
 
+# The build prints the paths of its archives, and only these; an image that is there already is not built again.
 lab-load: $(if $(LAB_READY),,images lab-up) ## load the images into the lab
-	@tools/run lab/lab load
+	@tools/run images/build slurm jail | tools/run xargs -d '\n' lab/lab load
 
 ##@ Checking
 

@@ -11,7 +11,7 @@ import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema
 
-FILE = Path(__file__).resolve().parents[1] / "roles" / "operator" / "files" / f"{schema.PLURAL}.{schema.GROUP}.yml"
+FILE = Path(__file__).resolve().parents[1] / "playbooks" / "files" / f"{schema.PLURAL}.{schema.GROUP}.yml"
 HEAD = "---\n# Generated from plugins/module_utils/_cluster/schema.py by `make crd`; change it there.\n"
 
 
