@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 LAB_NODES ?= 2
 export LAB_NODES
 # Where the C code is built: outside its own folder.
-SPANK := $(MAKE) -C files/spank BUILD=$(CURDIR)/build/spank
+SPANK := $(MAKE) -C files/spank BUILD=../../build/spank
 # Set by tools/test, which makes each target once and in order, so that none makes what it stands on again.
 LAB_READY ?=
 # More words for pytest: make unit ARGS='-k hostlist'
