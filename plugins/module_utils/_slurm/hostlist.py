@@ -69,16 +69,17 @@ def compress(names: Iterable[str]) -> str:
     places = {name: _places(name) for name in names}
     sizes = Counter(around for around_each in places.values() for around, _number in around_each)
     groups: dict[tuple[str, str], set[str]] = {}
-    items: dict[tuple[str, str], str] = {}
+    items: list[tuple[tuple[str, str], str]] = []
     for name, choices in places.items():
         if choices:
             around, number = max(choices, key=lambda choice: sizes[choice[0]]) if len(choices) > 1 else choices[0]
             groups.setdefault(around, set()).add(number)
         else:
-            items[name, ""] = name
+            items.append(((name, ""), name))
     for around, numbers in groups.items():
-        items[around] = around[0] + _brackets(numbers) + around[1]
-    return ",".join(items[around] for around in sorted(items))
+        items.append((around, around[0] + _brackets(numbers) + around[1]))
+    # A name without a number may equal the text around another's: {"a", "a0"} are two items of one key.
+    return ",".join(text for _around, text in sorted(items))
 
 
 def ranged(prefix: str, size: int, suffix: str = "") -> str:

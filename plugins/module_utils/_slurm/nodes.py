@@ -1,87 +1,107 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `scontrol show nodes --json` says, as typed rows, and which of its states count as being in service.
+"""What ``scontrol show nodes --json`` says of nodes (Slurm 24.11, data parser v0.0.42 and its neighbours). Pure: text in, nodes out."""
 
-The states are those of Slurm's node_state_base and its flags, upper case, in a list: `["IDLE"]`, `["MIXED", "DRAIN"]`,
-`["DOWN", "NOT_RESPONDING"]` (data_parser, Slurm 23.11 and later; older releases gave one string joined by "+").
-"""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
-_WORKING = frozenset({"IDLE", "ALLOCATED", "MIXED", "COMPLETING"})
-# A node with one of these has not answered, whatever its base state says.
-_ABSENT = frozenset({"DOWN", "UNKNOWN", "FUTURE", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"})
+# A node with one of these can not run jobs, whatever else its state says (slurm/slurm.h: NODE_STATE_FLAGS).
+_AWAY = frozenset(
+    {
+        "DOWN",
+        "ERROR",
+        "FUTURE",
+        "INVALID_REG",
+        "NOT_RESPONDING",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+        "POWERING_UP",
+        "REBOOT_ISSUED",
+        "UNKNOWN",
+    }
+)
+_IN_SERVICE = frozenset({"ALLOCATED", "COMPLETING", "IDLE", "MIXED"})
 
 
-class SlurmError(CorralError):
-    """Slurm answered with something that can not be used, or not at all."""
+class NodesError(CorralError):
+    """scontrol's answer is not what its data parser promises."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One Slurm node: memory in MiB, states as Slurm lists them, reason empty when there is none."""
+    """One node as slurmctld sees it; ``real_memory`` is MiB, ``state`` the base state and its flags."""
 
     name: str
-    state: tuple[str, ...]
+    state: list[str]
     reason: str
-    reason_set_by: str
+    address: str
     cpus: int
     real_memory: int
-    features: tuple[str, ...]
-    partitions: tuple[str, ...]
+    features: list[str]
+    partitions: list[str]
 
     @property
-    def in_service(self) -> bool:
-        """Slurm has heard from the node. A drain does not count against it: that is somebody's wish, not an absence."""
-        states = set(self.state)
-        return bool(states & _WORKING) and not states & _ABSENT
+    def answers(self) -> bool:
+        """True when its slurmd has registered and can be reached; it may be drained."""
+        return bool(_IN_SERVICE & set(self.state)) and not _AWAY & set(self.state)
+
+    @property
+    def drained(self) -> bool:
+        """True when it takes no new jobs because somebody said so."""
+        return "DRAIN" in self.state
+
+    @property
+    def words(self) -> str:
+        """Say what keeps it out of service: ``cpu-1 is DOWN+NOT_RESPONDING (reason)``."""
+        return f"{self.name} is {'+'.join(self.state)}" + (f" ({self.reason})" if self.reason else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, for a task's result."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        """Return plain JSON types, with the two verdicts."""
+        return {**asdict(self), "in_service": self.answers and not self.drained, "drained": self.drained}
 
 
 def parse(text: str) -> list[Node]:
-    """Return the nodes in a reply of scontrol, in its order. Raises SlurmError for anything that is not one."""
+    """Return the nodes of scontrol's JSON in its order. Raises NodesError."""
     try:
-        rows = json.loads(text)["nodes"]
-        return [_node(row) for row in rows]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        start = " ".join(text.split())[:120]
-        raise SlurmError(
-            f"scontrol's list of nodes can not be read ({type(error).__name__}: {error}); it began with {start!r}. Look at slurmctld's log."
+        document = json.loads(text)
+    except ValueError as error:
+        raise NodesError(
+            f"scontrol's answer is not JSON ({error}): {text.strip()[:200]!r}; is its Slurm built with the JSON plugin?"
         ) from error
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    if not isinstance(nodes, list):
+        raise NodesError("scontrol's JSON has no list of nodes; Slurm 23.02 or later has one.")
+    return [_node(node) for node in nodes]
 
 
-def _node(row: dict[str, Any]) -> Node:
-    state = row["state"]
+def _node(node: dict[str, Any]) -> Node:
     return Node(
-        name=str(row["name"]),
-        state=tuple(state.upper().split("+")) if isinstance(state, str) else tuple(str(part).upper() for part in state),
-        reason=str(row.get("reason") or ""),
-        reason_set_by=str(row.get("reason_set_by_user") or ""),
-        cpus=int(row.get("cpus") or 0),
-        real_memory=int(row.get("real_memory") or 0),
-        features=tuple(row.get("features") or ()),
-        partitions=tuple(row.get("partitions") or ()),
+        name=str(node["name"]),
+        state=_words(node.get("state")),
+        reason=str(node.get("reason") or ""),
+        address=str(node.get("address") or ""),
+        cpus=_number(node.get("cpus")),
+        real_memory=_number(node.get("real_memory")),
+        features=_words(node.get("features")),
+        partitions=_words(node.get("partitions")),
     )
 
 
-def missing(nodes: Iterable[Node], wanted: Iterable[str]) -> dict[str, str]:
-    """Return the wanted names that are not in service, each with what Slurm says of it."""
-    known = {node.name: node for node in nodes}
-    lacking = {}
-    for name in wanted:
-        node = known.get(name)
-        if node is None:
-            lacking[name] = "not known to slurmctld"
-        elif not node.in_service:
-            lacking[name] = "+".join(node.state) + (f" ({node.reason})" if node.reason else "")
-    return lacking
+def _words(value: Any) -> list[str]:
+    """Return a list of words: newer parsers give lists, older ones text joined by commas."""
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    return [part for part in str(value or "").split(",") if part]
+
+
+def _number(value: Any) -> int:
+    """Return a count: a number, or ``{"set": true, "infinite": false, "number": 3}``."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") else 0
+    return int(value or 0)

@@ -13,47 +13,41 @@ def reply(*rows: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("state", "in_service"),
+    ("state", "answers", "drained"),
     [
-        (["IDLE"], True),
-        (["MIXED"], True),
-        (["ALLOCATED"], True),
-        (["IDLE", "COMPLETING"], True),
-        (["IDLE", "DRAIN"], True),
-        ("IDLE+DRAIN", True),
-        (["DOWN"], False),
-        (["IDLE", "NOT_RESPONDING"], False),
-        (["DOWN", "NOT_RESPONDING"], False),
-        (["UNKNOWN"], False),
-        (["IDLE", "POWERED_DOWN"], False),
-        (["FUTURE"], False),
-        ([], False),
+        (["IDLE"], True, False),
+        (["MIXED"], True, False),
+        (["ALLOCATED"], True, False),
+        (["IDLE", "COMPLETING"], True, False),
+        (["IDLE", "DRAIN"], True, True),
+        (["DOWN"], False, False),
+        (["IDLE", "NOT_RESPONDING"], False, False),
+        (["DOWN", "DRAIN", "NOT_RESPONDING"], False, True),
+        (["UNKNOWN"], False, False),
+        (["IDLE", "POWERED_DOWN"], False, False),
+        (["FUTURE"], False, False),
+        ([], False, False),
     ],
 )
-def test_in_service(state: object, in_service: bool) -> None:
-    assert nodes.parse(reply({"state": state}))[0].in_service is in_service
+def test_verdicts(state: list[str], answers: bool, drained: bool) -> None:
+    node = nodes.parse(reply({"state": state}))[0]
+    assert (node.answers, node.drained) == (answers, drained)
+    assert node.to_dict()["in_service"] is (answers and not drained)
 
 
 def test_a_row_keeps_what_a_reader_wants() -> None:
-    row = {"state": ["IDLE", "DRAIN"], "reason": "disk", "reason_set_by_user": "root", "features": ["a"], "partitions": ["main"], "more": 1}
-    assert nodes.parse(reply(row))[0].to_dict() == {
-        "name": "cpu-0",
-        "state": ["IDLE", "DRAIN"],
-        "reason": "disk",
-        "reason_set_by": "root",
-        "cpus": 2,
-        "real_memory": 384,
-        "features": ["a"],
-        "partitions": ["main"],
-    }
+    row = {"state": ["IDLE", "DRAIN"], "reason": "disk", "address": "a", "features": ["f"], "partitions": ["main"], "more": 1}
+    node = nodes.parse(reply(row))[0]
+    assert (node.name, node.cpus, node.real_memory, node.features, node.partitions) == ("cpu-0", 2, 384, ["f"], ["main"])
+    assert node.words == "cpu-0 is IDLE+DRAIN (disk)"
 
 
-@pytest.mark.parametrize("text", ["", "slurm_load_nodes error: Unable to contact slurm controller", "[]", '{"nodes": [{}]}', '{"nodes": 3}'])
+def test_numbers_and_words_of_other_data_parsers() -> None:
+    node = nodes.parse(reply({"state": "IDLE", "cpus": {"set": True, "infinite": False, "number": 8}, "features": "a,b"}))[0]
+    assert (node.state, node.cpus, node.features) == (["IDLE"], 8, ["a", "b"])
+
+
+@pytest.mark.parametrize("text", ["", "slurm_load_nodes error: Unable to contact slurm controller", "[]", '{"nodes": 3}'])
 def test_nonsense_is_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(nodes.SlurmError, match="can not be read"):
+    with pytest.raises(nodes.NodesError, match="scontrol"):
         nodes.parse(text)
-
-
-def test_missing_says_what_slurm_says() -> None:
-    known = nodes.parse(reply({"name": "a", "state": ["IDLE"]}, {"name": "b", "state": ["DOWN"], "reason": "Not responding"}))
-    assert nodes.missing(known, ["a", "b", "c"]) == {"b": "DOWN (Not responding)", "c": "not known to slurmctld"}

@@ -1,0 +1,168 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, resolve, schema
+
+from .documents import edited, good
+
+REPOSITORY = Path(__file__).resolve().parents[5]
+
+
+def model(document: Any) -> dict[str, Any]:
+    return resolve.model(document).to_dict()
+
+
+def lines(document: Any, word: str) -> list[str]:
+    text: str = model(document)["config"]["files"]["slurm.conf"]
+    return [line for line in text.splitlines() if line.startswith(word)]
+
+
+def test_the_lines_of_nodes_and_partitions() -> None:
+    assert lines(good(), "NodeName") == [
+        "NodeName=cpu-[0-1] NodeAddr=demo-cpu-[0-1].demo-worker.ns.svc.cluster.local CPUs=2 RealMemory=896 Feature=a,b Weight=1 State=UNKNOWN",
+        "NodeName=big-0 NodeAddr=demo-big-0.demo-worker.ns.svc.cluster.local CPUs=4 RealMemory=1920 Weight=1 State=UNKNOWN",
+    ]
+    assert lines(good(), "PartitionName") == [
+        "PartitionName=main Nodes=cpu-[0-1],big-0 Default=YES MaxTime=INFINITE State=UP",
+        "PartitionName=big Nodes=big-0 Default=NO MaxTime=1-00:00:00 State=UP",
+    ]
+
+
+def test_a_set_without_replicas_has_no_line_and_its_partition_stays() -> None:
+    document = edited("spec.nodeSets[1].replicas", 0)
+    assert [line.split()[0] for line in lines(document, "NodeName")] == ["NodeName=cpu-[0-1]"]
+    assert lines(document, "PartitionName=big") == ['PartitionName=big Nodes="" Default=NO MaxTime=1-00:00:00 State=UP']
+    assert model(document)["node_names"] == "cpu-[0-1]"
+
+
+def test_without_partitions_one_holds_all() -> None:
+    assert lines(edited("spec.partitions", []), "PartitionName") == [
+        "PartitionName=main Nodes=cpu-[0-1],big-0 Default=YES MaxTime=INFINITE State=UP"
+    ]
+
+
+def test_the_first_partition_that_does_not_refuse_is_the_default() -> None:
+    document = edited("spec.partitions", [{"name": "a", "default": False}, {"name": "b"}, {"name": "c"}])
+    assert ["Default=YES" in line for line in lines(document, "PartitionName")] == [False, True, False]
+
+
+def test_an_extra_line_replaces_a_default_whatever_its_case() -> None:
+    document = edited("spec.slurm.extraConfig", ["killwait=5", 'PriorityType="priority/multifactor"', 'Epilog="/a b"'])
+    assert lines(document, "KillWait") == ["KillWait=5"]
+    assert lines(document, "PriorityType") == ["PriorityType=priority/multifactor"]
+    assert lines(document, "Epilog") == ['Epilog="/a b"']
+
+
+@pytest.mark.parametrize(
+    ("tracking", "expected"),
+    [("cgroup", "ProctrackType=proctrack/cgroup"), ("linuxproc", "ProctrackType=proctrack/linuxproc")],
+)
+def test_process_tracking(tracking: str, expected: str) -> None:
+    document = edited("spec.slurm.processTracking", tracking)
+    assert lines(document, "ProctrackType") == [expected]
+    assert ("CgroupPlugin=disabled" in model(document)["config"]["files"]["cgroup.conf"]) is (tracking == "linuxproc")
+
+
+VOLUMES = [
+    ({"claimName": "mine"}, ("mine", False, None, None, None)),
+    ({"storageClassName": "fast", "size": "5Gi"}, ("demo-jail", True, None, "fast", "5Gi")),
+    ({"hostPath": "/srv/jail", "size": "5Gi"}, ("demo-jail", True, "ns-demo-jail", "", "5Gi")),
+]
+
+
+@pytest.mark.parametrize(("volume", "expected"), VOLUMES)
+def test_volumes(volume: dict[str, str], expected: tuple[Any, ...]) -> None:
+    jail = model(edited("spec.jail.volume", volume))["jail"]["volume"]
+    assert tuple(jail[key] for key in ("claim", "create", "persistent_volume", "storage_class", "size")) == expected
+
+
+def test_destroy_names_data_that_goes_and_data_that_stays() -> None:
+    teardown = model(good())["teardown"]
+    assert [f"{item['kind']}/{item['metadata']['name']}" for item in teardown["data"]] == [
+        "PersistentVolumeClaim/demo-controller-state",
+        "Secret/demo-base-munge-key",
+        "Secret/demo-login-host-keys",
+    ]
+    assert ["shared" in sentence for sentence in teardown["left_behind"]] == [True]
+    assert [item["name"] for item in teardown["applysets"]][0::5] == ["demo-login", "demo-base"]
+
+
+def test_what_a_job_does_is_in_its_name() -> None:
+    before = model(good())["jail"]
+    other_image = model(edited("spec.jail.populate.image", "example/jail:2"))["jail"]
+    other_user = model(edited("spec.users[0].sudo", True))["jail"]
+    assert before["populate"]["job"] != other_image["populate"]["job"]
+    assert before["users"]["job"] == other_image["users"]["job"]
+    assert before["populate"]["job"] == other_user["populate"]["job"]
+    assert before["users"]["job"] != other_user["users"]["job"]
+
+
+def test_a_change_of_anything_in_the_configuration_changes_its_hash() -> None:
+    before = model(good())["config"]
+    assert before["files"]["config.hash"] == before["hash"] + "\n"
+    assert model(edited("spec.nodeSets[0].weight", 2))["config"]["hash"] != before["hash"]
+    assert model(edited("spec.users[0].sudo", True))["config"]["hash"] == before["hash"]
+
+
+def shuffled(value: Any, chance: random.Random) -> Any:
+    if isinstance(value, dict):
+        items = [(key, shuffled(item, chance)) for key, item in value.items()]
+        chance.shuffle(items)
+        return dict(items)
+    return [shuffled(item, chance) for item in value] if isinstance(value, list) else value
+
+
+def test_the_order_of_keys_does_not_matter_down_to_the_byte() -> None:
+    expected = json.dumps(model(good()), sort_keys=True)
+    for seed in range(20):
+        assert json.dumps(model(shuffled(good(), random.Random(seed))), sort_keys=True) == expected
+
+
+def test_defaults_applied_twice_change_nothing_and_the_document_is_left_alone() -> None:
+    document = good()
+    once = defaults.with_defaults(document["spec"])
+    assert defaults.with_defaults(once) == once
+    assert document == good()
+
+
+def test_ten_thousand_nodes_stay_small() -> None:
+    document = edited("spec.nodeSets", [{**good()["spec"]["nodeSets"][0], "name": f"set{n}", "replicas": 2500} for n in range(4)])
+    document["spec"]["partitions"] = [{"name": "main"}]
+    start = time.process_time()
+    resolved = model(document)
+    assert resolved["node_count"] == 10000
+    assert len(resolved["config"]["files"]["slurm.conf"]) < 4096
+    assert time.process_time() - start < 2, "names must never be made one by one"
+
+
+@pytest.mark.parametrize("example", ["demo", "minimal", "full"])
+def test_examples_are_good(example: str) -> None:
+    document = yaml.safe_load((REPOSITORY / "examples" / f"{example}.yml").read_text())
+    assert model(document)["node_count"] > 0
+
+
+def test_the_full_example_has_every_field() -> None:
+    document = yaml.safe_load((REPOSITORY / "examples" / "full.yml").read_text())
+    missing: list[str] = []
+
+    def walk(rules: dict[str, Any], values: list[Any], path: str) -> None:
+        for key, child in rules.get("properties", {}).items():
+            found = [value[key] for value in values if isinstance(value, dict) and key in value]
+            if not found:
+                missing.append(f"{path}.{key}")
+            nested = [item for value in found for item in (value if isinstance(value, list) else [value])]
+            walk(child.get("items", child), nested, f"{path}.{key}")
+
+    walk(schema.spec(), [document["spec"]], "spec")
+    # One of three excludes the others; the rest of a toleration or an amount is Kubernetes' own.
+    own = [path for path in missing if not any(part in path for part in ("Volume.", "volume.", "tolerations.", "resources.", "nodePort"))]
+    assert own == []
