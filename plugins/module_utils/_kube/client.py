@@ -99,6 +99,11 @@ class Client:
         """Close the idle connections."""
         self._pool.close()
 
+    def count(self) -> None:
+        """Count one request; for those that do not go through here (exec)."""
+        with self._lock:
+            self.requests += 1
+
     @property
     def headers(self) -> dict[str, str]:
         """The headers that authenticate a request."""
@@ -197,8 +202,7 @@ class Client:
         """
         url = self._url(path, {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)})
         try:
-            with self._lock:
-                self.requests += 1
+            self.count()
             answer = self._pool.urlopen(
                 "GET",
                 url,
@@ -225,8 +229,7 @@ class Client:
         return f"{self._prefix}{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
 
     def _send(self, method: str, url: str, payload: bytes | None, content_type: str, accept: str) -> urllib3.BaseHTTPResponse:
-        with self._lock:
-            self.requests += 1
+        self.count()
         headers = {**self._headers, "Accept": accept}
         if payload is not None:
             headers["Content-Type"] = content_type

@@ -1,0 +1,173 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A command in a pod, as ``kubectl exec`` does it: one websocket, a byte in front of each frame says which stream it is.
+
+Protocols: ``v5.channel.k8s.io`` (Kubernetes 1.30 and later), else ``v4``; only v5 can end the command's standard input.
+Streams: 0 stdin, 1 stdout, 2 stderr, 3 the outcome as a Status object, 255 (v5) closes the stream that follows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, KubeError, api_error, parse_status
+
+try:
+    import websocket
+except ImportError as error:  # told when a command is to be run
+    _MISSING: ImportError | None = error
+else:
+    _MISSING = None
+
+_STDIN, _STDOUT, _STDERR, _OUTCOME, _CLOSE = 0, 1, 2, 3, 255
+_CONNECT_TRIES = 4
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def words(self) -> str:
+        """What the command said, in one line, for error sentences."""
+        text = " ".join((self.stderr.strip() or self.stdout.strip()).split())
+        return text[-500:] or "it said nothing"
+
+
+def run_in_pod(
+    client: Client,
+    *,
+    namespace: str,
+    pod: str,
+    container: str,
+    command: list[str],
+    stdin: bytes | None = None,
+    timeout: float = 30.0,
+) -> Output:
+    """Run ``command`` in a container and return its output, whatever its exit code.
+
+    Raises ApiError when the API server refuses (no such pod, no right to exec), ExecError when the command can not be
+    started, does not end in ``timeout`` seconds, or the connection breaks. A connection that fails before the command
+    begins is tried again.
+    """
+    if _MISSING is not None:
+        raise ExecError(f"The Python package websocket-client is missing ({_MISSING}); install it for the Python that runs this task.")
+    deadline = time.monotonic() + timeout
+    what = f"run {command[0]} in pod {namespace}/{pod}, container {container}"
+    connection = _connect(client, _url(client, namespace, pod, container, command, stdin is not None), what, deadline)
+    try:
+        if stdin is not None:
+            _send(connection, stdin, what)
+        return _follow(connection, what, deadline, timeout)
+    except (websocket.WebSocketException, OSError) as error:
+        raise ExecError(f"Could not {what}: the connection broke ({error}); try again.") from error
+    finally:
+        connection.close(timeout=0)
+
+
+def _url(client: Client, namespace: str, pod: str, container: str, command: list[str], stdin: bool) -> str:
+    query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", word) for word in command)]
+    if stdin:
+        query.append(("stdin", "true"))
+    server = urlsplit(client.access.server)
+    path = Ref(BUILTIN["", "Pod"], namespace, pod).path
+    return f"{'wss' if server.scheme == 'https' else 'ws'}://{server.netloc}{server.path}{path}/exec?{urlencode(query, quote_via=quote)}"
+
+
+def _connect(client: Client, url: str, what: str, deadline: float) -> Any:
+    options: dict[str, Any] = {
+        "header": [f"{name}: {value}" for name, value in client.headers.items()],
+        "subprotocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"],
+        "suppress_origin": True,
+        "skip_utf8_validation": True,
+        "http_no_proxy": ["*"],  # else the environment decides; a kubeconfig's proxy is named below
+    }
+    if client.ssl_context is not None:
+        options["sslopt"] = {"context": client.ssl_context}
+        if client.access.tls_server_name:
+            options["sslopt"]["server_hostname"] = client.access.tls_server_name
+    if client.access.proxy:
+        proxy = urlsplit(client.access.proxy)
+        options.update(http_proxy_host=proxy.hostname, http_proxy_port=proxy.port or 3128, proxy_type="http", http_no_proxy=None)
+    for attempt in range(1, _CONNECT_TRIES + 1):
+        left = deadline - time.monotonic()
+        client.count()
+        try:
+            return websocket.create_connection(url, timeout=max(0.1, min(left, 10.0)), **options)
+        except websocket.WebSocketBadStatusException as error:
+            status = parse_status(int(error.status_code), bytes(error.resp_body or b""))
+            if status.code not in (429, 502, 503, 504) or attempt == _CONNECT_TRIES or left <= 0:
+                raise _refusal(status, what, client) from error
+        except (websocket.WebSocketException, OSError) as error:
+            if attempt == _CONNECT_TRIES or left <= 0:
+                raise ExecError(
+                    f"Could not {what}: the API server {client.access.server} does not answer ({error}); is it running?"
+                ) from error
+        time.sleep(min(0.2 * 2**attempt, max(0.0, left)))
+    raise ExecError(f"Could not {what}.")
+
+
+def _refusal(status: Any, what: str, client: Client) -> KubeError:
+    """500 and 400 speak of the container here, not of the API server."""
+    if status.code in (400, 500) and status.message:
+        return ExecError(f"Could not {what}: {status.message.rstrip('.')}; does the container run?")
+    return api_error(status, what, server=client.access.server)
+
+
+def _send(connection: Any, stdin: bytes, what: str) -> None:
+    if connection.getsubprotocol() != "v5.channel.k8s.io":
+        raise ExecError(f"Could not {what}: this Kubernetes is too old to end a command's input over a websocket; 1.30 or later can.")
+    for start in range(0, len(stdin), 1 << 16):
+        connection.send_binary(bytes([_STDIN]) + stdin[start : start + (1 << 16)])
+    connection.send_binary(bytes([_CLOSE, _STDIN]))
+
+
+def _follow(connection: Any, what: str, deadline: float, timeout: float) -> Output:
+    """Collect the streams until the outcome comes."""
+    streams: dict[int, bytearray] = {_STDOUT: bytearray(), _STDERR: bytearray(), _OUTCOME: bytearray()}
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise _slow(what, timeout, streams)
+        connection.settimeout(left)
+        try:
+            opcode, data = connection.recv_data()
+        except websocket.WebSocketTimeoutException as error:
+            raise _slow(what, timeout, streams) from error
+        if opcode == websocket.ABNF.OPCODE_CLOSE:
+            break
+        frame = bytes(data) if isinstance(data, (bytes, bytearray)) else str(data).encode()
+        if frame and frame[0] in streams:
+            streams[frame[0]] += frame[1:]
+        if streams[_OUTCOME]:
+            break
+    if not streams[_OUTCOME]:
+        raise ExecError(f"Could not {what}: the connection was closed before the command ended; try again.")
+    text = {number: bytes(data).decode(errors="replace") for number, data in streams.items()}
+    return Output(_exit_code(text[_OUTCOME], what), text[_STDOUT], text[_STDERR])
+
+
+def _slow(what: str, timeout: float, streams: dict[int, bytearray]) -> ExecError:
+    said = " ".join(bytes(streams[_STDERR] or streams[_STDOUT]).decode(errors="replace").split())[-300:]
+    return ExecError(f"Could not {what}: it did not end within {timeout:g} s" + (f"; so far it said: {said}" if said else "") + ".")
+
+
+def _exit_code(outcome: str, what: str) -> int:
+    status = json.loads(outcome)
+    if status.get("status") == "Success":
+        return 0
+    for cause in (status.get("details") or {}).get("causes") or ():
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    raise ExecError(f"Could not {what}: {str(status.get('message', 'no reason given')).rstrip('.')}.")

@@ -1,0 +1,193 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend of k8s_secret: keys that are made once and never overwritten."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Invalid, KubeError, NotFound, Status
+
+try:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+except ImportError as error:  # told when an ssh key is to be made
+    _MISSING: ImportError | None = error
+else:
+    _MISSING = None
+
+# A key is added with the resourceVersion that it was missed in, so that nobody else's is overwritten; this often it is tried anew.
+_RACES = 5
+_MAX_RANDOM = 1 << 20
+
+
+@dataclass
+class _Secret:
+    """One wanted Secret and what became of it. ``added``: key and a word on its content, never the content."""
+
+    ref: Ref
+    labels: dict[str, str]
+    keys: dict[str, dict[str, Any]]
+    result: str = "skipped"
+    added: dict[str, str] = field(default_factory=dict)
+    sent: dict[str, str] = field(default_factory=dict)
+    """What a patch held whose answer was a conflict: perhaps its first try did it and the answer was lost."""
+
+
+def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Make the Secrets of ``params["secrets"]`` where they or some of their keys are missing; the parameters are the module's.
+
+    Returns ``changed``, ``secrets`` (a row each: namespace, name, result, ``added``: the number of keys), ``requests``, ``writes``.
+    Raises CorralError.
+    """
+    client = Client(auth.resolve(params))
+    wanted = [_wanted(entry, client.access.namespace) for entry in params.get("secrets") or ()]
+    try:
+        for secret in wanted:
+            _make(client, secret, str(params.get("field_manager") or "corral"), check)
+    except KubeError as error:
+        error.data = {**_result(client, wanted, check, diff), **error.data}
+        raise
+    finally:
+        client.close()
+    return _result(client, wanted, check, diff)
+
+
+def _result(client: Client, wanted: list[_Secret], check: bool, diff: bool) -> dict[str, Any]:
+    changed = [secret for secret in wanted if secret.result in ("created", "configured")]
+    result: dict[str, Any] = {
+        "changed": bool(changed),
+        "secrets": [{**secret.ref.row(secret.result), "added": len(secret.added)} for secret in wanted],
+        "requests": client.requests,
+        "writes": 0 if check else len(changed),
+    }
+    if diff:
+        result["diff"] = [
+            {"before_header": str(secret.ref), "after_header": str(secret.ref), "before": {}, "after": {"data": secret.added}}
+            for secret in changed
+        ]
+    return result
+
+
+def _wanted(entry: dict[str, Any], namespace: str) -> _Secret:
+    ref = Ref(BUILTIN["", "Secret"], str(entry.get("namespace") or namespace), str(entry["name"]))
+    labels = {str(key): str(value) for key, value in (entry.get("labels") or {}).items()}
+    keys = entry.get("data") or {}
+    for key, source in keys.items():
+        _check(ref, key, source)
+    return _Secret(ref, labels, keys)
+
+
+def _check(ref: Ref, key: str, source: Any) -> None:
+    """Refuse a key's recipe that does not say exactly one thing."""
+    kinds = {"random_bytes": int, "ssh_host_key": str, "value": str}
+    good = isinstance(source, dict) and len(source) == 1 and next(iter(source)) in kinds
+    if good:
+        name, value = next(iter(source.items()))
+        good = isinstance(value, kinds[name]) and not isinstance(value, bool)
+        good = (
+            good
+            and (name != "random_bytes" or 0 < value <= _MAX_RANDOM)
+            and (name != "ssh_host_key" or value in ("ed25519", "ecdsa", "rsa"))
+        )
+    if not good:
+        raise Invalid(
+            f"{ref}: the key {key} needs exactly one of random_bytes (1 to {_MAX_RANDOM}), ssh_host_key (ed25519, ecdsa or rsa) and value (text).",
+            Status(422, "Invalid"),
+        )
+
+
+def _make(client: Client, secret: _Secret, manager: str, check: bool) -> None:
+    query = {"fieldManager": manager, **({"dryRun": "All"} if check else {})}
+    for _ in range(_RACES):
+        try:
+            live = client.get(secret.ref.path, what=f"read {secret.ref}").data
+        except NotFound:
+            if _create(client, secret, query, check):
+                return
+        else:
+            if _complete(client, secret, live, query):
+                return
+    raise KubeError(f"{secret.ref} is changed by somebody else all the time; stop that and run again.")
+
+
+def _create(client: Client, secret: _Secret, query: dict[str, str], check: bool) -> bool:
+    """Create the Secret; False when somebody else, or a first try whose answer was lost, was faster."""
+    metadata = {"name": secret.ref.name, "namespace": secret.ref.namespace, "labels": secret.labels}
+    body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": _contents(secret.keys)}
+    made = {key: _words(source) for key, source in secret.keys.items()}
+    try:
+        client.request("POST", secret.ref.collection, what=f"create {secret.ref}", query=query, body=body)
+    except NotFound as error:
+        if not (check and error.status.namespace_missing):  # the same check run would have made it
+            raise
+    except Conflict as error:
+        if not error.status.already_exists:
+            raise
+        live = client.get(secret.ref.path, what=f"read {secret.ref}").data
+        if live.get("data") != body["data"]:
+            return False
+    secret.result, secret.added = "created", made
+    return True
+
+
+def _complete(client: Client, secret: _Secret, live: dict[str, Any], query: dict[str, str]) -> bool:
+    """Add what is missing; False when the Secret was changed in between."""
+    data, labels = live.get("data") or {}, live["metadata"].get("labels") or {}
+    secret.added = {key: _words(secret.keys[key]) for key, value in secret.sent.items() if data.get(key) == value}
+    missing = {key: source for key, source in secret.keys.items() if key not in data}
+    new_labels = {key: value for key, value in secret.labels.items() if key not in labels}
+    if not missing and not new_labels:
+        secret.result = "configured" if secret.added else "unchanged"
+        return True
+    if live.get("immutable"):
+        raise KubeError(f"{secret.ref} is immutable and lacks the keys {', '.join(sorted(missing))}; delete it, and it is made anew.")
+    contents = _contents(missing)
+    patch = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"], "labels": new_labels}, "data": contents}
+    try:
+        client.request(
+            "PATCH", secret.ref.path, what=f"add keys to {secret.ref}", query=query, body=patch, content_type=MERGE, retry_conflict=False
+        )
+    except Conflict:
+        secret.sent = contents
+        return False
+    secret.result, secret.added = "configured", {key: _words(source) for key, source in missing.items()}
+    return True
+
+
+def _contents(keys: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {key: base64.b64encode(_content(source)).decode() for key, source in keys.items()}
+
+
+def _content(source: dict[str, Any]) -> bytes:
+    if "random_bytes" in source:
+        return secrets.token_bytes(int(source["random_bytes"]))
+    return ssh_host_key(str(source["ssh_host_key"])) if "ssh_host_key" in source else str(source["value"]).encode()
+
+
+def _words(source: dict[str, Any]) -> str:
+    """Describe a key's content without giving it away."""
+    if "random_bytes" in source:
+        return f"{source['random_bytes']} random bytes"
+    return f"a new ssh host key ({source['ssh_host_key']})" if "ssh_host_key" in source else "the given value"
+
+
+def ssh_host_key(kind: str) -> bytes:
+    """Return a new private key in OpenSSH's format; ``kind``: ed25519, ecdsa (P-256) or rsa (3072 bits)."""
+    if _MISSING is not None:
+        raise KubeError(f"The Python package cryptography is missing ({_MISSING}); install it for the Python that runs this task.")
+    key: ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+    if kind == "ed25519":
+        key = ed25519.Ed25519PrivateKey.generate()
+    elif kind == "ecdsa":
+        key = ec.generate_private_key(ec.SECP256R1())
+    else:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=3072)
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())

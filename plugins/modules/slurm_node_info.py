@@ -1,0 +1,170 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_node_info
+short_description: Ask slurmctld for its nodes, and wait until they are in service
+version_added: 0.1.0
+description:
+  - Runs C(scontrol show nodes --json) in the controller's pod and returns what it says.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.attributes
+attributes:
+  check_mode:
+    details:
+      - Changes nothing in any mode. In check mode it does not wait.
+  diff_mode:
+    support: N/A
+    details:
+      - Changes nothing.
+options:
+  namespace:
+    description:
+      - Namespace of the pod. The kubeconfig's context decides when it is not set.
+    type: str
+  pod:
+    description:
+      - Name of the pod that runs slurmctld.
+    type: str
+    required: true
+  container:
+    description:
+      - Name of the container that runs slurmctld.
+    type: str
+    default: slurmctld
+  nodes:
+    description:
+      - The nodes to return, as a hostlist like V(cpu-[0-3],gpu-0). All nodes when it is empty.
+    type: str
+    default: ""
+  wait:
+    description:
+      - Wait until all of O(nodes) answer, that is, are idle, mixed, allocated or completing, and not down, unknown or unreachable.
+      - A drained node that answers ends the wait too and is named in RV(drained), since somebody has drained it on purpose.
+    type: bool
+    default: false
+  wait_timeout:
+    description:
+      - Longest wait in seconds.
+    type: int
+    default: 300
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_reconfigure
+"""
+
+EXAMPLES = r"""
+- name: Wait until Slurm says that its nodes are in service
+  corral.slurm.slurm_node_info:
+    namespace: demo
+    pod: demo-controller-0
+    nodes: "{{ corral.node_names }}"
+    wait: true
+  register: slurm_nodes
+"""
+
+RETURN = r"""
+nodes:
+  description: The nodes, in slurmctld's order.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Slurm's name of the node.
+      type: str
+      returned: always
+    state:
+      description: The base state and its flags.
+      type: list
+      elements: str
+      returned: always
+    reason:
+      description: Why it is drained or down.
+      type: str
+      returned: always
+    address:
+      description: Where slurmctld reaches it.
+      type: str
+      returned: always
+    cpus:
+      description: Number of its CPUs.
+      type: int
+      returned: always
+    real_memory:
+      description: Its memory in MiB.
+      type: int
+      returned: always
+    features:
+      description: Its features.
+      type: list
+      elements: str
+      returned: always
+    partitions:
+      description: The partitions that it is in.
+      type: list
+      elements: str
+      returned: always
+    in_service:
+      description: Whether it answers and takes jobs.
+      type: bool
+      returned: always
+    drained:
+      description: Whether somebody has drained it.
+      type: bool
+      returned: always
+missing:
+  description: Hostlist of those of O(nodes) that slurmctld does not know.
+  returned: success
+  type: str
+  sample: ""
+drained:
+  description: Hostlist of the drained ones.
+  returned: success
+  type: str
+  sample: cpu-1
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 1
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._converge import node_info
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **connection_options(env_fallback),
+        "namespace": {"type": "str"},
+        "pod": {"type": "str", "required": True},
+        "container": {"type": "str", "default": "slurmctld"},
+        "nodes": {"type": "str", "default": ""},
+        "wait": {"type": "bool", "default": False},
+        "wait_timeout": {"type": "int", "default": 300},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        module.exit_json(**node_info(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()

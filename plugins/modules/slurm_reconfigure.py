@@ -1,0 +1,109 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_reconfigure
+short_description: Have slurmctld serve a configuration that has just been applied
+version_added: 0.1.0
+description:
+  - Wakes the controller's kubelet, so that the pod sees its ConfigMap at once and not after a minute, waits until it does, and runs
+    C(scontrol reconfigure) in the pod. slurmctld pushes the configuration to the other daemons.
+  - Notes the hash on the pod (C(corral.hpc/config-served)), so that nothing is done while it is served. A new pod has no such note.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.attributes
+attributes:
+  check_mode:
+    details:
+      - Says whether slurmctld would be reconfigured; nothing is asked of slurmctld.
+  diff_mode:
+    details:
+      - Shows the hash that is served before and after.
+options:
+  namespace:
+    description:
+      - Namespace of the pod. The kubeconfig's context decides when it is not set.
+    type: str
+  pod:
+    description:
+      - Name of the pod that runs slurmctld.
+    type: str
+    required: true
+  container:
+    description:
+      - Name of the container that runs slurmctld.
+    type: str
+    default: slurmctld
+  config_hash:
+    description:
+      - Hash of the configuration, as the file C(config.hash) beside C(slurm.conf) holds it.
+    type: str
+    required: true
+  config_dir:
+    description:
+      - Folder of the configuration in the container.
+    type: str
+    default: /etc/slurm
+  timeout:
+    description:
+      - Longest time in seconds until the configuration is served.
+    type: int
+    default: 120
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_node_info
+"""
+
+EXAMPLES = r"""
+- name: Have slurmctld serve this configuration
+  corral.slurm.slurm_reconfigure:
+    namespace: demo
+    pod: demo-controller-0
+    config_hash: "{{ corral.config.hash }}"
+"""
+
+RETURN = r"""
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 1
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._converge import reconfigure
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **connection_options(env_fallback),
+        "namespace": {"type": "str"},
+        "pod": {"type": "str", "required": True},
+        "container": {"type": "str", "default": "slurmctld"},
+        "config_hash": {"type": "str", "required": True},
+        "config_dir": {"type": "str", "default": "/etc/slurm"},
+        "timeout": {"type": "int", "default": 120},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        module.exit_json(**reconfigure(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()
