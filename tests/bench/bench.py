@@ -1,0 +1,158 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measures what the goals speak of, each against a baseline of the same run, and writes results.json and docs/benchmarks.md.
+
+Called by `make bench` with the lab up and the demonstration's cluster in it. `--cold` also takes the lab down and measures the way from
+nothing to the first job's output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import urllib3
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RESULTS = REPOSITORY / "build" / "bench" / "results.json"
+TABLE = REPOSITORY / "docs" / "benchmarks.md"
+PAIRS = 5
+
+
+def result(name: str, value: float, unit: str, goal: float, baseline: str) -> dict[str, Any]:
+    """One figure; smaller is better for all of them."""
+    print(f"{name}: {value:.4g} {unit} (goal ≤ {goal:g}; {baseline})", flush=True)
+    return {"name": name, "value": round(value, 4), "unit": unit, "goal": goal, "baseline": baseline, "ok": value <= goal}
+
+
+def seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def pairs(ours: Callable[[], object], baseline: Callable[[], object], count: int = PAIRS) -> tuple[float, float, float]:
+    """Medians of both and of their ratio, taken in turn so that a drift of the machine meets both. The first pair only warms."""
+    measured = [(seconds(ours), seconds(baseline)) for _ in range(count + 1)][1:]
+    return (
+        statistics.median(a for a, _ in measured),
+        statistics.median(b for _, b in measured),
+        statistics.median(a / b for a, b in measured),
+    )
+
+
+def play(*args: str) -> str:
+    done = subprocess.run(["ansible-playbook", *args], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        sys.exit(f"bench: ansible-playbook {' '.join(args)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def unchanged_site(document: Path, scratch: Path) -> list[dict[str, Any]]:
+    empty = scratch / "empty.yml"
+    empty.write_text("- {name: Nothing, hosts: localhost, connection: local, gather_facts: false, tasks: []}\n")
+    site = ["corral.slurm.site", "-e", f"slurm_cluster_file={document}"]
+    os.environ["ANSIBLE_CALLBACK_RESULT_FORMAT"] = "json"
+    said = play(*site, "-v")
+    if "changed=0" not in said:
+        sys.exit(f"bench: the cluster of {document} is not at rest:\n{said}")
+    requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
+    objects = len(re.findall(r'"result": "unchanged"', said))
+    ours, base, ratio = pairs(lambda: play(*site), lambda: play(str(empty)))
+    return [
+        result("unchanged site", ratio, "× an empty play", 2.0, f"{ours:.2f} s against {base:.2f} s"),
+        result("unchanged site, writes", writes, "writes", 0, f"{objects} objects"),
+        result("unchanged site, requests", requests, "requests", objects + 15, f"{objects} objects"),
+    ]
+
+
+def apply_engine(count: int) -> dict[str, Any]:
+    """n unchanged ConfigMaps through the engine, against the same PATCHes over one bare connection."""
+    from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+    from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
+
+    namespace = f"bench-{count}"
+    names = [f"object-{n}" for n in range(count)]
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": {"text": name * 40}} for name in names
+    ]
+    home = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}]
+    run({"objects": home}, check=False, diff=False)
+    try:
+        run({"objects": objects}, check=False, diff=False)
+        access = auth.resolve({})
+        server = urllib3.util.parse_url(access.server)
+        pool = urllib3.HTTPSConnectionPool(server.host, server.port, maxsize=1, ssl_context=access.ssl_context())
+        bodies = [json.dumps(item).encode() for item in objects]
+        headers = {**access.headers(), "Content-Type": "application/apply-patch+yaml"}
+
+        def bare() -> None:
+            for name, body in zip(names, bodies, strict=True):
+                path = f"/api/v1/namespaces/{namespace}/configmaps/{name}?fieldManager=corral"
+                answer = pool.request("PATCH", path, body=body, headers=headers)
+                if answer.status != 200:
+                    sys.exit(f"bench: PATCH {path} answered {answer.status}: {answer.data[:300]!r}")
+
+        ours, base, ratio = pairs(lambda: run({"objects": objects}, check=False, diff=False), bare)
+    finally:
+        run({"objects": home, "state": "absent", "wait": True}, check=False, diff=False)
+    return result(f"k8s_apply, {count} unchanged objects", ratio, "× bare PATCHes", 1.3, f"{ours * 1000:.0f} ms against {base * 1000:.0f} ms")
+
+
+def ten_thousand_nodes() -> list[dict[str, Any]]:
+    from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+
+    document = yaml.safe_load((REPOSITORY / "examples" / "demo.yml").read_text())
+    template = document["spec"]["nodeSets"][0]
+    document["spec"]["nodeSets"] = [{**template, "name": f"set{n}", "replicas": 2500} for n in range(4)]
+    document["spec"]["partitions"] = [{"name": "main", "default": True}]
+    models: list[Any] = []
+    took = seconds(lambda: models.append(resolve.model(document).to_dict()))
+    size = len(models[0]["config"]["files"]["slurm.conf"].encode())
+    return [
+        result("10 000 nodes: document to model and configs", took, "s", 2.0, "absolute, the goal is one"),
+        result("10 000 nodes: slurm.conf", size / 1024, "KiB", 16, "bytes"),
+    ]
+
+
+def from_nothing() -> dict[str, Any]:
+    subprocess.run([str(REPOSITORY / "lab" / "lab"), "down"], check=True)
+    took = seconds(lambda: subprocess.run(["make", "-C", str(REPOSITORY), "demo"], check=True, stdout=subprocess.DEVNULL))
+    return result("empty lab, warm caches → first job's output", took, "s", 120, "absolute, the goal is one")
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    rows = [
+        f"| {r['name']} | {r['value']:.4g} {r['unit']} | ≤ {r['goal']:g} | {r['baseline']} | {'yes' if r['ok'] else '**no**'} |" for r in results
+    ]
+    head = "# Benchmarks\n\nWritten by `make bench`. Ratios are medians of pairs taken in turn in one run; counts are exact.\n"
+    return "\n".join([head, "| what | figure | goal | measured against | reached |", "|---|---|---|---|---|", *rows]) + "\n"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("document", type=Path, help="the SlurmCluster document of a cluster that is up and at rest")
+    arguments.add_argument("--cold", action="store_true", help="also take the lab down and measure the way to the first job")
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        results = [*unchanged_site(options.document, Path(scratch)), apply_engine(40), apply_engine(400), *ten_thousand_nodes()]
+    if options.cold:
+        results.append(from_nothing())
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    TABLE.write_text(table(results))
+
+
+if __name__ == "__main__":
+    main()
