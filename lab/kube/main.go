@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,18 +23,16 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
-	"context"
-
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-var commands = map[string]func(context.Context) *cobra.Command{
-	"kube-apiserver":          func(context.Context) *cobra.Command { return apiserver.NewAPIServerCommand() },
-	"kube-controller-manager": func(context.Context) *cobra.Command { return controllermanager.NewControllerManagerCommand() },
-	"kube-proxy":              func(context.Context) *cobra.Command { return proxy.NewProxyCommand() },
-	"kube-scheduler":          func(context.Context) *cobra.Command { return scheduler.NewSchedulerCommand() },
-	"kubelet":                 kubelet.NewKubeletCommand,
+var commands = map[string]func() *cobra.Command{
+	"kube-apiserver":          apiserver.NewAPIServerCommand,
+	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
+	"kube-proxy":              proxy.NewProxyCommand,
+	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	// It sets up its own end on a signal, as the others do.
+	"kubelet": func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 }
 
 func main() {
@@ -62,11 +61,5 @@ func main() {
 		fmt.Fprintf(os.Stderr, "kube: unknown command %q; call it as one of %s\n", name, strings.Join(names, ", "))
 		os.Exit(2)
 	}
-	// The kubelet's constructor wants a context that ends on a signal; the others set up their own handler, and
-	// a process may do that only once.
-	ctx := context.Background()
-	if name == "kubelet" {
-		ctx = genericapiserver.SetupSignalContext()
-	}
-	os.Exit(cli.Run(newCommand(ctx)))
+	os.Exit(cli.Run(newCommand()))
 }
