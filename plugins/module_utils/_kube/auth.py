@@ -123,6 +123,7 @@ def resolve(params: dict[str, Any]) -> Access:
     if params.get("api_key"):
         token = str(params["api_key"])
         changes["headers"] = lambda: {"Authorization": f"Bearer {token}"}
+        changes["certificate"] = changes["key"] = Pem()  # an API server believes a certificate rather than a token
     for parameter, name in (("ca_cert", "ca"), ("client_cert", "certificate"), ("client_key", "key")):
         if params.get(parameter):
             changes[name] = Pem(path=str(Path(str(params[parameter])).expanduser()))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -138,6 +139,10 @@ def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str
         clean.pop("namespace", None)
     body = {key: value for key, value in obj.items() if key != "status"}
     body["metadata"] = clean
+    if (resource.group, resource.kind) == ("", "Secret") and isinstance(body.get("stringData"), dict):
+        # Server-side apply tracks stringData as a field of its own: no conflict is seen, and a key that is left out later would stay for good.
+        texts = {key: base64.b64encode(str(value).encode()).decode() for key, value in body.pop("stringData").items()}
+        body["data"] = {**(body.get("data") or {}), **texts}
     return Item(Ref(resource, None if where is None else str(where), name), body, origin)
 
 

@@ -7,7 +7,11 @@ Order of a run, so that a crash anywhere leaves nothing behind for good: the par
 hash; the members are applied; what carries the set's label and is not in the batch is deleted; the parent is narrowed and gets the hash
 of the members' names. While the hash fits the batch, nothing can be superfluous: such a run reads the parent and lists nothing.
 
-The hash is ours (``corral.hpc/applyset-hash``); everything else is the KEP's, and kubectl keeps its hands off a set of another tooling.
+Two runs on one set at once: each writes the parent only as it has read it (resourceVersion), and while a run is at work the parent
+carries its mark, so that a write whose answer was lost is told from another run's. The slower run fails, and takes the hash away first, so
+that the next run prunes what the two have left.
+
+Hash and mark are ours (``corral.hpc/applyset-…``); everything else is the KEP's, and kubectl keeps its hands off a set of another tooling.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import secrets
 import time
 from typing import Any
 
@@ -31,12 +36,19 @@ TOOLING = "applyset.k8s.io/tooling"
 GROUP_KINDS = "applyset.k8s.io/contains-group-kinds"
 NAMESPACES = "applyset.k8s.io/additional-namespaces"
 HASH = "corral.hpc/applyset-hash"
+RUN = "corral.hpc/applyset-run"
+_ANNOTATIONS = (TOOLING, GROUP_KINDS, NAMESPACES, HASH, RUN)
 
 _TOOL = "corral"
 _TOOLING_VALUE = f"{_TOOL}/v1"
 
 # Tries of a write to the parent that the API server calls a race though nobody else wrote.
 _RACES = 5
+
+
+class _Race(KubeError):
+    def __init__(self, ref: Ref) -> None:
+        super().__init__(f"Another run changes the set of {ref} at the same time; run again when it is done.")
 
 
 def set_id(name: str, namespace: str, kind: str = "ConfigMap", group: str = "") -> str:
@@ -59,6 +71,7 @@ class ApplySet:
         self._parent: dict[str, Any] | None = None
         self._settled = False
         self._hash = ""
+        self._run = secrets.token_hex(8)
         self._kinds: set[str] = set()
         self._namespaces: set[str] = set()
         self.ref = Ref(BUILTIN["", "ConfigMap"], namespace, name)
@@ -121,13 +134,19 @@ class ApplySet:
         """Narrow the parent to the batch and write the hash. ``created``: this run made a member."""
         if self._check:
             return
-        if not self._settled:
-            self._write(self._kinds, self._namespaces, self._hash)
-        elif created:
-            # Another run may have pruned between our look at the parent and our create; it would have left another hash.
+        try:
+            if not self._settled:
+                self._write(self._kinds, self._namespaces, self._hash)
+            elif created:
+                # Another run may have pruned between our look at the parent and our create; it would have left another hash.
+                self.read()
+                if self._annotation(HASH) != self._hash:
+                    raise _Race(self.ref)
+        except _Race:
             self.read()
-            if self._annotation(HASH) != self._hash:
-                raise KubeError(f"Another run changed the set of {self.ref} at the same time; run again when it is done.")
+            kinds = self._kinds | _split(self._annotation(GROUP_KINDS))
+            self._write(kinds, self._namespaces | _split(self._annotation(NAMESPACES)), None)
+            raise
 
     def delete_all(self, *, propagation: str, wait: bool, timeout: float) -> list[Ref]:
         """Delete all members, workloads first, then the parent; return what was deleted.
@@ -169,8 +188,7 @@ class ApplySet:
         annotations = {TOOLING: _TOOLING_VALUE, GROUP_KINDS: ",".join(sorted(kinds))}
         if namespaces:
             annotations[NAMESPACES] = ",".join(sorted(namespaces))
-        if digest is not None:
-            annotations[HASH] = digest
+        annotations |= {RUN: self._run} if digest is None else {HASH: digest}
         metadata: dict[str, Any] = {
             "name": self.ref.name,
             "namespace": self.ref.namespace,
@@ -195,11 +213,11 @@ class ApplySet:
             except Conflict as error:
                 self.read()
                 now = None if self._parent is None else self._parent["metadata"].get("resourceVersion")
-                if now != before and all(self._annotation(key) == value for key, value in annotations.items()):
+                if now != before and all(self._annotation(key) == annotations.get(key, "") for key in _ANNOTATIONS):
                     self.writes += 1  # by our own first try, whose answer was lost
                     return
                 if now != before or attempt == _RACES - 1:
-                    raise KubeError(f"Another run changes the set of {self.ref} at the same time; run again when it is done.") from error
+                    raise _Race(self.ref) from error
                 time.sleep(0.05 * 2**attempt)
                 continue
             if not self._check:

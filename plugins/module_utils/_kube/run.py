@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, wait
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, stuck, wait
 from ansible_collections.corral.slurm.plugins.module_utils._kube.apply import Applier, current_revision
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
@@ -70,7 +70,7 @@ class Batch:
     def result(self) -> dict[str, Any]:
         """Return the task's result as far as things have gone."""
         rows = [*(item.ref.row(item.result) for item in self._items), *self._rows]
-        changed = [row for row in rows if row["result"] in ("created", "configured", "pruned", "absent")]
+        changed = [row for row in rows if row["result"] in ("created", "configured", "pruned", "absent", "replaced")]
         bookkeeping = self._set.writes if self._set is not None else 0
         result: dict[str, Any] = {
             "changed": bool(changed),
@@ -125,6 +125,8 @@ class Batch:
         if self._set is not None:
             self._rows.extend(ref.row("pruned") for ref in self._set.prune(self._items))
             self._set.close(created=any(item.result == "created" for item in self._items))
+        if self._params.get("replace_stuck_pods"):
+            self._rows.extend(ref.row("replaced") for ref in stuck.replace(self._client, self._items, check=self._check))
         if self._params.get("wait") and not self._check:
             wait.until_ready(self._client, self._items, timeout=self._timeout, load_balancers=bool(self._params.get("wait_load_balancer")))
 

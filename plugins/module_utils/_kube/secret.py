@@ -175,8 +175,8 @@ def _content(source: dict[str, Any]) -> bytes:
 def _words(source: dict[str, Any]) -> str:
     """Describe a key's content without giving it away."""
     if "random_bytes" in source:
-        return f"{source['random_bytes']} random bytes"
-    return f"a new ssh host key ({source['ssh_host_key']})" if "ssh_host_key" in source else "the given value"
+        return "random bytes"
+    return "a new ssh host key" if "ssh_host_key" in source else "the given value"
 
 
 def ssh_host_key(kind: str) -> bytes:

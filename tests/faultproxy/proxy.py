@@ -1,0 +1,269 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A proxy before an API server that misbehaves to order, counts what goes through and writes it down.
+
+It listens on plain loopback HTTP and speaks to the server with the credentials of a kubeconfig, so the subject needs none:
+
+    with FaultProxy(kubeconfig) as proxy:
+        proxy.plan(Fault("429", write=3, seconds=1))
+        run(proxy.url)
+        assert proxy.writes == 11
+
+A write is a POST, PUT, PATCH or DELETE that is no dry run and no review of rights; that the server refuses it or a fault keeps it away does not matter.
+Websockets (exec) do not go through. `python -m tests.faultproxy --help` starts it by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import urllib3
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+
+WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+ACTIONS = ("409", "422", "429", "500", "502", "503", "504-committed", "reset", "reset-committed", "delay")
+_REVIEWS = re.compile(r"/(tokenreviews|(self)?subject(access|rules)reviews|localsubjectaccessreviews)$")
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
+_REASONS = {
+    409: "Conflict",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    502: "",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+@dataclass
+class Fault:
+    """What shall go wrong, and when: at the `write`-th write, or at the `match`-th request of this `verb` whose path the regular expression finds.
+
+    `seconds` is the delay, or the Retry-After of a 429; `times` in a row it happens, counted in requests that qualify.
+    `…-committed`: the server does the deed and the answer is lost.
+    """
+
+    action: str
+    write: int | None = None
+    verb: str = ".*"
+    path: str | None = None
+    match: int = 1
+    seconds: float = 0.0
+    times: int = 1
+    seen: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS or (self.write is None) == (self.path is None):
+            raise ValueError(f"a fault is one of {', '.join(ACTIONS)} at a write or a path: {self}")
+
+    def strikes(self, verb: str, path: str, write: int | None) -> bool:
+        """Decide for one request; `write` is its number among the writes."""
+        if self.write is not None:
+            return write is not None and self.write <= write < self.write + self.times
+        if not re.fullmatch(self.verb, verb) or not re.search(str(self.path), path):
+            return False
+        self.seen += 1
+        return self.match <= self.seen < self.match + self.times
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request that went through."""
+
+    verb: str
+    path: str
+    code: int
+    write: int | None
+    dry_run: bool
+    fault: str
+
+
+class FaultProxy:
+    """The proxy; a context manager."""
+
+    def __init__(self, kubeconfig: str | Path, *, trace: Path | None = None, port: int = 0) -> None:
+        access = auth.resolve({"kubeconfig": str(kubeconfig)})
+        self.upstream = access.server
+        self.headers = access.headers()
+        self.pool = urllib3.PoolManager(ssl_context=access.ssl_context(), maxsize=16, assert_hostname=None if access.verify else False)
+        self._file = trace
+        self._lock = threading.Lock()
+        self._faults: list[Fault] = []
+        self.trace: list[Seen] = []
+        self.requests = 0
+        self.writes = 0
+        self._server = _Server(("127.0.0.1", port), _Handler)
+        self._server.proxy = self
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+
+    def __enter__(self) -> FaultProxy:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self.pool.clear()
+
+    def plan(self, *faults: Fault) -> None:
+        """Forget what was seen, and have these faults happen from now on."""
+        with self._lock:
+            self._faults = list(faults)
+            self.trace = []
+            self.requests = self.writes = 0
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig that leads through the proxy."""
+        cluster = {"name": "proxy", "cluster": {"server": self.url}}
+        context = {"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "proxy",
+            "clusters": [cluster],
+            "users": [{"name": "proxy", "user": {}}],
+            "contexts": [context],
+        }
+        path.write_text(json.dumps(document))
+        return path
+
+    def begin(self, verb: str, path: str, body: bytes) -> tuple[int | None, bool, Fault | None]:
+        """Count a request; return its number among the writes, whether it is a dry run, and the fault that strikes it."""
+        split = urlsplit(path)
+        dry = "dryRun" in parse_qs(split.query) or (verb == "DELETE" and b'"dryRun"' in body)
+        with self._lock:
+            self.requests += 1
+            number = None
+            if verb in WRITES and not dry and not _REVIEWS.search(split.path):
+                self.writes += 1
+                number = self.writes
+            fault = next((fault for fault in self._faults if fault.strikes(verb, path, number)), None)
+        return number, dry, fault
+
+    def note(self, seen: Seen) -> None:
+        """Write down a request that has been answered."""
+        with self._lock:
+            self.trace.append(seen)
+            if self._file is not None:
+                with self._file.open("a") as file:
+                    file.write(json.dumps({"time": time.time(), **seen.__dict__}) + "\n")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    proxy: FaultProxy
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A subject that is cut off, or hangs up on a watch, is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def log_message(self, *args: Any) -> None:
+        """The trace tells it."""
+
+    def _relay(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        proxy = self.server.proxy
+        write, dry, fault = proxy.begin(self.command, self.path, body)
+        action = fault.action if fault is not None else ""
+        seconds = fault.seconds if fault is not None else 0.0
+        code = 0
+        try:
+            if action == "delay":
+                time.sleep(seconds)
+            if action == "reset":
+                self._cut()
+            elif action.isdecimal():
+                code = int(action)
+                self._refuse(code, seconds)
+            else:
+                code = self._forward(body, action)
+        finally:
+            proxy.note(Seen(self.command, self.path, code, write, dry, action))
+
+    def _forward(self, body: bytes, action: str) -> int:
+        proxy = self.server.proxy
+        headers = {key: value for key, value in self.headers.items() if key.lower() not in _HOP_BY_HOP} | proxy.headers
+        stream = "watch=1" in self.path or "watch=true" in self.path
+        answer = proxy.pool.request(
+            self.command,
+            proxy.upstream + self.path,
+            body=body or None,
+            headers=headers,
+            preload_content=not stream,
+            retries=False,
+            redirect=False,
+        )
+        if action == "504-committed":
+            self._refuse(504, 0)
+            return 504
+        if action == "reset-committed":
+            self._cut()
+            return 0
+        self.send_response(answer.status)
+        for key, value in answer.headers.items():
+            if key.lower() not in _HOP_BY_HOP | {"date", "server"}:
+                self.send_header(key, value)
+        if stream:
+            self._stream(answer)
+        else:
+            self.send_header("Content-Length", str(len(answer.data)))
+            self.end_headers()
+            self.wfile.write(answer.data)
+        return int(answer.status)
+
+    def _stream(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            while chunk := answer.read1():
+                self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:  # the subject has seen enough
+            self.close_connection = True
+        finally:
+            answer.close()
+
+    def _refuse(self, code: int, seconds: float) -> None:
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": code,
+            "reason": _REASONS[code],
+            "message": f"injected {code}",
+        }
+        body = json.dumps(status).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if code == 429:
+            self.send_header("Retry-After", f"{seconds:g}")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _cut(self) -> None:
+        """Reset the connection, as a dying server's kernel does."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _relay

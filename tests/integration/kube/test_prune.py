@@ -1,0 +1,217 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ApplySets: what falls out of a batch goes, nothing else ever does, and an unchanged set costs one request more than its objects."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import prune, run
+from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
+
+from .conftest import Engine
+
+pytestmark = pytest.mark.lab
+
+
+def applyset(engine: Engine, name: str = "set") -> dict[str, Any]:
+    return {"name": name, "namespace": engine.namespace, "labels": {"test": "kube"}}
+
+
+def maps(engine: Engine, *names: str) -> list[dict[str, Any]]:
+    return [engine.config_map(name, key="1") for name in names]
+
+
+def service(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}}
+
+
+def test_members_come_and_go(engine: Engine) -> None:
+    first = engine.apply(*maps(engine, "a", "b", "c"), service("s"), applyset=applyset(engine))
+    assert first["writes"] == 6, "four members, and the parent twice"
+    parent = engine.get("configmap", "set")["metadata"]
+    assert parent["labels"] == {"applyset.k8s.io/id": prune.set_id("set", engine.namespace), "test": "kube"}
+    assert parent["annotations"]["applyset.k8s.io/contains-group-kinds"] == "ConfigMap,Service"
+    assert parent["annotations"]["applyset.k8s.io/tooling"] == "corral/v1"
+    second = engine.apply(*maps(engine, "a", "d"), applyset=applyset(engine))
+    assert {row["name"]: row["result"] for row in second["objects"]} == {
+        "a": "unchanged",
+        "d": "created",
+        "b": "pruned",
+        "c": "pruned",
+        "s": "pruned",
+    }
+    assert engine.names() == {"a", "d", "set"} and engine.names("services") == set()
+    assert engine.get("configmap", "set")["metadata"]["annotations"]["applyset.k8s.io/contains-group-kinds"] == "ConfigMap"
+
+
+def test_an_unchanged_set_costs_one_request_more_than_its_objects(engine: Engine) -> None:
+    batch = [*maps(engine, *(f"m{number}" for number in range(20))), service("s")]
+    engine.apply(*batch, applyset=applyset(engine))
+    before = engine.versions()
+    for _ in range(3):
+        again = engine.apply(*batch, applyset=applyset(engine))
+        assert (again["requests"], again["writes"], again["changed"]) == (22, 0, False)
+    assert engine.versions() == before
+
+
+def test_other_sets_and_unlabelled_objects_are_left_alone(engine: Engine) -> None:
+    engine.apply(*maps(engine, "mine"), applyset=applyset(engine, "one"))
+    engine.apply(*maps(engine, "theirs"), applyset=applyset(engine, "two"))
+    engine.kubectl("create", "configmap", "nobodys", "-n", engine.namespace)
+    engine.apply(applyset=applyset(engine, "one"))
+    assert engine.names() == {"theirs", "nobodys", "one", "two"}
+
+
+def test_what_holds_data_is_never_pruned(engine: Engine) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Mi"}}},
+    }
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"a": "b"}}
+    engine.apply(claim, secret, *maps(engine, "m"), applyset=applyset(engine))
+    result = engine.apply(applyset=applyset(engine))
+    assert [row["name"] for row in result["objects"]] == ["m"]
+    engine.absent(applyset=applyset(engine))
+    assert engine.names("persistentvolumeclaims") == {"data"} and engine.names("secrets") == {"key"}
+
+
+def test_a_set_over_two_namespaces(engine: Engine) -> None:
+    other = f"{engine.namespace}-o"
+    engine.kubectl("create", "namespace", other)
+    try:
+        away = engine.config_map("away") | {"metadata": {"name": "away", "namespace": other}}
+        engine.apply(away, *maps(engine, "home"), applyset=applyset(engine))
+        assert engine.get("configmap", "set")["metadata"]["annotations"]["applyset.k8s.io/additional-namespaces"] == other
+        result = engine.apply(*maps(engine, "home"), applyset=applyset(engine))
+        assert {row["name"]: row["result"] for row in result["objects"]} == {"home": "unchanged", "away": "pruned"}
+        assert "applyset.k8s.io/additional-namespaces" not in engine.get("configmap", "set")["metadata"]["annotations"]
+    finally:
+        engine.kubectl("delete", "namespace", other, "--wait=false")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({}, "is no parent of an ApplySet"),
+        ({"labels": {"applyset.k8s.io/id": "ID"}, "annotations": {"applyset.k8s.io/tooling": "kubectl/v1.34"}}, "belongs to another tool"),
+        ({"labels": {"applyset.k8s.io/id": "ID"}}, "belongs to another tool"),
+        (
+            {"labels": {"applyset.k8s.io/id": "other"}, "annotations": {"applyset.k8s.io/tooling": "corral/v1"}},
+            "carries the id of another set",
+        ),
+    ],
+)
+def test_a_foreign_parent_is_refused_and_nothing_is_applied(engine: Engine, metadata: dict[str, Any], words: str) -> None:
+    text = json.dumps(metadata).replace("ID", prune.set_id("set", engine.namespace))
+    parent = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**json.loads(text), "name": "set", "namespace": engine.namespace}}
+    engine.kubectl("create", "-f", "-", stdin=json.dumps(parent))
+    before = engine.versions()
+    for call in (lambda: engine.apply(*maps(engine, "a"), applyset=applyset(engine)), lambda: engine.absent(applyset=applyset(engine))):
+        with pytest.raises(KubeError, match=words):
+            call()
+    assert engine.versions() == before
+
+
+def test_kubectl_knows_our_set_and_keeps_its_hands_off(engine: Engine) -> None:
+    """The labels are the KEP's: kubectl finds the parent, computes the same id, and refuses for the tooling's sake."""
+    engine.apply(*maps(engine, "a"), applyset=applyset(engine))
+    environment = {**os.environ, "KUBECTL_APPLYSET": "true"}
+    command = ["lab/kubectl", "apply", "-n", engine.namespace, "--prune", "--applyset=configmap/set", "-f", "-"]
+    manifest = json.dumps(engine.config_map("b"))
+    done = subprocess.run(command, env=environment, input=manifest, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0 and "tooling" in done.stderr, done.stderr
+    assert engine.names() == {"a", "set"}
+
+
+def test_a_kind_that_can_not_be_listed_stops_the_whole_prune(engine: Engine) -> None:
+    """A user who may do everything but list Services: the ConfigMap that fell out of the batch stays too."""
+    engine.apply(*maps(engine, "a", "b"), service("s"), applyset=applyset(engine))
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "patch", "create", "delete"]},
+    ]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "some"}, "rules": rules}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "some"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "some"},
+        "subjects": [{"kind": "ServiceAccount", "name": "some", "namespace": engine.namespace}],
+    }
+    engine.apply(role, binding, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "some"}})
+    token = engine.kubectl("create", "token", "some", "-n", engine.namespace).strip()
+    with pytest.raises(Forbidden, match=r"may not list services in namespace .*verbs: \[list\]") as caught:
+        engine.apply(*maps(engine, "a"), applyset=applyset(engine), api_key=token)
+    assert "nothing was pruned" in str(caught.value)
+    assert engine.names() == {"a", "b", "set"} and engine.names("services") == {"s"}
+    # The next run, with the right, goes on where this one had to stop.
+    rows = engine.apply(*maps(engine, "a"), applyset=applyset(engine))["objects"]
+    assert {row["name"]: row["result"] for row in rows} == {"a": "unchanged", "b": "pruned", "s": "pruned"}
+
+
+def test_a_delete_hits_only_the_object_that_was_seen(engine: Engine) -> None:
+    engine.apply(*maps(engine, "a"))
+    client = engine.client()
+    ref = Ref(BUILTIN["", "ConfigMap"], engine.namespace, "a")
+    assert not delete(client, ref, uid="00000000-0000-0000-0000-000000000000", propagation="Background")
+    assert delete(client, ref, uid=engine.get("configmap", "a")["metadata"]["uid"], propagation="Background", check=True)
+    assert engine.names() == {"a"}, "neither a stale UID nor check mode deletes"
+    assert delete(client, ref, uid=engine.get("configmap", "a")["metadata"]["uid"], propagation="Background")
+    assert not delete(client, ref, uid="gone", propagation="Background")
+    client.close()
+
+
+def test_absent_takes_the_set_or_the_named_objects_and_is_quiet_the_second_time(engine: Engine) -> None:
+    engine.apply(*maps(engine, "a", "b"), service("s"), applyset=applyset(engine))
+    engine.apply(*maps(engine, "c", "d"))
+    rows = engine.absent(applyset=applyset(engine), wait=True)["objects"]
+    assert [(row["name"], row["result"]) for row in rows] == [("s", "absent"), ("a", "absent"), ("b", "absent"), ("set", "absent")]
+    assert engine.names() == {"c", "d"}
+    assert engine.absent(applyset=applyset(engine), wait=True)["changed"] is False
+    gone = engine.apply(*maps(engine, "c", "never"), state="absent", wait=True, diff=True)
+    assert {row["name"]: row["result"] for row in gone["objects"]} == {"c": "absent", "never": "unchanged"}
+    assert gone["diff"][0]["before"]["data"] == {"key": "1"} and gone["diff"][0]["after"] == {}
+    assert engine.names() == {"d"}
+
+
+def test_two_runs_at_once_do_not_leave_an_orphan(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one run is between its look at the parent and its write, another one changes the set: the slower one says so."""
+    engine.apply(*maps(engine, "a"), applyset=applyset(engine))
+    prepared = run.ApplySet.adopt
+
+    def interrupted(self: prune.ApplySet, items: list[Any]) -> None:
+        prepared(self, items)
+        monkeypatch.setattr(run.ApplySet, "adopt", prepared)
+        engine.apply(*maps(engine, "b"), applyset=applyset(engine))
+
+    for batch in (("a", "c"), ("a", "c"), ("a",)):  # a changed set, an unchanged one, a shrunken one
+        monkeypatch.setattr(run.ApplySet, "adopt", interrupted)
+        with pytest.raises(KubeError, match=r"Another run changes the set of .*; run again"):
+            engine.apply(*maps(engine, *batch), applyset=applyset(engine))
+        engine.apply(*maps(engine, *batch), applyset=applyset(engine))
+        assert engine.names() == {*batch, "set"}
+    # The other one comes when the slower one has applied, and only closes: what the slower one made must not stay for good.
+    closed = run.ApplySet.close
+
+    def overtaken(self: prune.ApplySet, *, created: bool) -> None:
+        monkeypatch.setattr(run.ApplySet, "close", closed)
+        engine.apply(*maps(engine, "b"), applyset=applyset(engine))
+        engine.apply(engine.config_map("late") | {"metadata": {"name": "late", "labels": {prune.MEMBER_LABEL: self.id}}})
+        closed(self, created=created)
+
+    monkeypatch.setattr(run.ApplySet, "close", overtaken)
+    with pytest.raises(KubeError, match="Another run changes the set"):
+        engine.apply(*maps(engine, "a", "d"), applyset=applyset(engine))
+    assert "late" in engine.names()
+    engine.apply(*maps(engine, "b"), applyset=applyset(engine))
+    assert engine.names() == {"b", "set"}
