@@ -330,7 +330,11 @@ int jail_dress(const struct jail_dress *dress, struct jail_error *error)
 		{"/etc/hosts", "", "etc/hosts", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
 		{"/etc/hostname", "", "etc/hostname", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
 	};
-	const struct part spool = {dress->plan->spool, "", dress->plan->spool + 1, {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true};
+	/* Read-only for tasks: slurmd takes its configuration from there, so a root of the jail who could write it would be root of the
+	 * pod. The veneer shows it writable to slurmstepd. */
+	const struct part spool = {
+		dress->plan->spool, "", dress->plan->spool + 1, {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true,
+	};
 
 	if (dress_proc(dress, error) < 0 || dress_dev(dress, error) < 0 || dress_run(dress, error) < 0 || dress_tmp(dress, error) < 0)
 		return -1;

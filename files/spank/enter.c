@@ -135,7 +135,7 @@ static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_l
 	view->inode = status.st_ino;
 	if (dress(plan, job, log, root, error) < 0)
 		return -1;
-	if (jail_veneer_collect(root, &veneer, error) == 0 && pivot(root, error) == 0) {
+	if (jail_veneer_collect(plan, root, &veneer, error) == 0 && pivot(root, error) == 0) {
 		if (!same_root(view))
 			jail_fail(error, "the root after the entry is not the jail %s", plan->jail);
 		else

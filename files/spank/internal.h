@@ -50,7 +50,7 @@ struct jail_veneer {
 		bool mandatory;
 	} part[JAIL_VENEER_MAX];
 };
-int jail_veneer_collect(int root, struct jail_veneer *veneer, struct jail_error *error);
+int jail_veneer_collect(const struct jail_plan *plan, int root, struct jail_veneer *veneer, struct jail_error *error);
 int jail_veneer_apply(const struct jail_log *log, struct jail_veneer *veneer, struct jail_error *error);
 void jail_veneer_close(struct jail_veneer *veneer);
 

@@ -3,8 +3,8 @@
  *
  * The veneer: the pod's programs and libraries over the jail's, seen by slurmstepd only. slurmstepd is root with every
  * capability and goes on loading libraries (hwloc's, PMIx', PAM's, NSS') after it entered the jail; from the jail itself it would
- * load whatever a user with sudo put there, or another distribution's that do not fit. Its cgroups are here too, since the
- * tasks see /sys read-only.
+ * load whatever a user with sudo put there, or another distribution's that do not fit. Its spool and cgroups are here too, since
+ * the tasks see them read-only.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -38,7 +38,7 @@ static int add(struct jail_veneer *veneer, const char *target, const char *sourc
 }
 
 /* Takes what will be laid over the jail, while the pod's root is still there. */
-int jail_veneer_collect(int root, struct jail_veneer *veneer, struct jail_error *error)
+int jail_veneer_collect(const struct jail_plan *plan, int root, struct jail_veneer *veneer, struct jail_error *error)
 {
 	static const struct {
 		const char *target;
@@ -58,6 +58,8 @@ int jail_veneer_collect(int root, struct jail_veneer *veneer, struct jail_error 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (add(veneer, files[i].target, files[i].source, false, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error) < 0)
 			return -1;
+	if (add(veneer, plan->spool + 1, plan->spool, true, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error) < 0)
+		return -1;
 	return add(veneer, "sys/fs/cgroup", "/sys/fs/cgroup", false, 0, error);
 }
 
@@ -74,7 +76,7 @@ int jail_veneer_apply(const struct jail_log *log, struct jail_veneer *veneer, st
 
 		if (target < 0 || jail_attach(veneer->part[i].tree, target) < 0) {
 			if (veneer->part[i].mandatory)
-				result = jail_fail(error, "the pod's programs can not be laid over the jail's /%s (%s): populate the jail anew",
+				result = jail_fail(error, "the pod's /%s can not be laid over the jail's (%s): populate the jail anew",
 						   veneer->part[i].target, strerror(errno));
 			else
 				jail_debug(log, "the pod's /%s is not laid over the jail's (%s)", veneer->part[i].target, strerror(errno));
