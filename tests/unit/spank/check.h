@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ * Copyright: (c) 2026, the corral authors
+ *
+ * The little that the tests of libjail need: cases that run in a process of their own, checks that say where they failed, and
+ * a pod with a jail built of tmpfs in a private mount namespace.
+ */
+#ifndef CORRAL_TEST_CHECK_H
+#define CORRAL_TEST_CHECK_H
+
+#define _GNU_SOURCE
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static int failures __attribute__((unused));
+
+#define CHECK(condition)                                                                   \
+	do {                                                                               \
+		if (!(condition)) {                                                        \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);    \
+			exit(1);                                                           \
+		}                                                                          \
+	} while (0)
+
+#define CHECK_HAS(text, part)                                                                             \
+	do {                                                                                              \
+		if (!strstr(text, part)) {                                                                \
+			fprintf(stderr, "%s:%d: '%s' is not in: %s\n", __FILE__, __LINE__, part, text);   \
+			exit(1);                                                                          \
+		}                                                                                         \
+	} while (0)
+
+#define CASE(function) run_case(#function, function)
+
+static inline void run_case(const char *name, void (*function)(void))
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (child == 0) {
+		function();
+		exit(0);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+		fprintf(stderr, "FAILED %s\n", name);
+		failures++;
+		return;
+	}
+	printf("ok %s\n", name);
+	fflush(stdout);
+}
+
+static inline int finish(void)
+{
+	return failures ? 1 : 0;
+}
+
+static inline void make_directory(const char *path, mode_t mode)
+{
+	CHECK(mkdir(path, mode) == 0);
+	CHECK(chmod(path, mode) == 0);
+}
+
+static inline void make_file(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	CHECK(file);
+	CHECK(fputs(text, file) >= 0);
+	CHECK(fclose(file) == 0);
+}
+
+static inline bool there_is(const char *path)
+{
+	struct stat status;
+
+	return lstat(path, &status) == 0;
+}
+
+static inline int count_mounts(void)
+{
+	char *line = NULL;
+	size_t size = 0;
+	int count = 0;
+	FILE *file = fopen("/proc/self/mountinfo", "r");
+
+	CHECK(file);
+	while (getline(&line, &size, file) > 0)
+		count++;
+	free(line);
+	fclose(file);
+	return count;
+}
+
+#define POD "/mnt"
+#define JAIL POD "/jail"
+#define SPOOL "/mnt/spool"
+
+/* Turns this process into a pod: tmpfs where the image has directories of its own, and a jail as the populate job leaves it. */
+static inline void make_pod(void)
+{
+	static const char *const directories[] = {
+		"/run/munge", "/run/slurm", "/opt/corral", POD "/spool", JAIL, JAIL "/proc", JAIL "/sys", JAIL "/dev", JAIL "/run", JAIL "/tmp",
+		JAIL "/usr", JAIL "/usr/lib", JAIL "/etc", JAIL "/opt", JAIL "/opt/corral", JAIL "/data", JAIL "/mnt", JAIL "/mnt/spool",
+	};
+
+	CHECK(unshare(CLONE_NEWNS) == 0);
+	CHECK(mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) == 0);
+	CHECK(mount("tmpfs", "/run", "tmpfs", 0, "mode=755") == 0);
+	CHECK(mount("tmpfs", "/opt", "tmpfs", 0, "mode=755") == 0);
+	CHECK(mount("tmpfs", POD, "tmpfs", 0, "mode=755") == 0);
+	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
+		make_directory(directories[i], 0755);
+	CHECK(symlink("usr/lib", JAIL "/lib") == 0);
+	make_file(JAIL "/etc/corral-jail", "{}\n");
+	make_file(JAIL "/etc/hosts", "jail\n");
+	make_file(JAIL "/iam-jail", "");
+	make_file(JAIL "/usr/iam-jail", "");
+	make_file("/run/munge/socket", "");
+	make_file("/run/pods-own", "");
+	make_file(SPOOL "/script", "");
+	make_file(POD "/iam-pod", "");
+}
+
+static inline int needs_root(void)
+{
+	if (geteuid() == 0)
+		return 0;
+	printf("skipped: mounting needs root\n");
+	return 1;
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ * Copyright: (c) 2026, the corral authors
+ */
+#include "check.h"
+
+static void refuses(const char *path, const char *part)
+{
+	struct jail_error error;
+
+	CHECK(jail_open(path, &error) == -1);
+	CHECK_HAS(error.text, part);
+}
+
+static void a_jail(void)
+{
+	struct jail_error error;
+	int root;
+
+	make_pod();
+	root = jail_open(JAIL, &error);
+	CHECK(root >= 0);
+	close(root);
+}
+
+static void not_there(void)
+{
+	make_pod();
+	refuses(POD "/none", "can not be opened as a directory");
+	refuses(POD "/iam-pod", "can not be opened as a directory");
+}
+
+static void a_link_to_a_jail(void)
+{
+	make_pod();
+	CHECK(symlink(JAIL, POD "/link") == 0);
+	refuses(POD "/link", "can not be opened as a directory");
+}
+
+static void of_somebody_else(void)
+{
+	make_pod();
+	CHECK(chown(JAIL, 1000, 0) == 0);
+	refuses(JAIL, "belongs to uid 1000");
+}
+
+static void writable_by_others(void)
+{
+	make_pod();
+	CHECK(chmod(JAIL, 0775) == 0);
+	refuses(JAIL, "mode 0775");
+	CHECK(chmod(JAIL, 0757) == 0);
+	refuses(JAIL, "mode 0757");
+}
+
+static void without_marker(void)
+{
+	make_pod();
+	CHECK(unlink(JAIL "/etc/corral-jail") == 0);
+	refuses(JAIL, "no marker file");
+}
+
+static void marker_that_is_a_link(void)
+{
+	make_pod();
+	CHECK(rename(JAIL "/etc/corral-jail", JAIL "/etc/real") == 0);
+	CHECK(symlink("real", JAIL "/etc/corral-jail") == 0);
+	refuses(JAIL, "marker file");
+}
+
+static void marker_of_a_user(void)
+{
+	make_pod();
+	CHECK(chown(JAIL "/etc/corral-jail", 1000, 1000) == 0);
+	refuses(JAIL, "not a plain file of root");
+}
+
+int main(void)
+{
+	if (needs_root())
+		return 0;
+	CASE(a_jail);
+	CASE(not_there);
+	CASE(a_link_to_a_jail);
+	CASE(of_somebody_else);
+	CASE(writable_by_others);
+	CASE(without_marker);
+	CASE(marker_that_is_a_link);
+	CASE(marker_of_a_user);
+	return finish();
+}

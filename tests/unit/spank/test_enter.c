@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ * Copyright: (c) 2026, the corral authors
+ *
+ * Entering for real, in a pod made of tmpfs. What is planted in the jail is what a user with sudo could plant.
+ */
+#include "check.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+#include <linux/capability.h>
+
+static struct jail_plan plan;
+static struct jail_view view;
+static struct jail_error error;
+static char said[4096];
+
+static void note(const char *text)
+{
+	strncat(said, text, sizeof(said) - strlen(said) - 2);
+	strcat(said, "\n");
+}
+
+static const struct jail_log notes = {.info = note, .debug = note};
+
+static int enter_with(char *extra)
+{
+	char *words[] = {"jail=" JAIL, "spool=" SPOOL, "tmp=" SPOOL "/corral/tmp", extra};
+	int result;
+
+	CHECK(jail_plan_parse(&plan, extra ? 4 : 3, words, &error) == 0);
+	result = jail_enter(&plan, 42, &notes, &view, &error);
+	jail_plan_free(&plan);
+	return result;
+}
+
+static void refuses(const char *part)
+{
+	CHECK(enter_with(NULL) == -1);
+	CHECK_HAS(error.text, part);
+	CHECK(!view.entered);
+	CHECK(jail_verify(&view, &error) == -1);
+	CHECK(jail_strip(&view, &error) == -1);
+}
+
+static bool writable(const char *path)
+{
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static void the_step_sees_the_pods_programs(void)
+{
+	make_pod();
+	CHECK(enter_with(NULL) == 0);
+	CHECK_HAS(said, "entered the jail " JAIL " in ");
+	CHECK(jail_verify(&view, &error) == 0);
+	CHECK(there_is("/iam-jail"));
+	CHECK(!there_is(POD "/iam-pod"));
+	CHECK(!there_is("/usr/iam-jail") && there_is("/usr/bin"));
+	CHECK(writable(SPOOL "/new"));
+	jail_view_close(&view);
+}
+
+static void the_task_sees_the_jail_alone(void)
+{
+	make_pod();
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/iam-jail") && there_is("/usr/iam-jail") && !there_is("/usr/bin"));
+	CHECK(there_is("/run/munge/socket") && !there_is("/run/pods-own"));
+	CHECK(there_is(SPOOL "/script") && !writable(SPOOL "/script") && errno == EROFS);
+	CHECK(!writable("/run/munge/socket") && errno == EROFS);
+	CHECK(!writable("/opt/corral/x") && errno == EROFS);
+	CHECK(!writable("/sys/x") && errno == EROFS);
+	CHECK(!writable("/proc/sys/kernel/core_pattern") && errno == EROFS);
+	CHECK(writable("/tmp/mine"));
+	CHECK(there_is("/dev/null") && there_is("/dev/pts") && !there_is("/dev/kmsg") && !there_is("/dev/vda") && !there_is("/dev/mem"));
+	CHECK(writable("/dev/null"));
+	jail_view_close(&view);
+}
+
+static void slurmstepd_stays_when_its_task_leaves(void)
+{
+	int status;
+	pid_t child;
+
+	make_pod();
+	CHECK(enter_with(NULL) == 0);
+	child = fork();
+	if (child == 0)
+		exit(jail_strip(&view, &error) == 0 && there_is("/usr/iam-jail") ? 0 : 1);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(!there_is("/usr/iam-jail"));
+	jail_view_close(&view);
+}
+
+static void slurmd_sees_none_of_it(void)
+{
+	int before, status;
+	pid_t child;
+
+	make_pod();
+	before = count_mounts();
+	child = fork();
+	if (child == 0)
+		exit(enter_with(NULL) == 0 ? 0 : 1);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(count_mounts() == before);
+	CHECK(there_is(SPOOL "/corral/tmp/42"));
+}
+
+static void steps_of_a_job_share_tmp(void)
+{
+	int status;
+	pid_t child;
+
+	make_pod();
+	child = fork();
+	if (child == 0)
+		exit(enter_with(NULL) == 0 && writable("/tmp/hello") ? 0 : 1);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(enter_with(NULL) == 0);
+	CHECK(there_is("/tmp/hello"));
+	jail_view_close(&view);
+}
+
+static void volumes_below_the_jail_come_along(void)
+{
+	make_pod();
+	CHECK(mount("tmpfs", JAIL "/data", "tmpfs", 0, NULL) == 0);
+	make_file(JAIL "/data/file", "");
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/data/file"));
+	jail_view_close(&view);
+}
+
+static void binds_are_shown(void)
+{
+	make_pod();
+	CHECK(enter_with("bind=" POD ":/data:ro") == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/data/iam-pod") && !writable("/data/x") && errno == EROFS);
+	jail_view_close(&view);
+}
+
+static void bind_to_nowhere_is_refused(void)
+{
+	make_pod();
+	CHECK(enter_with("bind=" POD ":/nowhere") == -1);
+	CHECK_HAS(error.text, "/nowhere");
+	CHECK(!there_is(JAIL "/nowhere"));
+}
+
+static void missing_optional_mount_point_is_skipped(void)
+{
+	make_pod();
+	CHECK(enter_with(NULL) == 0);
+	CHECK_HAS(said, "/etc/hostname is not shown in the jail");
+	jail_view_close(&view);
+}
+
+static void missing_mandatory_mount_point_is_refused(void)
+{
+	static const char *const mandatory[] = {"proc", "dev", "run", "tmp", "usr", "opt/corral", "mnt/spool"};
+
+	make_pod();
+	for (size_t i = 0; i < sizeof(mandatory) / sizeof(mandatory[0]); i++) {
+		char path[64], away[64];
+		int status;
+		pid_t child;
+
+		snprintf(path, sizeof(path), JAIL "/%s", mandatory[i]);
+		snprintf(away, sizeof(away), JAIL "/away");
+		CHECK(rename(path, away) == 0);
+		child = fork();
+		if (child == 0) {
+			char part[32];
+
+			snprintf(part, sizeof(part), "/%s ", mandatory[i]);
+			refuses(strcmp(mandatory[i], "usr") == 0 ? "/usr " : part);
+			exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		CHECK(!there_is(path));
+		CHECK(rename(away, path) == 0);
+	}
+}
+
+/* A link in the place of a mount point must neither be followed nor lead anything astray. */
+static void planted_links_are_refused(void)
+{
+	static const char *const places[] = {"proc", "dev", "run", "tmp", "usr", "opt", "opt/corral", "mnt", "mnt/spool"};
+
+	make_pod();
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		char path[64];
+		int status;
+		pid_t child;
+
+		snprintf(path, sizeof(path), JAIL "/%s", places[i]);
+		CHECK(rename(path, JAIL "/away") == 0);
+		/* To the very directory that was there: a resolver that follows links would mount on it. */
+		CHECK(symlink("/away", path) == 0);
+		child = fork();
+		if (child == 0) {
+			CHECK(enter_with(NULL) == -1);
+			CHECK_HAS(error.text, "Too many levels of symbolic links");
+			exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		CHECK(unlink(path) == 0);
+		CHECK(rename(JAIL "/away", path) == 0);
+	}
+}
+
+static void planted_link_of_a_file_shows_nothing(void)
+{
+	char text[16] = "";
+	FILE *file;
+
+	make_pod();
+	make_file(JAIL "/etc/shadow", "secret\n");
+	CHECK(unlink(JAIL "/etc/hosts") == 0);
+	CHECK(symlink("shadow", JAIL "/etc/hosts") == 0);
+	CHECK(enter_with(NULL) == 0);
+	CHECK_HAS(said, "/etc/hosts is not shown in the jail");
+	file = fopen("/etc/shadow", "r");
+	CHECK(file && fgets(text, sizeof(text), file) && strcmp(text, "secret\n") == 0);
+	fclose(file);
+	jail_view_close(&view);
+}
+
+static void devices_on_the_volume_are_dead(void)
+{
+	make_pod();
+	CHECK(mknod(JAIL "/null", S_IFCHR | 0666, (dev_t)0x103) == 0);
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/null") && !writable("/null") && errno == EACCES);
+	jail_view_close(&view);
+}
+
+static void unmerged_jail_gets_the_pods_libraries(void)
+{
+	make_pod();
+	CHECK(unlink(JAIL "/lib") == 0);
+	make_directory(JAIL "/lib", 0755);
+	make_file(JAIL "/lib/iam-jail", "");
+	CHECK(enter_with(NULL) == 0);
+	CHECK(!there_is("/lib/iam-jail"));
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/lib/iam-jail"));
+	jail_view_close(&view);
+}
+
+static void no_marker_no_entry(void)
+{
+	make_pod();
+	CHECK(unlink(JAIL "/etc/corral-jail") == 0);
+	refuses("no marker file");
+}
+
+static void moved_out_is_noticed(void)
+{
+	make_pod();
+	CHECK(enter_with(NULL) == 0);
+	CHECK(chroot("/usr") == 0 && chdir("/") == 0);
+	CHECK(jail_verify(&view, &error) == -1);
+	CHECK_HAS(error.text, "not the jail");
+	CHECK(jail_strip(&view, &error) == -1);
+	/* Without the leak check, which wants a /proc. */
+	_exit(0);
+}
+
+static void nothing_stays_open(void)
+{
+	int before = dup(0), after;
+
+	close(before);
+	make_pod();
+	CHECK(enter_with(NULL) == 0);
+	jail_view_close(&view);
+	after = dup(0);
+	close(after);
+	CHECK(before == after);
+}
+
+static void capabilities_are_gone_for_good(void)
+{
+	static const int gone[] = {CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_SYS_CHROOT, CAP_MKNOD, CAP_DAC_READ_SEARCH, CAP_SYS_MODULE, CAP_NET_ADMIN};
+	static const int kept[] = {CAP_CHOWN, CAP_SETUID, CAP_KILL, CAP_DAC_OVERRIDE};
+
+	CHECK(jail_drop_capabilities(&error) == 0);
+	CHECK(jail_drop_capabilities(&error) == 0);
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
+		CHECK(prctl(PR_CAPBSET_READ, gone[i], 0, 0, 0) == 0);
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		CHECK(prctl(PR_CAPBSET_READ, kept[i], 0, 0, 0) == 1);
+}
+
+int main(void)
+{
+	if (needs_root())
+		return 0;
+	CASE(the_step_sees_the_pods_programs);
+	CASE(the_task_sees_the_jail_alone);
+	CASE(slurmstepd_stays_when_its_task_leaves);
+	CASE(slurmd_sees_none_of_it);
+	CASE(steps_of_a_job_share_tmp);
+	CASE(volumes_below_the_jail_come_along);
+	CASE(binds_are_shown);
+	CASE(bind_to_nowhere_is_refused);
+	CASE(missing_optional_mount_point_is_skipped);
+	CASE(missing_mandatory_mount_point_is_refused);
+	CASE(planted_links_are_refused);
+	CASE(planted_link_of_a_file_shows_nothing);
+	CASE(devices_on_the_volume_are_dead);
+	CASE(unmerged_jail_gets_the_pods_libraries);
+	CASE(no_marker_no_entry);
+	CASE(moved_out_is_noticed);
+	CASE(nothing_stays_open);
+	CASE(capabilities_are_gone_for_good);
+	return finish();
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ * Copyright: (c) 2026, the corral authors
+ */
+#include "check.h"
+
+static struct jail_error error;
+
+static int prepare(void)
+{
+	char *words[] = {"jail=" JAIL};
+	struct jail_plan plan;
+	int result;
+
+	CHECK(jail_plan_parse(&plan, 1, words, &error) == 0);
+	result = jail_prepare(&plan, NULL, &error);
+	jail_plan_free(&plan);
+	return result;
+}
+
+static void makes_a_chroot_usable(void)
+{
+	make_pod();
+	CHECK(prepare() == 0);
+	CHECK(there_is(JAIL "/proc/self") && there_is(JAIL "/dev/null") && there_is(JAIL "/run/munge/socket"));
+	CHECK(!there_is(JAIL "/run/pods-own") && !there_is(JAIL "/mnt/spool/script"));
+	/* No veneer: the chroot is the users' own. */
+	CHECK(there_is(JAIL "/usr/iam-jail"));
+	CHECK(there_is(POD "/iam-pod"));
+}
+
+static void again_changes_nothing(void)
+{
+	int first;
+
+	make_pod();
+	CHECK(prepare() == 0);
+	first = count_mounts();
+	CHECK(prepare() == 0);
+	CHECK(count_mounts() == first);
+}
+
+static void goes_on_after_a_stop_half_way(void)
+{
+	int whole;
+
+	make_pod();
+	CHECK(prepare() == 0);
+	whole = count_mounts();
+	CHECK(umount2(JAIL "/dev/null", 0) == 0);
+	CHECK(umount2(JAIL "/run/munge", 0) == 0);
+	CHECK(umount2(JAIL "/opt/corral", 0) == 0);
+	CHECK(count_mounts() == whole - 3);
+	CHECK(prepare() == 0);
+	CHECK(count_mounts() == whole);
+}
+
+static void refuses_what_is_no_jail(void)
+{
+	int before;
+
+	make_pod();
+	CHECK(unlink(JAIL "/etc/corral-jail") == 0);
+	before = count_mounts();
+	CHECK(prepare() == -1);
+	CHECK_HAS(error.text, "no marker file");
+	CHECK(count_mounts() == before);
+}
+
+int main(void)
+{
+	if (needs_root())
+		return 0;
+	CASE(makes_a_chroot_usable);
+	CASE(again_changes_nothing);
+	CASE(goes_on_after_a_stop_half_way);
+	CASE(refuses_what_is_no_jail);
+	return finish();
+}
