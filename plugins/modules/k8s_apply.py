@@ -123,6 +123,13 @@ options:
       - Delete a Job of the batch that has failed, and make it anew, once.
     type: bool
     default: false
+  replace_stuck_pods:
+    description:
+      - Delete the pods of a StatefulSet of the batch that can not start (crash loop, image, configuration) and were made from an older template,
+        for which Kubernetes would wait for ever.
+      - A pod goes only when one of its containers waits to be started, never while all of them run.
+    type: bool
+    default: false
 author:
   - the corral authors (@corral-hpc)
 seealso:
@@ -236,6 +243,7 @@ def argument_spec() -> dict[str, object]:
         "wait_timeout": {"type": "int", "default": 300},
         "wait_load_balancer": {"type": "bool", "default": False},
         "retry_failed_jobs": {"type": "bool", "default": False},
+        "replace_stuck_pods": {"type": "bool", "default": False},
     }
 
 

@@ -5,6 +5,7 @@
 # slurmd, as root, configless.
 #   SLURM_NODE_NAME      its name in slurm.conf; else made of POD_NAME less "CORRAL_CLUSTER-"
 #   SLURM_CONF_SERVER    host:port of slurmctld
+#   POD_IP               the pod's address, told to slurmctld: it resolves a node's name once and would talk to the pod before this one
 #   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
 set -euo pipefail
 
@@ -59,6 +60,21 @@ mkdir -p "$spool" /run/slurm
 chmod 0755 "$spool"
 clean_spool
 wait_for_munge
+
+# slurmctld keeps the address that a node's name had first (seen with 24.11.5, NoAddrCache or not), and the registration does not
+# renew it; a changed NodeAddr does.
+announce() {
+	local tries=0
+	until [ -r /run/slurm/conf/slurm.conf ] && scontrol update "nodename=$name" "nodeaddr=$POD_IP" >/dev/null 2>&1; do
+		tries=$((tries + 1))
+		if [ "$tries" -ge 120 ]; then
+			echo "slurmd.sh: slurmctld did not take this node's address $POD_IP within two minutes; it may not reach the node" >&2
+			return
+		fi
+		sleep 1
+	done
+}
+[ -z "${POD_IP:-}" ] || announce &
 
 # slurmstepd logs to slurmd's log file and nowhere else, so that is the container's own stderr, held open by tini. What slurmd says
 # on its stderr too is let through only until the log file has it.

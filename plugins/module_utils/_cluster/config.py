@@ -52,7 +52,6 @@ OWNED: dict[str, str] = {
 # Keys that hold lists on which the cluster depends: an extra line must repeat these items.
 NEEDED_ITEMS: dict[str, tuple[str, ...]] = {
     "slurmctldparameters": ("enable_configless",),
-    "communicationparameters": ("NoAddrCache",),
 }
 
 
@@ -111,8 +110,6 @@ def _settings(cluster: str, host: str, address: str, port: int, slurmd_port: int
         "SlurmctldPidFile": f"{STATE_DIR}/slurmctld.pid",
         "SlurmdPidFile": f"{SPOOL_DIR}/slurmd.pid",
         "SlurmctldParameters": "enable_configless",
-        # Pods come back with other addresses under the same names.
-        "CommunicationParameters": "NoAddrCache",
         "ProctrackType": "proctrack/cgroup" if confined else "proctrack/linuxproc",
         "TaskPlugin": "task/cgroup,task/affinity" if confined else "task/none",
         "JobAcctGatherType": "jobacct_gather/cgroup" if confined else "jobacct_gather/linux",

@@ -41,15 +41,16 @@ SLURMD_PORT = 6818
 SLURMD_MEMORY = 128
 
 # What the container of slurmd may do: start steps as their users (SETUID, SETGID, CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETPCAP), enter the
-# jail (SYS_ADMIN, SYS_CHROOT, SYS_PTRACE for /proc/<pid>/root), raise limits (SYS_RESOURCE, SYS_NICE, IPC_LOCK).
+# jail (SYS_ADMIN, SYS_CHROOT, SYS_PTRACE for /proc/<pid>/root), priorities and locked memory of jobs (SYS_NICE, IPC_LOCK). Limits come from the
+# container runtime and are handed on (PropagateResourceLimits=NONE), so SYS_RESOURCE is not among them.
 WORKER_CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID",
-    "SYS_ADMIN", "SYS_CHROOT", "SYS_NICE", "SYS_PTRACE", "SYS_RESOURCE",
+    "SYS_ADMIN", "SYS_CHROOT", "SYS_NICE", "SYS_PTRACE",
 )
 # sshd: sessions as their users in a chroot; SYS_ADMIN for the chroot's mounts, given up before sshd starts.
 LOGIN_CAPABILITIES = (
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_ADMIN",
-    "SYS_CHROOT", "SYS_RESOURCE",
+    "SYS_CHROOT",
 )
 
 
