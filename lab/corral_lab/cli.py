@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from . import images, lifecycle, prerequisites
-from .state import LabError, Paths, lock
+from .state import Lab, LabError, Paths, lock
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,16 +57,21 @@ def run(arguments: argparse.Namespace) -> int:
         case "prerequisites":
             if arguments.install:
                 prerequisites.install()
-            prerequisites.check(paths, everything=True)
+            prerequisites.check(paths, everything=True, new=Lab.load(paths) is None)
             print("lab: nothing is missing.")
     return 0
 
 
 def main(argv: list[str]) -> int:
+    # Root's shell on Debian may lack the folders of iptables and its like.
+    os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{prerequisites.SYSTEM_PATH}"
     try:
         return run(parser().parse_args(argv))
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"lab: {error}; lab/lab status tells how the lab is, lab/lab up mends it.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("lab: interrupted; lab/lab up goes on where it was, lab/lab down takes all away.", file=sys.stderr)

@@ -69,7 +69,12 @@ def proxy_config(paths: Paths, address: str) -> str:
 def corefile(paths: Paths, address: str, resolv_conf: str) -> str:
     """CoreDNS's settings. Names of the cluster are answered from memory and never cached, so that a new pod's record is seen at once;
     their time to live, of denials as well, is a second."""
-    forward = "    forward . /etc/resolv.conf\n" if any(line.split()[:1] == ["nameserver"] for line in resolv_conf.splitlines()) else ""
+    # A machine without the outside world says so at once.
+    forward = (
+        "    forward . /etc/resolv.conf {\n        failfast_all_unhealthy_upstreams\n    }\n"
+        if any(line.split()[:1] == ["nameserver"] for line in resolv_conf.splitlines())
+        else ""
+    )
     cached = forward + "    cache {\n        success 2000 30 0\n        denial 2000 2 0\n    }\n" if forward else ""
     health = f"    health 127.0.0.1:{DNS_HEALTH_PORT} {{\n        lameduck 0s\n    }}\n    ready 127.0.0.1:{DNS_READY_PORT}\n"
     return f"""cluster.local in-addr.arpa ip6.arpa {{

@@ -9,15 +9,16 @@ import functools
 import os
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import build, certificates, control_plane, images, network, nodes, prerequisites, processes
 from .health import Api
-from .processes import Part
+from .processes import NotWell, Part
 from .state import LAB_FILES, Lab, LabError, Paths, boot_id, lab_hash, node_count
 
 START_SECONDS = 60.0
@@ -40,6 +41,8 @@ class LabParts:
 
     def __init__(self, paths: Paths, lab: Lab) -> None:
         self.paths, self.lab = paths, lab
+        # Set when one part failed, so that nobody waits for the others.
+        self.given_up = threading.Event()
         self.api = Api(lab.address, control_plane.API_PORT, paths.pki)
         self.etcd = control_plane.etcd_part(paths)
         self.api_server = control_plane.api_server_part(paths, lab.address, self.api)
@@ -108,7 +111,7 @@ def up(paths: Paths, environment: dict[str, str]) -> None:
     if lab and lab.content_hash == wanted and lab.boot_id == boot_id() and healthy(LabParts(paths, lab).statuses()):
         print(f"lab: running, {count} node{'s' if count > 1 else ''}, {control_plane.server(address)}, from {lab.checkout}")
         return
-    prerequisites.check(paths)
+    prerequisites.check(paths, new=lab is None)
     programs, pause = build.kube(paths), build.pause_archive(paths)
     if lab and lab.content_hash != wanted:
         print(
@@ -187,18 +190,11 @@ def bring_up(parts: LabParts, programs: Path, pause: Path) -> None:
     if network.rules_missing():
         network.add_rules()
     with ThreadPoolExecutor(8) as pool:
-        runtimes = [
-            pool.submit(start_runtime, parts, name, part, pause) for name, part in zip(parts.lab.nodes, parts.containerds, strict=True)
-        ]
-        database = pool.submit(ensure, parts, parts.etcd)
-        ensure(parts, parts.api_server, after=database)
-        control_plane.grant_dns(parts.api)
-        work = [pool.submit(ensure, parts, part) for part in parts.controllers]
-        for runtime, part in zip(runtimes, parts.kubelets, strict=True):
-            runtime.result()
-            work.append(pool.submit(ensure, parts, part))
-        for one in work:
-            one.result()
+        try:
+            start_all(parts, pool, pause)
+        except BaseException:
+            parts.given_up.set()
+            raise
     for name in parts.lab.nodes:
         wait_for(parts, f"{name}-kubelet", f"node {name}", functools.partial(parts.api.node_ready, name))
     wait_for(
@@ -211,6 +207,20 @@ def bring_up(parts: LabParts, programs: Path, pause: Path) -> None:
         ),
     )
     network.put_back_kernel_values(parts.lab.kernel_values, [name for name in network.KERNEL_VALUES if name != "net/ipv4/ip_forward"])
+
+
+def start_all(parts: LabParts, pool: ThreadPoolExecutor, pause: Path) -> None:
+    """Every part, each as soon as what it needs is there. The first failure is raised, not the ones that follow from it."""
+    runtimes = [pool.submit(start_runtime, parts, name, part, pause) for name, part in zip(parts.lab.nodes, parts.containerds, strict=True)]
+    database = pool.submit(ensure, parts, parts.etcd)
+    ensure(parts, parts.api_server, after=database)
+    control_plane.grant_dns(parts.api)
+    work = [pool.submit(ensure, parts, part) for part in parts.controllers]
+    for runtime, part in zip(runtimes, parts.kubelets, strict=True):
+        runtime.result()
+        work.append(pool.submit(ensure, parts, part))
+    for one in as_completed(work):
+        one.result()
 
 
 def start_runtime(parts: LabParts, name: str, part: Part, pause: Path) -> None:
@@ -226,7 +236,7 @@ def ensure(parts: LabParts, part: Part, after: Future[None] | None = None) -> No
         try:
             processes.wait_until(part.name, part.health, PATIENCE_SECONDS)
             return
-        except LabError as error:
+        except NotWell as error:
             print(f"lab: {error}; starting it anew.", flush=True)
             processes.stop([identity])
     processes.check_ports([part])
@@ -240,21 +250,19 @@ def wait_for(parts: LabParts, part_name: str, what: str, check: Callable[[], str
     """Wait for something that a part brings about; when the part ends meanwhile, say so at once with the end of its log."""
 
     def check_alive() -> str | None:
+        if parts.given_up.is_set():
+            raise LabError(f"{what} was given up, since another part failed")
         if processes.running(parts.paths, part_name) is None:
-            raise LabError(
-                f"{part_name} ended while starting; the end of {parts.paths.log}/{part_name}.log:\n{processes.log_tail(parts.paths, part_name)}"
-            )
+            tail = processes.log_tail(parts.paths, part_name)
+            raise LabError(f"{part_name} ended while starting; the end of {parts.paths.log}/{part_name}.log:\n{tail}")
         return check()
 
     try:
         processes.wait_until(what, check_alive, START_SECONDS)
-    except LabError as error:
-        if "is not well after" in str(error):
-            tail = processes.log_tail(parts.paths, part_name)
-            raise LabError(
-                f"{error}\nThe end of {parts.paths.log}/{part_name}.log:\n{tail}\nTry lab/lab up again; lab/lab down and up make a new lab."
-            ) from error
-        raise
+    except NotWell as error:
+        tail = processes.log_tail(parts.paths, part_name)
+        log = f"{parts.paths.log}/{part_name}.log"
+        raise LabError(f"{error}\nThe end of {log}:\n{tail}\nTry lab/lab up again; lab/lab down and up make a new lab.") from error
 
 
 def down(paths: Paths) -> None:
@@ -267,16 +275,16 @@ def down(paths: Paths) -> None:
     daemons = processes.marked(paths)
     # Kubelets and controllers first, so that nobody starts a container again; containerd and the shims after the containers.
     runtime = [i for i in daemons if program_name(i.pid).startswith("containerd")]
-    processes.stop([i for i in daemons if i not in runtime])
-    nodes.kill_containers()
+    processes.stop([i for i in daemons if i not in runtime], patience=0.5)
+    nodes.kill_containers(paths.name)
     sockets = nodes.shim_sockets(paths)
-    processes.stop(runtime)
+    processes.stop(runtime, patience=0.5)
     processes.stop(processes.marked(paths), patience=0)
-    nodes.kill_containers()
+    nodes.kill_containers(paths.name)
     nodes.unmount_all(paths.root)
     network.remove_pod_interfaces()
     network.remove_rules(lab.made_tables if lab else [])
-    nodes.remove_cgroups()
+    nodes.remove_cgroups(paths.name)
     if lab and lab.boot_id == boot_id():
         network.put_back_kernel_values(lab.kernel_values)
     nodes.remove_fixed_folders(paths, lab.made_folders if lab else [], sockets)
@@ -299,4 +307,6 @@ def remove_tree(root: Path) -> None:
             shutil.rmtree(entry.path)
         else:
             Path(entry.path).unlink()
-    root.rmdir()
+    # The folder stays where it is a disk of its own.
+    with contextlib.suppress(OSError):
+        root.rmdir()

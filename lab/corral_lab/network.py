@@ -10,6 +10,7 @@ import itertools
 import json
 import shutil
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Sequence
@@ -156,13 +157,34 @@ def remove_rules(made_tables: Sequence[str]) -> None:
                     raise LabError(f"The lab's rules could not be taken out of {program}'s table {table}: {done.stderr.strip()}")
         for table, lines in _save(program).items():
             if f"{program} {table}" in made_tables and not any(line.startswith("-A") or line.split()[1] == "-" for line in lines):
-                _remove_builtin_chains(program, table, lines)
+                _delete_table(program, table)
 
 
-def _remove_builtin_chains(program: str, table: str, lines: Sequence[str]) -> None:
-    """An nft-backed iptables can delete its empty base chains one by one; the old backend refuses, and keeps its tables anyway."""
-    for line in lines:
-        subprocess.run([program, "-w", "10", "-t", table, "-X", line[1:].split()[0]], capture_output=True, check=False)
+def delete_table_request(family: int, table: str) -> bytes:
+    """A netlink batch that deletes one nftables table, as nft(8) would send it (linux/netfilter/nf_tables.h, nfnetlink.h)."""
+    begin, end, delete_table, subsystem = 0x10, 0x11, 2, 10
+    request, acknowledge = 1, 4
+
+    def message(kind: int, flags: int, sequence: int, message_family: int, resource: int, payload: bytes = b"") -> bytes:
+        body = struct.pack("=BBH", message_family, 0, socket.htons(resource)) + payload
+        return struct.pack("=IHHII", 16 + len(body), kind, flags, sequence, 0) + body
+
+    name = table.encode() + b"\0"
+    attribute = struct.pack("=HH", 4 + len(name), 1) + name + b"\0" * (-len(name) % 4)
+    return (
+        message(begin, request, 1, 0, subsystem)
+        + message(subsystem << 8 | delete_table, request | acknowledge, 2, family, 0, attribute)
+        + message(end, request, 3, 0, subsystem)
+    )
+
+
+def _delete_table(program: str, table: str) -> None:
+    """iptables' newer form cannot delete the nftables tables that it makes; the older form has none, and then nothing happens here."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as channel:
+        channel.settimeout(2)
+        channel.bind((0, 0))
+        channel.send(delete_table_request(10 if program == "ip6tables" else 2, table))
+        channel.recv(4096)
 
 
 def wanted_rules() -> list[tuple[str, str, list[str]]]:
@@ -249,11 +271,11 @@ def remove_pod_interfaces() -> None:
         subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
 
 
-def cni_config(data: Path, index: int) -> str:
+def cni_config(name: str, data: Path, index: int) -> str:
     """A node's CNI configuration: a routed cable (ptp) a pod, no bridge, no masquerading, no hostPort mapping."""
     document = {
         "cniVersion": "0.4.0",
-        "name": "corral-lab",
+        "name": name,
         "plugins": [
             {
                 "type": "ptp",

@@ -22,7 +22,6 @@ from .images import PAUSE_IMAGE
 from .processes import Identity, Part, identify, stop
 from .state import LabError, Paths, write_file
 
-CGROUP = "corral-lab"
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 CNI_PLUGINS = ("ptp", "host-local", "loopback")
 # Folders that programs of Kubernetes use by a fixed name, whatever their settings say: the kubelet's device plugin socket, its links to
@@ -37,6 +36,7 @@ FIXED_FOLDERS = (
     "/var/run/kubernetes",
 )
 MNT_DETACH = 2
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 def kubelet_port(index: int) -> int:
@@ -140,10 +140,9 @@ def kubelet_config(paths: Paths, name: str, index: int, address: str) -> str:
         "clusterDomain": "cluster.local",
         "resolvConf": str(paths.config / "resolv.conf"),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{CGROUP}/{name}",
-        # Without these three the kubelet does not start on a cgroup v1 machine.
+        "cgroupRoot": f"/{paths.name}/{name}",
         "failCgroupV1": False,
-        "cgroupsPerQOS": False,
+        "cgroupsPerQOS": True,
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,
@@ -163,11 +162,34 @@ def kubelet_config(paths: Paths, name: str, index: int, address: str) -> str:
 def write_configs(paths: Paths, name: str, index: int, address: str) -> None:
     """A node's files, before its parts are started."""
     folder = paths.node(name)
+    make_cgroups(paths.name, name)
     for sub in ("cni", "kubelet", "pod-logs", "volume-plugins"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
     write_file(folder / "containerd.toml", containerd_config(folder, cni_folder(), snapshotter(paths)))
-    write_file(folder / "cni" / "10-corral-lab.conflist", network.cni_config(folder / "addresses", index))
+    write_file(folder / "cni" / "10-corral-lab.conflist", network.cni_config(paths.name, folder / "addresses", index))
     write_file(folder / "kubelet.json", kubelet_config(paths, name, index, address))
+
+
+def make_cgroups(lab: str, node: str, root: Path = CGROUPS) -> None:
+    """A node's cgroup, below which the kubelet keeps its pods', in every hierarchy; the kubelet wants it to be there."""
+    if (root / "cgroup.controllers").exists():
+        folder = root
+        for name in (lab, node):
+            for controller in (folder / "cgroup.controllers").read_text().split():
+                with contextlib.suppress(OSError):
+                    (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+            folder /= name
+            folder.mkdir(exist_ok=True)
+        return
+    for hierarchy in (path for path in root.iterdir() if (path / "cgroup.procs").exists() and not path.is_symlink()):
+        folder = hierarchy
+        for name in (lab, node):
+            parent, folder = folder, folder / name
+            folder.mkdir(exist_ok=True)
+            # A new cpuset of version 1 has neither processors nor memory and takes no process.
+            for setting in ("cpuset.cpus", "cpuset.mems"):
+                if (folder / setting).exists() and not (folder / setting).read_text().strip():
+                    (folder / setting).write_text((parent / setting).read_text())
 
 
 def containerd_part(paths: Paths, name: str) -> Part:
@@ -199,9 +221,9 @@ def kubelet_part(paths: Paths, name: str, index: int, address: str) -> Part:
 # What is left of nodes whose processes are gone.
 
 
-def cgroup_folders(root: Path = Path("/sys/fs/cgroup")) -> list[Path]:
+def cgroup_folders(name: str, root: Path = CGROUPS) -> list[Path]:
     """The lab's folder in every cgroup hierarchy of this machine, v1 or v2."""
-    return [path for path in (root / CGROUP, *sorted(root.glob(f"*/{CGROUP}"))) if path.is_dir()]
+    return [path for path in (root / name, *sorted(root.glob(f"*/{name}"))) if path.is_dir()]
 
 
 def _cgroup_tree(folder: Path) -> Iterator[Path]:
@@ -210,10 +232,10 @@ def _cgroup_tree(folder: Path) -> Iterator[Path]:
         yield Path(directory)
 
 
-def container_processes() -> list[Identity]:
+def container_processes(name: str) -> list[Identity]:
     """Every process in a cgroup of the lab: all processes of all containers, and none else."""
     pids: set[int] = set()
-    for top in cgroup_folders():
+    for top in cgroup_folders(name):
         for folder in _cgroup_tree(top):
             with contextlib.suppress(OSError):
                 pids.update(int(line) for line in (folder / "cgroup.procs").read_text().split())
@@ -221,40 +243,40 @@ def container_processes() -> list[Identity]:
     return [identity for identity in map(identify, sorted(pids - {0})) if identity]
 
 
-def kill_containers() -> None:
+def kill_containers(name: str) -> None:
     """End every process of every container. New ones may be born meanwhile, so until none is left."""
     for _ in range(20):
-        processes = container_processes()
+        processes = container_processes(name)
         if not processes:
             return
         stop(processes, patience=0)
     raise LabError("Containers of the lab keep starting processes; is one of its kubelets or shims still running? Run lab/lab down again.")
 
 
-def remove_cgroups() -> None:
+def remove_cgroups(name: str) -> None:
     """Remove the lab's cgroups, which must be empty of processes."""
     deadline = time.monotonic() + 5
     while True:
-        for top in cgroup_folders():
+        for top in cgroup_folders(name):
             for folder in _cgroup_tree(top):
                 with contextlib.suppress(OSError):
                     folder.rmdir()
-        left = cgroup_folders()
+        left = cgroup_folders(name)
         if not left:
             return
         if time.monotonic() > deadline:
             raise LabError(
-                f"{left[0]} cannot be removed: processes are still in it or below (cat {left[0]}/*/*/cgroup.procs); end them and run lab/lab down again."
+                f"{left[0]} cannot be removed: processes are in it or below (see cgroup.procs there); end them and run lab/lab down again."
             )
         time.sleep(0.05)
 
 
 def mounts_below(root: Path, mountinfo: str) -> list[str]:
-    """Mount points in or at a folder, the latest first, as /proc/self/mountinfo tells them (spaces are written as \\040 there)."""
+    """Mount points below a folder, the latest first, as /proc/self/mountinfo tells them (spaces are written as \\040 there)."""
     points = []
     for line in mountinfo.splitlines():
         point = line.split()[4].encode().decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape")
-        if point == str(root) or point.startswith(f"{root}/"):
+        if point.startswith(f"{root}/"):
             points.append(point)
     return points[::-1]
 
@@ -296,9 +318,18 @@ def forget_boot(paths: Paths) -> None:
 
 def remove_fixed_folders(paths: Paths, made: list[str], sockets: list[Path]) -> None:
     """The lab's own things in folders of fixed names; then those of the folders that `up` found missing, if nobody else uses them now."""
-    for socket in sockets:
-        socket.unlink(missing_ok=True)
-    for result in Path("/var/lib/cni/results").glob("corral-lab-*"):
+    for path in sockets:
+        path.unlink(missing_ok=True)
+    if "/run/containerd" in made:
+        # Shims that were killed left sockets that no bundle names any more.
+        for path in Path("/run/containerd/s").glob("*"):
+            if path.is_socket() and socket_answer(path):
+                path.unlink(missing_ok=True)
+    # libcni's results are of the lab's own network or, with the same pod's number in its name, of the loopback's.
+    results = Path("/var/lib/cni/results")
+    for result in results.glob(f"{paths.name}-*-eth0"):
+        pod = result.name.removeprefix(f"{paths.name}-").removesuffix("-eth0")
+        (results / f"cni-loopback-{pod}-lo").unlink(missing_ok=True)
         result.unlink(missing_ok=True)
     links = Path("/var/log/containers")
     for link in links.iterdir() if links.is_dir() else ():

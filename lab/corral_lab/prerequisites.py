@@ -33,7 +33,7 @@ class Need:
 
 
 def _program(name: str, package: str, lab: bool = True) -> Need:
-    return Need(name, package, lambda: shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}") is not None, lab)
+    return Need(name, package, lambda: shutil.which(name) is not None, lab)
 
 
 def _static_libc() -> bool:
@@ -100,7 +100,7 @@ def go_lack(environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def machine_lacks(paths: Paths) -> list[str]:
+def machine_lacks(paths: Paths, new: bool) -> list[str]:
     """A sentence for each thing that no package mends."""
     lacks = []
     if sys.platform != "linux":
@@ -112,16 +112,16 @@ def machine_lacks(paths: Paths) -> list[str]:
     if memory < MEMORY_BYTES * 0.9:
         lacks.append(f"The lab needs 4 GiB of memory, this machine has {memory / GIB:.1f} GiB.")
     free = free_disk(paths.root)
-    if free < DISK_BYTES:
+    if new and free < DISK_BYTES:
         lacks.append(
             f"The lab needs 15 GiB of free disk at {paths.root}, {free / GIB:.1f} GiB are free; free some, or set CORRAL_LAB_DIR to another disk."
         )
     return lacks
 
 
-def lacks(paths: Paths, everything: bool) -> list[str]:
+def lacks(paths: Paths, everything: bool, new: bool) -> list[str]:
     """All that is missing, one sentence each."""
-    sentences = machine_lacks(paths)
+    sentences = machine_lacks(paths, new)
     for need in needs():
         if (everything or need.lab) and not need.present():
             sentences.append(f"{need.name} is not installed; it is in Debian's package {need.package} (lab/lab prerequisites --install).")
@@ -129,9 +129,9 @@ def lacks(paths: Paths, everything: bool) -> list[str]:
     return sentences + ([too_old] if too_old else [])
 
 
-def check(paths: Paths, everything: bool = False) -> None:
-    """Raises LabError with all sentences at once."""
-    missing = lacks(paths, everything)
+def check(paths: Paths, everything: bool = False, new: bool = True) -> None:
+    """Raises LabError with all sentences at once. A lab that is not new has its disk space already."""
+    missing = lacks(paths, everything, new)
     if missing:
         raise LabError("\n".join(missing))
 

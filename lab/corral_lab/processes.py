@@ -23,6 +23,10 @@ MARK = "CORRAL_LAB_DAEMON"
 LOG_LIMIT = 20 * 1024 * 1024
 
 
+class NotWell(LabError):
+    """A part lives and does not do its work."""
+
+
 @dataclass(frozen=True)
 class Part:
     """One daemon. `ports` are (address, port) that it will listen on; `health` returns why it is not well, or None."""
@@ -131,6 +135,8 @@ def start(paths: Paths, part: Part) -> Identity:
         except OSError as error:
             raise LabError(f"{part.name} could not be started ({part.command[0]}: {error.strerror}); run lab/lab up again.") from error
     identity = identify(process.pid)
+    # It outlives this command and nobody waits for it; Popen would warn of that.
+    process.returncode = 0
     if identity is None:
         raise LabError(f"{part.name} ended at once:\n{log_tail(paths, part.name)}")
     write_file(paths.run / f"{part.name}.json", json.dumps(identity.__dict__ | {"command": part.command}) + "\n")
@@ -202,12 +208,12 @@ def log_tail(paths: Paths, name: str, lines: int = 8) -> str:
 
 
 def wait_until(what: str, check: Callable[[], str | None], seconds: float) -> None:
-    """Poll until `check` returns None. Raises LabError with what it said last."""
+    """Poll until `check` returns None. Raises NotWell with what it said last."""
     deadline = time.monotonic() + seconds
     while True:
         why = check()
         if why is None:
             return
         if time.monotonic() > deadline:
-            raise LabError(f"{what} is not well after {seconds:.0f} s: {why}")
+            raise NotWell(f"{what} is not well after {seconds:.0f} s: {why}")
         time.sleep(0.1)

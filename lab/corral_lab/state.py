@@ -11,7 +11,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,12 @@ class Paths:
         home = environment.get("HOME") or str(Path.home())
         cache = Path(environment.get("CORRAL_CACHE") or Path(home) / ".cache" / "corral") / "lab"
         return cls(root, cache)
+
+    @property
+    def name(self) -> str:
+        """Names what lies outside the state folder (cgroups, results of CNI), differently for a lab in another folder."""
+        suffix = "" if str(self.root) == DEFAULT_DIRECTORY else "-" + hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
+        return f"corral-lab{suffix}"
 
     @property
     def bin(self) -> Path:
@@ -77,13 +83,14 @@ class Paths:
 
 @dataclass
 class Lab:
-    """What the lab in a state folder is; written before the first thing is started, so that `down` always knows what to undo."""
+    """What the lab in a state folder is; written before the first thing is started, so that `down` always knows what to undo.
+    Another checkout's lab may have recorded more or less than this one knows; then it is another lab, and `down` undoes what it can."""
 
-    content_hash: str
-    nodes: list[str]
-    address: str
-    checkout: str
-    boot_id: str
+    content_hash: str = ""
+    nodes: list[str] = field(default_factory=list)
+    address: str = ""
+    checkout: str = "another version of the lab"
+    boot_id: str = ""
     # What to put back: /proc/sys file → the text it held before; folders outside the state folder that did not exist.
     kernel_values: dict[str, str] = field(default_factory=dict)
     made_folders: list[str] = field(default_factory=list)
@@ -98,9 +105,10 @@ class Lab:
         """The recorded lab, or None where there is none (or only the first pieces of one)."""
         try:
             document: dict[str, Any] = json.loads(paths.record.read_text())
-            return cls(**document)
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError):
             return None
+        known = {each.name for each in fields(cls)}
+        return cls(**{key: value for key, value in document.items() if key in known})
 
 
 def write_file(path: Path, text: str, mode: int = 0o644) -> None:

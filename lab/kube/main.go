@@ -1,3 +1,6 @@
+// Copyright: (c) 2026, the corral authors
+// SPDX-License-Identifier: GPL-3.0-or-later
+
 // Command kube is every Kubernetes program that the lab needs, in one binary: the name it is called by
 // (argv[0], or the first argument when called as "kube") picks the command. One binary links and caches once.
 package main

@@ -1,3 +1,6 @@
+// Copyright: (c) 2026, the corral authors
+// SPDX-License-Identifier: GPL-3.0-or-later
+
 // Command coredns is CoreDNS with only the plugins that the lab's Corefile names.
 package main
 
