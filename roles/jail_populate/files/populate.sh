@@ -87,7 +87,7 @@ take_lock() {
 	echo "$id" >"$lock/holder"
 	(
 		count=0
-		while [ "$(cat "$lock/holder" 2>/dev/null)" = "$id" ]; do
+		while kill -0 $$ && [ "$(cat "$lock/holder" 2>/dev/null)" = "$id" ]; do
 			count=$((count + 1))
 			echo "$id $count" >"$lock/beat"
 			sleep 1
@@ -206,7 +206,12 @@ make_file() {
 }
 
 make_mount_points() {
-	for path in proc sys dev run tmp var/tmp usr etc var/spool/slurmd opt/corral home root mnt; do
+	for path in usr etc; do
+		if [ ! -d "$work/$path" ] || [ -L "$work/$path" ]; then
+			stop 3 "/$path in the image is missing or a link, and the jail wants a directory there: build the image with a plain /$path"
+		fi
+	done
+	for path in proc sys dev run tmp var/tmp var/spool/slurmd opt/corral home root mnt; do
 		make_directory "$path"
 	done
 	chmod 1777 "$work/tmp" "$work/var/tmp"
