@@ -24,7 +24,7 @@ def jail(tmp_path: pathlib.Path) -> pathlib.Path:
     (root / "home").mkdir()
     files = {
         "etc/corral-jail": "{}\n",
-        "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\nguest:x:5000:5000::/home/guest:/bin/sh\n",
+        "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/:/usr/sbin/nologin\nguest:x:5000:5000::/home/guest:/bin/sh\n",
         "etc/group": "root:x:0:\nslurm:x:64030:\nguest:x:5000:\nvideo:x:44:guest\n",
         "etc/shadow": "root:*:19000:0:99999:7:::\nguest:$y$hash:19000::::::\n",
         "etc/gshadow": "root:*::\nguest:!::\nvideo:!::guest\n",

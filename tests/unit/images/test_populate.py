@@ -49,10 +49,12 @@ class Case:
         }
 
     def run(self, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["/bin/sh", str(SCRIPT)], env=self.environment(**more), capture_output=True, text=True, check=False, timeout=60)
+        command = ["/bin/sh", str(SCRIPT)]
+        return subprocess.run(command, env=self.environment(**more), capture_output=True, text=True, check=False, timeout=60)
 
     def start(self, **more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(["/bin/sh", str(SCRIPT)], env=self.environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        command = ["/bin/sh", str(SCRIPT)]
+        return subprocess.Popen(command, env=self.environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def replace_tool(self, name: str, script: str) -> None:
         tool = self.bin / name

@@ -15,7 +15,9 @@ from corral_users import UsersError
 from corral_users.document import read_document
 from corral_users.homes import BEGIN, END, with_keys
 
-ALICE: dict[str, Any] = {"name": "alice", "uid": 10001, "gid": 10001, "groups": ["lab"], "sshKeys": ["ssh-ed25519 AAAA alice@home"], "sudo": True}
+ALICE: dict[str, Any] = {
+    "name": "alice", "uid": 10001, "gid": 10001, "groups": ["lab"], "sshKeys": ["ssh-ed25519 AAAA alice@home"], "sudo": True,
+}
 BOB: dict[str, Any] = {"name": "bob", "uid": 10002, "gid": 20000, "sshKeys": ["ssh-ed25519 BBBB"], "shell": "/bin/sh"}
 LAB = {"name": "lab", "gid": 20000}
 
