@@ -5,6 +5,7 @@
 
 The document (JSON):  {"groups": [{name, gid}], "users": [{name, uid, gid, groups, sshKeys, sudo, shell}]}
 """
+
 from __future__ import annotations
 
 import argparse

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The action of slurm_cluster_model: the module's backend in the controller's process."""
+
 from __future__ import annotations
 
 from ansible_collections.corral.slurm.plugins.modules import slurm_cluster_model

@@ -80,6 +80,7 @@ def argument_spec() -> dict[str, Any]:
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Return the model as the fact ``corral``. Raises CorralError for a file that can not be read and for a wrong document."""
+    del check, diff  # it changes nothing, so there is nothing to predict and nothing to show
     document = read(params["path"]) if params.get("path") else params["document"]
     model = resolve.model(document).to_dict()
     return {"changed": False, "ansible_facts": {"corral": model}}
@@ -91,7 +92,9 @@ def read(path: str) -> Any:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise CorralError(f"The document {path} can not be read: {reason}; give the path of a SlurmCluster document in slurm_cluster_file.") from error
+        raise CorralError(
+            f"The document {path} can not be read: {reason}; give the path of a SlurmCluster document in slurm_cluster_file."
+        ) from error
     if yaml is None:
         raise CorralError(missing_required_lib("PyYAML"))
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

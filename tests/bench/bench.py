@@ -85,7 +85,8 @@ def apply_engine(count: int) -> dict[str, Any]:
     namespace = f"bench-{count}"
     names = [f"object-{n}" for n in range(count)]
     objects: list[dict[str, Any]] = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": {"text": name * 40}} for name in names
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": {"text": name * 40}}
+        for name in names
     ]
     home = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}]
     run({"objects": home}, check=False, diff=False)
@@ -93,7 +94,7 @@ def apply_engine(count: int) -> dict[str, Any]:
         run({"objects": objects}, check=False, diff=False)
         access = auth.resolve({})
         server = urllib3.util.parse_url(access.server)
-        pool = urllib3.HTTPSConnectionPool(server.host, server.port, maxsize=1, ssl_context=access.ssl_context())
+        pool = urllib3.HTTPSConnectionPool(server.host or "", server.port, maxsize=1, ssl_context=access.ssl_context())
         bodies = [json.dumps(item).encode() for item in objects]
         headers = {**access.headers(), "Content-Type": "application/apply-patch+yaml"}
 
@@ -107,7 +108,9 @@ def apply_engine(count: int) -> dict[str, Any]:
         ours, base, ratio = pairs(lambda: run({"objects": objects}, check=False, diff=False), bare)
     finally:
         run({"objects": home, "state": "absent", "wait": True}, check=False, diff=False)
-    return result(f"k8s_apply, {count} unchanged objects", ratio, "× bare PATCHes", 1.3, f"{ours * 1000:.0f} ms against {base * 1000:.0f} ms")
+    return result(
+        f"k8s_apply, {count} unchanged objects", ratio, "× bare PATCHes", 1.3, f"{ours * 1000:.0f} ms against {base * 1000:.0f} ms"
+    )
 
 
 def ten_thousand_nodes() -> list[dict[str, Any]]:
@@ -134,7 +137,8 @@ def from_nothing() -> dict[str, Any]:
 
 def table(results: list[dict[str, Any]]) -> str:
     rows = [
-        f"| {r['name']} | {r['value']:.4g} {r['unit']} | ≤ {r['goal']:g} | {r['baseline']} | {'yes' if r['ok'] else '**no**'} |" for r in results
+        f"| {r['name']} | {r['value']:.4g} {r['unit']} | ≤ {r['goal']:g} | {r['baseline']} | {'yes' if r['ok'] else '**no**'} |"
+        for r in results
     ]
     head = "# Benchmarks\n\nWritten by `make bench`. Ratios are medians of pairs taken in turn in one run; counts are exact.\n"
     return "\n".join([head, "| what | figure | goal | measured against | reached |", "|---|---|---|---|---|", *rows]) + "\n"

@@ -44,7 +44,10 @@ def test_a_job_runs_inside_the_jail_on_several_nodes(cluster: Cluster) -> None:
 
 
 def test_the_login_session_sees_the_jail_and_not_the_pod(cluster: Cluster) -> None:
-    assert cluster.ssh("test -f /etc/corral-jail && ls -A /etc/corral/host-keys /run/munge-key 2>&1 | grep -c 'No such file'").stdout.strip() == "2"
+    assert (
+        cluster.ssh("test -f /etc/corral-jail && ls -A /etc/corral/host-keys /run/munge-key 2>&1 | grep -c 'No such file'").stdout.strip()
+        == "2"
+    )
     assert cluster.ssh("ls /var/run/secrets/kubernetes.io", check=False).returncode != 0
     assert cluster.ssh("sudo -n id -u").stdout.strip() == "0"
 
@@ -57,7 +60,12 @@ def test_a_stranger_is_not_let_in(cluster: Cluster) -> None:
 def test_private_tmp_and_fresh_proc_in_a_step(cluster: Cluster) -> None:
     cluster.ssh("srun -N1 -w cpu-0 touch /tmp/mine")
     assert cluster.ssh("srun -N1 -w cpu-0 ls /tmp/mine", check=False).returncode != 0, "another job saw this job's /tmp"
-    assert cluster.ssh("srun -N1 sh -c 'test -r /proc/self/status && test -c /dev/null && echo yes > /dev/shm/x && cat /dev/shm/x'").stdout.strip() == "yes"
+    assert (
+        cluster.ssh(
+            "srun -N1 sh -c 'test -r /proc/self/status && test -c /dev/null && echo yes > /dev/shm/x && cat /dev/shm/x'"
+        ).stdout.strip()
+        == "yes"
+    )
 
 
 def test_an_unchanged_document_writes_nothing(cluster: Cluster) -> None:

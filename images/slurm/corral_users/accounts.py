@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """passwd, group, shadow, gshadow and sudoers: accounts that are not ours are never touched; ours stand in /etc/corral-users.json."""
+
 from __future__ import annotations
 
 import dataclasses

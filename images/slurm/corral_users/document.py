@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """What there shall be: the document of users and groups, checked and completed."""
+
 from __future__ import annotations
 
 import dataclasses

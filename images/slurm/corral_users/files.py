@@ -2,6 +2,7 @@
 # Copyright: (c) 2026, the corral authors
 """Files under descriptors: the jail's users may be root in it and plant any link, so names are opened one by one from the jail's
 root and no link is followed."""
+
 from __future__ import annotations
 
 import contextlib

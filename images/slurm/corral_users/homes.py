@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """Homes and ssh keys. A home is its user's: whatever lies in it is looked at by descriptor before it is used."""
+
 from __future__ import annotations
 
 import contextlib

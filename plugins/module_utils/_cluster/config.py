@@ -5,6 +5,7 @@
 
 The files are served by slurmctld to all others (configless), so the same text holds in every pod and in the jail.
 """
+
 from __future__ import annotations
 
 import hashlib

@@ -5,6 +5,7 @@
 
 Static ones stand in the schema, so that the API server fills in the very same; those that depend on other fields are computed here.
 """
+
 from __future__ import annotations
 
 from copy import deepcopy

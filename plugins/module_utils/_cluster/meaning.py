@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a schema can not say of a document: names that clash, parts that do not fit one another, text that Slurm or sshd would misread."""
+
 from __future__ import annotations
 
 import base64
@@ -15,16 +16,57 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf
 Json = dict[str, Any]
 
 # Components of this release and of those to come: a node set of such a name would take the name of their objects.
-RESERVED_SETS = frozenset({"accounting", "base", "controller", "database", "exporter", "health", "jail", "login", "monitoring", "rest", "worker"})
+RESERVED_SETS = frozenset(
+    {"accounting", "base", "controller", "database", "exporter", "health", "jail", "login", "monitoring", "rest", "worker"}
+)
 # Accounts of a Debian base system; others are found by the job that writes the users, in the jail itself.
-SYSTEM_ACCOUNTS = frozenset({
-    "backup", "bin", "daemon", "games", "irc", "list", "lp", "mail", "man", "munge", "news", "nobody", "nogroup", "proxy", "root", "slurm", "sshd",
-    "sudo", "sync", "sys", "uucp", "www-data", "shadow", "staff", "users", "wheel", "adm", "tty", "disk", "utmp", "kmem", "dialout",
-})
-KEY_TYPES = frozenset({
-    "ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "sk-ssh-ed25519@openssh.com",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-})
+SYSTEM_ACCOUNTS = frozenset(
+    {
+        "backup",
+        "bin",
+        "daemon",
+        "games",
+        "irc",
+        "list",
+        "lp",
+        "mail",
+        "man",
+        "munge",
+        "news",
+        "nobody",
+        "nogroup",
+        "proxy",
+        "root",
+        "slurm",
+        "sshd",
+        "sudo",
+        "sync",
+        "sys",
+        "uucp",
+        "www-data",
+        "shadow",
+        "staff",
+        "users",
+        "wheel",
+        "adm",
+        "tty",
+        "disk",
+        "utmp",
+        "kmem",
+        "dialout",
+    }
+)
+KEY_TYPES = frozenset(
+    {
+        "ssh-ed25519",
+        "ssh-rsa",
+        "ecdsa-sha2-nistp256",
+        "ecdsa-sha2-nistp384",
+        "ecdsa-sha2-nistp521",
+        "sk-ssh-ed25519@openssh.com",
+        "sk-ecdsa-sha2-nistp256@openssh.com",
+    }
+)
 # A StatefulSet's pods carry the label controller-revision-hash, <name>-<10 characters>, of at most 63.
 MAX_SET_NAME = 52
 MIN_MEMORY = 256
@@ -174,7 +216,7 @@ def _key_mistake(key: str) -> str | None:
         return "is a private key, which must not be here and should be replaced"
     words = key.split(" ")
     if words[0] not in KEY_TYPES:
-        return f"begins with {ascii(words[0][:40])}, not with the type of a public key"
+        return f"begins with {words[0][:40]!a}, not with the type of a public key"
     try:
         blob = base64.b64decode(words[1], validate=True) if len(words) > 1 else b""
     except binascii.Error:

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The resolved model of a cluster: what roles see as the fact ``corral``. Typed and complete; field names are an interface."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kubernetes quantities, exactly: ``500m`` CPUs, ``1.5Gi`` bytes."""
+
 from __future__ import annotations
 
 import re
@@ -9,9 +10,18 @@ from fractions import Fraction
 
 _QUANTITY = re.compile(r"([0-9]+(?:[.][0-9]+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 _FACTORS = {
-    None: Fraction(1), "m": Fraction(1, 1000),
-    "k": Fraction(1000), "M": Fraction(1000**2), "G": Fraction(1000**3), "T": Fraction(1000**4), "P": Fraction(1000**5),
-    "Ki": Fraction(1024), "Mi": Fraction(1024**2), "Gi": Fraction(1024**3), "Ti": Fraction(1024**4), "Pi": Fraction(1024**5),
+    None: Fraction(1),
+    "m": Fraction(1, 1000),
+    "k": Fraction(1000),
+    "M": Fraction(1000**2),
+    "G": Fraction(1000**3),
+    "T": Fraction(1000**4),
+    "P": Fraction(1000**5),
+    "Ki": Fraction(1024),
+    "Mi": Fraction(1024**2),
+    "Gi": Fraction(1024**3),
+    "Ti": Fraction(1024**4),
+    "Pi": Fraction(1024**5),
 }
 
 

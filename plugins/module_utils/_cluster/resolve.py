@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From a valid document to the model: names, sizes, hostlists, config texts. Pure; the same document gives the same bytes."""
+
 from __future__ import annotations
 
 import hashlib
@@ -44,12 +45,37 @@ SLURMD_MEMORY = 128
 # jail (SYS_ADMIN, SYS_CHROOT, SYS_PTRACE for /proc/<pid>/root), priorities and locked memory of jobs (SYS_NICE, IPC_LOCK). Limits come from the
 # container runtime and are handed on (PropagateResourceLimits=NONE), so SYS_RESOURCE is not among them.
 WORKER_CAPABILITIES = (
-    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID",
-    "SYS_ADMIN", "SYS_CHROOT", "SYS_NICE", "SYS_PTRACE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "IPC_LOCK",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_ADMIN",
+    "SYS_CHROOT",
+    "SYS_NICE",
+    "SYS_PTRACE",
 )
 # sshd: sessions as their users in a chroot; SYS_ADMIN for the chroot's mounts, given up before sshd starts.
 LOGIN_CAPABILITIES = (
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_ADMIN",
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_BIND_SERVICE",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_ADMIN",
     "SYS_CHROOT",
 )
 
@@ -204,7 +230,7 @@ class _Resolver:
             stateful_set=f"{self.name}-{spec['name']}",
             replicas=spec["replicas"],
             node_names=hostlist.ranged(f"{spec['name']}-", spec["replicas"]),
-            cpus=int(quantity.parse(limits.get("cpu", requests.get("cpu", 1)))),
+            cpus=int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1)),
             real_memory=quantity.mebibytes(limits["memory"]) - SLURMD_MEMORY,
             features=spec["features"],
             weight=spec["weight"],
@@ -234,7 +260,9 @@ class _Resolver:
         volume = self.volume("jail", spec["volume"], "ReadWriteMany")
         accounts = {
             "groups": self.spec["groups"],
-            "users": [{key: user[key] for key in ("name", "uid", "gid", "groups", "sshKeys", "sudo", "shell")} for user in self.spec["users"]],
+            "users": [
+                {key: user[key] for key in ("name", "uid", "gid", "groups", "sshKeys", "sudo", "shell")} for user in self.spec["users"]
+            ],
         }
         document = json.dumps(accounts, sort_keys=True, ensure_ascii=False, indent=1) + "\n"
         # What a job does is in its name, since a job's template can not be changed: another image, or other users, is another job.
@@ -282,7 +310,9 @@ class _Resolver:
                 data.append(_reference("PersistentVolumeClaim", volume.claim, self.namespace))
             if volume.persistent_volume:
                 data.append(_reference("PersistentVolume", volume.persistent_volume))
-                left.append(f"The files in {volume.host_path} on the Kubernetes nodes stay; remove them there if they are not wanted any more.")
+                left.append(
+                    f"The files in {volume.host_path} on the Kubernetes nodes stay; remove them there if they are not wanted any more."
+                )
             if not volume.create:
                 left.append(f"The claim {volume.claim} in namespace {self.namespace} is yours and stays, with its files.")
         data.extend(_reference("Secret", secret["name"], self.namespace) for secret in secrets)
@@ -311,5 +341,3 @@ def _hash(value: Any) -> str:
 
 def _short(value: Any) -> str:
     return _hash(value)[:8]
-
-

@@ -7,6 +7,7 @@ It is an OpenAPI v3 structural schema as plain dictionaries, in the subset that 
 (volume, resources, placement) are written once. What a pattern means in words stands beside it in PATTERNS, since no user should have to
 read a regular expression. Patterns are valid for Python and for Go (RE2), begin with ``^`` and end with ``$``.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -55,8 +56,14 @@ PATTERNS: dict[str, str] = {
 }
 
 
-def _object(description: str, properties: dict[str, Schema], *, required: tuple[str, ...] = (), default: Any = None,
-            rules: tuple[tuple[str, str], ...] = ()) -> Schema:
+def _object(
+    description: str,
+    properties: dict[str, Schema],
+    *,
+    required: tuple[str, ...] = (),
+    default: Any = None,
+    rules: tuple[tuple[str, str], ...] = (),
+) -> Schema:
     schema: Schema = {"type": "object", "description": description}
     if required:
         schema["required"] = list(required)
@@ -73,8 +80,15 @@ def _with_rules(schema: Schema, rules: tuple[tuple[str, str], ...]) -> Schema:
     return schema
 
 
-def _string(description: str, pattern: str | None = None, *, max_length: int = 253, min_length: int = 1, default: str | None = None,
-            enum: tuple[str, ...] = ()) -> Schema:
+def _string(
+    description: str,
+    pattern: str | None = None,
+    *,
+    max_length: int = 253,
+    min_length: int = 1,
+    default: str | None = None,
+    enum: tuple[str, ...] = (),
+) -> Schema:
     schema: Schema = {"type": "string", "description": description}
     if enum:
         schema["enum"] = list(enum)
@@ -102,12 +116,25 @@ def _boolean(description: str, default: bool | None = None) -> Schema:
 
 
 def _quantity(description: str, pattern: str) -> Schema:
-    return {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], "description": description,
-            "pattern": pattern, "maxLength": 32}
+    return {
+        "x-kubernetes-int-or-string": True,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "description": description,
+        "pattern": pattern,
+        "maxLength": 32,
+    }
 
 
-def _list(description: str, items: Schema, *, maximum: int, minimum: int = 0, keys: tuple[str, ...] = (), default: Any = None,
-          unique: bool = False) -> Schema:
+def _list(
+    description: str,
+    items: Schema,
+    *,
+    maximum: int,
+    minimum: int = 0,
+    keys: tuple[str, ...] = (),
+    default: Any = None,
+    unique: bool = False,
+) -> Schema:
     schema: Schema = {"type": "array", "description": description, "maxItems": maximum}
     if minimum:
         schema["minItems"] = minimum
@@ -137,177 +164,372 @@ def volume(description: str) -> Schema:
     return _object(
         f"{description} Exactly one of claimName, storageClassName and hostPath.",
         {
-            "claimName": _string("A PersistentVolumeClaim that exists in the cluster's namespace. It is never changed or removed.",
-                                 _SUBDOMAIN),
+            "claimName": _string(
+                "A PersistentVolumeClaim that exists in the cluster's namespace. It is never changed or removed.", _SUBDOMAIN
+            ),
             "storageClassName": _string("A storage class; a claim of it is made, of the size given.", _SUBDOMAIN),
-            "hostPath": _string("A directory of the Kubernetes nodes; a volume and a claim are made for it. It must be the same files on "
-                                "all nodes that pods may land on, so a mounted shared filesystem, or a single node.", _PATH, max_length=200),
+            "hostPath": _string(
+                "A directory of the Kubernetes nodes; a volume and a claim are made for it. It must be the same files on "
+                "all nodes that pods may land on, so a mounted shared filesystem, or a single node.",
+                _PATH,
+                max_length=200,
+            ),
             "size": _quantity("Size of the claim that is made, such as 10Gi. Goes with storageClassName and hostPath.", _BYTES),
         },
         rules=(
-            ("[has(self.claimName), has(self.storageClassName), has(self.hostPath)].filter(x, x).size() == 1",
-             "give exactly one of claimName, storageClassName and hostPath"),
+            (
+                "[has(self.claimName), has(self.storageClassName), has(self.hostPath)].filter(x, x).size() == 1",
+                "give exactly one of claimName, storageClassName and hostPath",
+            ),
             ("has(self.claimName) != has(self.size)", "size goes with storageClassName and hostPath, and only with these"),
-            ("has(self.claimName) == has(oldSelf.claimName) && has(self.storageClassName) == has(oldSelf.storageClassName) && "
-             "has(self.hostPath) == has(oldSelf.hostPath)", "a volume's kind can not be changed, for its data would be lost"),
+            (
+                (
+                    "has(self.claimName) == has(oldSelf.claimName) && has(self.storageClassName) == has(oldSelf.storageClassName) && "
+                    "has(self.hostPath) == has(oldSelf.hostPath)"
+                ),
+                "a volume's kind can not be changed, for its data would be lost",
+            ),
         ),
     )
 
 
 def resources(description: str, *, default: Any = None, memory_limit: bool = False) -> Schema:
     """Requests and limits of the main container. With ``memory_limit``, limits.memory must be given."""
-    def amounts(text: str, required: tuple[str, ...] = ()) -> Schema:
-        return _object(text, {
-            "cpu": _quantity("CPUs, such as 4 or 500m.", _CPU),
-            "memory": _quantity("Memory, such as 16Gi.", _BYTES),
-            "ephemeral-storage": _quantity("Disk space of the node, such as 20Gi.", _BYTES),
-        }, required=required)
 
-    return _object(description, {
-        "requests": amounts("What is set aside on a Kubernetes node. Where an amount is missing, Kubernetes takes the limit's."),
-        "limits": amounts("What can be used at most.", ("memory",) if memory_limit else ()),
-    }, default=default, required=("limits",) if memory_limit else ())
+    def amounts(text: str, required: tuple[str, ...] = ()) -> Schema:
+        return _object(
+            text,
+            {
+                "cpu": _quantity("CPUs, such as 4 or 500m.", _CPU),
+                "memory": _quantity("Memory, such as 16Gi.", _BYTES),
+                "ephemeral-storage": _quantity("Disk space of the node, such as 20Gi.", _BYTES),
+            },
+            required=required,
+        )
+
+    return _object(
+        description,
+        {
+            "requests": amounts("What is set aside on a Kubernetes node. Where an amount is missing, Kubernetes takes the limit's."),
+            "limits": amounts("What can be used at most.", ("memory",) if memory_limit else ()),
+        },
+        default=default,
+        required=("limits",) if memory_limit else (),
+    )
 
 
 def placement() -> dict[str, Schema]:
     """nodeSelector and tolerations, as two properties."""
     return {
-        "nodeSelector": _map("Labels that a Kubernetes node must have, such as {kubernetes.io/arch: amd64}.",
-                             _string("The label's value.", _LABEL_VALUE, max_length=63, min_length=0), maximum=32, default={}),
-        "tolerations": _list("Taints of Kubernetes nodes that do not keep the pods away.", _object("One toleration, as in a pod.", {
-            "key": _string("The taint's key. Without it, operator must be Exists.", _QUALIFIED, max_length=317),
-            "operator": _string("Equal compares the value, Exists does not.", enum=("Equal", "Exists")),
-            "value": _string("The taint's value.", _LABEL_VALUE, max_length=63, min_length=0),
-            "effect": _string("The taint's effect. Without it, all effects are tolerated.",
-                              enum=("NoSchedule", "PreferNoSchedule", "NoExecute")),
-            "tolerationSeconds": _integer("How long a NoExecute taint is tolerated, in seconds.", 0, 2**31 - 1),
-        }), maximum=32, default=[]),
+        "nodeSelector": _map(
+            "Labels that a Kubernetes node must have, such as {kubernetes.io/arch: amd64}.",
+            _string("The label's value.", _LABEL_VALUE, max_length=63, min_length=0),
+            maximum=32,
+            default={},
+        ),
+        "tolerations": _list(
+            "Taints of Kubernetes nodes that do not keep the pods away.",
+            _object(
+                "One toleration, as in a pod.",
+                {
+                    "key": _string("The taint's key. Without it, operator must be Exists.", _QUALIFIED, max_length=317),
+                    "operator": _string("Equal compares the value, Exists does not.", enum=("Equal", "Exists")),
+                    "value": _string("The taint's value.", _LABEL_VALUE, max_length=63, min_length=0),
+                    "effect": _string(
+                        "The taint's effect. Without it, all effects are tolerated.", enum=("NoSchedule", "PreferNoSchedule", "NoExecute")
+                    ),
+                    "tolerationSeconds": _integer("How long a NoExecute taint is tolerated, in seconds.", 0, 2**31 - 1),
+                },
+            ),
+            maximum=32,
+            default=[],
+        ),
     }
 
 
 def _node_set() -> Schema:
-    return _object("A set of equal worker nodes: one StatefulSet, one range of Slurm nodes <name>-0 … <name>-<replicas - 1>.", {
-        "name": _string("Name of the set, and the beginning of its Slurm nodes' names. Names of corral's own components "
-                        "(controller, login, worker, …) are reserved.", _LABEL, max_length=50),
-        "replicas": _integer("Number of nodes.", 0, MAX_REPLICAS, 1),
-        "resources": resources("Size of a node. Slurm's CPUs are the whole CPUs of limits.cpu (else of requests.cpu); RealMemory is "
-                               "limits.memory less 128 MiB for slurmd itself.", memory_limit=True),
-        "features": _list("Slurm features of the nodes, for sbatch --constraint.", _string("A feature.", _FEATURE, max_length=64),
-                          maximum=64, unique=True, default=[]),
-        "weight": _integer("Slurm weight: nodes of less weight are taken first.", 1, 65533, 1),
-        **placement(),
-    }, required=("name", "resources"))
+    return _object(
+        "A set of equal worker nodes: one StatefulSet, one range of Slurm nodes <name>-0 … <name>-<replicas - 1>.",
+        {
+            "name": _string(
+                "Name of the set, and the beginning of its Slurm nodes' names. Names of corral's own components "
+                "(controller, login, worker, …) are reserved.",
+                _LABEL,
+                max_length=50,
+            ),
+            "replicas": _integer("Number of nodes.", 0, MAX_REPLICAS, 1),
+            "resources": resources(
+                "Size of a node. Slurm's CPUs are the whole CPUs of limits.cpu (else of requests.cpu); RealMemory is "
+                "limits.memory less 128 MiB for slurmd itself.",
+                memory_limit=True,
+            ),
+            "features": _list(
+                "Slurm features of the nodes, for sbatch --constraint.",
+                _string("A feature.", _FEATURE, max_length=64),
+                maximum=64,
+                unique=True,
+                default=[],
+            ),
+            "weight": _integer("Slurm weight: nodes of less weight are taken first.", 1, 65533, 1),
+            **placement(),
+        },
+        required=("name", "resources"),
+    )
 
 
 def _user() -> Schema:
-    return _object("A user of the machine: account in the jail, same ids on all nodes.", {
-        "name": _string("Login name.", _USER, max_length=31),
-        "uid": _integer("Numeric user id. 60001–65535 are the system's own.", MIN_ID, MAX_ID),
-        "gid": _integer("Numeric id of the primary group: one of spec.groups. Without it the user gets a group of his own, "
-                        "with his name and uid.", MIN_ID, MAX_ID),
-        "groups": _list("Names of further groups, each one of spec.groups.", _string("A group's name.", _USER, max_length=31),
-                        maximum=256, unique=True, default=[]),
-        "sshKeys": _list("Public ssh keys, as in authorized_keys: type, base64 and an optional comment on one line.",
-                         _string("A public key.", _LINE, max_length=4096), minimum=1, maximum=64),
-        "sudo": _boolean("Whether the user can become root inside the jail.", False),
-        "shell": _string("Login shell, a path inside the jail.", _PATH, max_length=200, default="/bin/bash"),
-    }, required=("name", "uid", "sshKeys"))
+    return _object(
+        "A user of the machine: account in the jail, same ids on all nodes.",
+        {
+            "name": _string("Login name.", _USER, max_length=31),
+            "uid": _integer("Numeric user id. 60001–65535 are the system's own.", MIN_ID, MAX_ID),
+            "gid": _integer(
+                "Numeric id of the primary group: one of spec.groups. Without it the user gets a group of his own, with his name and uid.",
+                MIN_ID,
+                MAX_ID,
+            ),
+            "groups": _list(
+                "Names of further groups, each one of spec.groups.",
+                _string("A group's name.", _USER, max_length=31),
+                maximum=256,
+                unique=True,
+                default=[],
+            ),
+            "sshKeys": _list(
+                "Public ssh keys, as in authorized_keys: type, base64 and an optional comment on one line.",
+                _string("A public key.", _LINE, max_length=4096),
+                minimum=1,
+                maximum=64,
+            ),
+            "sudo": _boolean("Whether the user can become root inside the jail.", False),
+            "shell": _string("Login shell, a path inside the jail.", _PATH, max_length=200, default="/bin/bash"),
+        },
+        required=("name", "uid", "sshKeys"),
+    )
 
 
 def spec() -> Schema:
     """The schema of ``spec``."""
-    return _object("What the cluster shall be.", {
-        "images": _object("Container images.", {
-            "slurm": _string("Image of all Slurm daemons, built from images/slurm.", _IMAGE, max_length=512),
-            "pullPolicy": _string("When nodes pull images.", enum=("Always", "IfNotPresent", "Never"), default="IfNotPresent"),
-            "pullSecrets": _list("Names of Secrets with registry credentials.", _string("A Secret's name.", _SUBDOMAIN),
-                                 maximum=16, unique=True, default=[]),
-        }, required=("slurm",)),
-        "clusterDomain": _string("DNS domain of the Kubernetes cluster.", _SUBDOMAIN, max_length=128, default="cluster.local"),
-        "priorityClasses": _object("Priority of the pods: Slurm's control plane and login above its workers.", {
-            "create": _boolean("Whether classes of these names are made where they are missing.", True),
-            "controlPlane": _string("Class of controller, login and jail pods.", _SUBDOMAIN, default="corral-control-plane"),
-            "worker": _string("Class of worker pods.", _SUBDOMAIN, default="corral-worker"),
-        }, default={}),
-        "slurm": _object("Slurm's own configuration.", {
-            "processTracking": _string("How Slurm follows and confines the processes of jobs. cgroup needs cgroup v2 on the Kubernetes "
-                                       "nodes; linuxproc works everywhere and confines nothing beyond the pod's own limits.",
-                                       enum=("cgroup", "linuxproc"), default="cgroup"),
-            "extraConfig": _list("Lines for slurm.conf, one Key=Value each. They replace corral's defaults; keys that the other fields of "
-                                 "this document set are refused.", _string("A line such as SchedulerParameters=bf_continue.", _LINE,
-                                                                           max_length=4096), maximum=256, default=[]),
-        }, default={}),
-        "controller": _object("The controller: slurmctld.", {
-            "resources": resources("Size of the controller's container.",
-                                   default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}}),
-            "stateVolume": volume("Where slurmctld keeps its state."),
-            **placement(),
-        }, required=("stateVolume",)),
-        "login": _object("Login nodes: sshd.", {
-            "replicas": _integer("Number of login nodes.", 0, 100, 1),
-            "service": _object("How users reach the login nodes.", {
-                "type": _string("ClusterIP: from inside the Kubernetes cluster; NodePort: on a port of every Kubernetes node; "
-                                "LoadBalancer: on an address of its own.", enum=("ClusterIP", "NodePort", "LoadBalancer"),
-                                default="ClusterIP"),
-                "port": _integer("Port of the service.", 1, 65535, 22),
-                "nodePort": _integer("Port of the Kubernetes nodes, for type NodePort. Without it Kubernetes chooses one.", 1, 65535),
-                "annotations": _map("Annotations of the Service, for a cloud's load balancer.",
-                                    {"type": "string", "description": "The annotation's value.", "maxLength": 4096}, maximum=64, default={}),
-            }, default={}, rules=(("!has(self.nodePort) || self.type == 'NodePort'", "nodePort goes with type NodePort only"),)),
-            "resources": resources("Size of a login node's container, all its users together.",
-                                   default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}}),
-            **placement(),
-        }, default={}),
-        "nodeSets": _list("The worker nodes.", _node_set(), maximum=256, keys=("name",), default=[]),
-        "partitions": _list("Slurm partitions. Without any, one partition main holds all nodes.", _object("A Slurm partition.", {
-            "name": _string("Name of the partition. DEFAULT is Slurm's own word.", _PARTITION, max_length=64),
-            "nodeSets": _list("Names of node sets. Without it, all.", _string("A node set's name.", _LABEL, max_length=50),
-                              maximum=256, unique=True),
-            "default": _boolean("Whether jobs without -p go here. Where no partition says true, the first that does not say false."),
-            "maxTime": _string("Longest time of a job: INFINITE or D-HH:MM:SS.", _TIME, max_length=24, default="INFINITE"),
-            "state": _string("UP takes and runs jobs, DOWN takes them, DRAIN runs those it has, INACTIVE neither.",
-                             enum=("UP", "DOWN", "DRAIN", "INACTIVE"), default="UP"),
-        }, required=("name",)), maximum=128, keys=("name",), default=[]),
-        "jail": _object("The jail: the shared root filesystem that users see as /.", {
-            "volume": volume("The jail's volume, ReadWriteMany."),
-            "populate": _object("How an empty volume is filled.", {
-                "image": _string("Image whose root filesystem becomes the jail. Any distribution with sh and tar.", _IMAGE, max_length=512),
-                "policy": _string("IfEmpty: fill an empty volume, touch no other. Never: the volume is filled by somebody else.",
-                                  enum=("IfEmpty", "Never"), default="IfEmpty"),
-            }, default={}, rules=(("self.policy == 'Never' || has(self.image)", "image is needed unless policy is Never"),)),
-        }, required=("volume",)),
-        "groups": _list("Groups of users.", _object("A group.", {
-            "name": _string("Name of the group.", _USER, max_length=31),
-            "gid": _integer("Numeric group id. 60001–65535 are the system's own.", MIN_ID, MAX_ID),
-        }, required=("name", "gid")), maximum=1000, keys=("name",), default=[]),
-        "users": _list("Users of the machine.", _user(), maximum=2000, keys=("name",), default=[]),
-    }, required=("images", "controller", "jail"), rules=(
-        ("self.partitions.all(p, !has(p.nodeSets) || p.nodeSets.all(n, self.nodeSets.exists(s, s.name == n)))",
-         "a partition names a node set that is not in nodeSets"),
-        ("self.partitions.filter(p, has(p.default) && p.default).size() <= 1", "only one partition can be the default"),
-    ))
+    return _object(
+        "What the cluster shall be.",
+        {
+            "images": _object(
+                "Container images.",
+                {
+                    "slurm": _string("Image of all Slurm daemons, built from images/slurm.", _IMAGE, max_length=512),
+                    "pullPolicy": _string("When nodes pull images.", enum=("Always", "IfNotPresent", "Never"), default="IfNotPresent"),
+                    "pullSecrets": _list(
+                        "Names of Secrets with registry credentials.",
+                        _string("A Secret's name.", _SUBDOMAIN),
+                        maximum=16,
+                        unique=True,
+                        default=[],
+                    ),
+                },
+                required=("slurm",),
+            ),
+            "clusterDomain": _string("DNS domain of the Kubernetes cluster.", _SUBDOMAIN, max_length=128, default="cluster.local"),
+            "priorityClasses": _object(
+                "Priority of the pods: Slurm's control plane and login above its workers.",
+                {
+                    "create": _boolean("Whether classes of these names are made where they are missing.", True),
+                    "controlPlane": _string("Class of controller, login and jail pods.", _SUBDOMAIN, default="corral-control-plane"),
+                    "worker": _string("Class of worker pods.", _SUBDOMAIN, default="corral-worker"),
+                },
+                default={},
+            ),
+            "slurm": _object(
+                "Slurm's own configuration.",
+                {
+                    "processTracking": _string(
+                        "How Slurm follows and confines the processes of jobs. cgroup needs cgroup v2 on the Kubernetes "
+                        "nodes; linuxproc works everywhere and confines nothing beyond the pod's own limits.",
+                        enum=("cgroup", "linuxproc"),
+                        default="cgroup",
+                    ),
+                    "extraConfig": _list(
+                        "Lines for slurm.conf, one Key=Value each. They replace corral's defaults; keys that the other fields of "
+                        "this document set are refused.",
+                        _string("A line such as SchedulerParameters=bf_continue.", _LINE, max_length=4096),
+                        maximum=256,
+                        default=[],
+                    ),
+                },
+                default={},
+            ),
+            "controller": _object(
+                "The controller: slurmctld.",
+                {
+                    "resources": resources(
+                        "Size of the controller's container.",
+                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
+                    ),
+                    "stateVolume": volume("Where slurmctld keeps its state."),
+                    **placement(),
+                },
+                required=("stateVolume",),
+            ),
+            "login": _object(
+                "Login nodes: sshd.",
+                {
+                    "replicas": _integer("Number of login nodes.", 0, 100, 1),
+                    "service": _object(
+                        "How users reach the login nodes.",
+                        {
+                            "type": _string(
+                                "ClusterIP: from inside the Kubernetes cluster; NodePort: on a port of every Kubernetes node; "
+                                "LoadBalancer: on an address of its own.",
+                                enum=("ClusterIP", "NodePort", "LoadBalancer"),
+                                default="ClusterIP",
+                            ),
+                            "port": _integer("Port of the service.", 1, 65535, 22),
+                            "nodePort": _integer(
+                                "Port of the Kubernetes nodes, for type NodePort. Without it Kubernetes chooses one.", 1, 65535
+                            ),
+                            "annotations": _map(
+                                "Annotations of the Service, for a cloud's load balancer.",
+                                {"type": "string", "description": "The annotation's value.", "maxLength": 4096},
+                                maximum=64,
+                                default={},
+                            ),
+                        },
+                        default={},
+                        rules=(("!has(self.nodePort) || self.type == 'NodePort'", "nodePort goes with type NodePort only"),),
+                    ),
+                    "resources": resources(
+                        "Size of a login node's container, all its users together.",
+                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
+                    ),
+                    **placement(),
+                },
+                default={},
+            ),
+            "nodeSets": _list("The worker nodes.", _node_set(), maximum=256, keys=("name",), default=[]),
+            "partitions": _list(
+                "Slurm partitions. Without any, one partition main holds all nodes.",
+                _object(
+                    "A Slurm partition.",
+                    {
+                        "name": _string("Name of the partition. DEFAULT is Slurm's own word.", _PARTITION, max_length=64),
+                        "nodeSets": _list(
+                            "Names of node sets. Without it, all.",
+                            _string("A node set's name.", _LABEL, max_length=50),
+                            maximum=256,
+                            unique=True,
+                        ),
+                        "default": _boolean(
+                            "Whether jobs without -p go here. Where no partition says true, the first that does not say false."
+                        ),
+                        "maxTime": _string("Longest time of a job: INFINITE or D-HH:MM:SS.", _TIME, max_length=24, default="INFINITE"),
+                        "state": _string(
+                            "UP takes and runs jobs, DOWN takes them, DRAIN runs those it has, INACTIVE neither.",
+                            enum=("UP", "DOWN", "DRAIN", "INACTIVE"),
+                            default="UP",
+                        ),
+                    },
+                    required=("name",),
+                ),
+                maximum=128,
+                keys=("name",),
+                default=[],
+            ),
+            "jail": _object(
+                "The jail: the shared root filesystem that users see as /.",
+                {
+                    "volume": volume("The jail's volume, ReadWriteMany."),
+                    "populate": _object(
+                        "How an empty volume is filled.",
+                        {
+                            "image": _string(
+                                "Image whose root filesystem becomes the jail. Any distribution with sh and tar.", _IMAGE, max_length=512
+                            ),
+                            "policy": _string(
+                                "IfEmpty: fill an empty volume, touch no other. Never: the volume is filled by somebody else.",
+                                enum=("IfEmpty", "Never"),
+                                default="IfEmpty",
+                            ),
+                        },
+                        default={},
+                        rules=(("self.policy == 'Never' || has(self.image)", "image is needed unless policy is Never"),),
+                    ),
+                },
+                required=("volume",),
+            ),
+            "groups": _list(
+                "Groups of users.",
+                _object(
+                    "A group.",
+                    {
+                        "name": _string("Name of the group.", _USER, max_length=31),
+                        "gid": _integer("Numeric group id. 60001–65535 are the system's own.", MIN_ID, MAX_ID),
+                    },
+                    required=("name", "gid"),
+                ),
+                maximum=1000,
+                keys=("name",),
+                default=[],
+            ),
+            "users": _list("Users of the machine.", _user(), maximum=2000, keys=("name",), default=[]),
+        },
+        required=("images", "controller", "jail"),
+        rules=(
+            (
+                "self.partitions.all(p, !has(p.nodeSets) || p.nodeSets.all(n, self.nodeSets.exists(s, s.name == n)))",
+                "a partition names a node set that is not in nodeSets",
+            ),
+            ("self.partitions.filter(p, has(p.default) && p.default).size() <= 1", "only one partition can be the default"),
+        ),
+    )
 
 
 def document() -> Schema:
     """The schema of a whole SlurmCluster, as the CRD holds it."""
-    return _object("A Slurm cluster on Kubernetes.", {
-        "apiVersion": {"type": "string", "description": f"Always {API_VERSION}."},
-        "kind": {"type": "string", "description": f"Always {KIND}."},
-        # Kubernetes lets a schema restrict only the name here.
-        "metadata": {"type": "object", "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 20, "pattern": _LABEL}}},
-        "spec": spec(),
-        "status": _object("What was seen last. Written by the operator only.", {
-            "observedGeneration": {"type": "integer", "format": "int64", "description": "Generation of the spec that was made real last."},
-            "conditions": _list("What holds now.", _object("One condition.", {
-                "type": {"type": "string", "description": "What the condition is about."},
-                "status": {"type": "string", "description": "True, False or Unknown.", "enum": ["True", "False", "Unknown"]},
-                "reason": {"type": "string", "description": "One word for machines."},
-                "message": {"type": "string", "description": "One sentence for people."},
-                "observedGeneration": {"type": "integer", "format": "int64", "description": "Generation that the condition speaks of."},
-                "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When status changed last."},
-            }, required=("type", "status")), maximum=32, keys=("type",)),
-        }),
-    }, required=("spec",))
+    return _object(
+        "A Slurm cluster on Kubernetes.",
+        {
+            "apiVersion": {"type": "string", "description": f"Always {API_VERSION}."},
+            "kind": {"type": "string", "description": f"Always {KIND}."},
+            # Kubernetes lets a schema restrict only the name here.
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 20, "pattern": _LABEL}}},
+            "spec": spec(),
+            "status": _object(
+                "What was seen last. Written by the operator only.",
+                {
+                    "observedGeneration": {
+                        "type": "integer",
+                        "format": "int64",
+                        "description": "Generation of the spec that was made real last.",
+                    },
+                    "conditions": _list(
+                        "What holds now.",
+                        _object(
+                            "One condition.",
+                            {
+                                "type": {"type": "string", "description": "What the condition is about."},
+                                "status": {
+                                    "type": "string",
+                                    "description": "True, False or Unknown.",
+                                    "enum": ["True", "False", "Unknown"],
+                                },
+                                "reason": {"type": "string", "description": "One word for machines."},
+                                "message": {"type": "string", "description": "One sentence for people."},
+                                "observedGeneration": {
+                                    "type": "integer",
+                                    "format": "int64",
+                                    "description": "Generation that the condition speaks of.",
+                                },
+                                "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When status changed last."},
+                            },
+                            required=("type", "status"),
+                        ),
+                        maximum=32,
+                        keys=("type",),
+                    ),
+                },
+            ),
+        },
+        required=("spec",),
+    )
 
 
 def crd() -> Schema:
@@ -322,20 +544,28 @@ def crd() -> Schema:
         "spec": {
             "group": GROUP,
             "scope": "Namespaced",
-            "names": {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower(), "shortNames": ["slc"],
-                      "categories": ["corral", "all"]},
-            "versions": [{
-                "name": VERSION,
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"},
-                    {"name": "Login", "type": "string", "jsonPath": ".spec.login.service.type"},
-                    {"name": "Message", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].message", "priority": 1},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
-                "schema": {"openAPIV3Schema": document()},
-            }],
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["slc"],
+                "categories": ["corral", "all"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [
+                        {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"},
+                        {"name": "Login", "type": "string", "jsonPath": ".spec.login.service.type"},
+                        {"name": "Message", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].message", "priority": 1},
+                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                    ],
+                    "schema": {"openAPIV3Schema": document()},
+                }
+            ],
         },
     }

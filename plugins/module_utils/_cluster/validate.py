@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every mistake of a document, each as one sentence: where, what, and what to do. First its structure by the CRD's own schema, then its sense."""
+
 from __future__ import annotations
 
 import difflib
@@ -44,7 +45,9 @@ def _head(document: Any) -> Iterator[str]:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         yield "metadata.name is missing; give the cluster a name."
-    elif "namespace" in metadata and not (isinstance(metadata["namespace"], str) and re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", metadata["namespace"])):
+    elif "namespace" in metadata and not (
+        isinstance(metadata["namespace"], str) and re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", metadata["namespace"])
+    ):
         yield f"metadata.namespace is {_found(metadata['namespace'])}; write a Kubernetes namespace: lower-case letters, digits and '-'."
 
 

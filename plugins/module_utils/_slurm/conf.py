@@ -8,6 +8,7 @@ space) or in double quotes (no double quote inside, and no way to escape one). B
 backslashes, and cuts at ``#``, also inside quotes. So these characters can not be written at all and are refused here. It reads a line of
 any length, so nothing is ever wrapped.
 """
+
 from __future__ import annotations
 
 import re
@@ -33,9 +34,11 @@ def refusal(text: str) -> str | None:
     control = _CONTROL.search(text)
     if control:
         return f"has a line break or another control character (U+{ord(control[0]):04X}) at character {control.start() + 1}"
-    for character, name in (("#", "a '#', which begins a comment even inside quotes"),
-                            ('"', "a double quote inside, which Slurm has no way to escape"),
-                            ("\\", "a backslash, which Slurm takes as an escape or as a continued line")):
+    for character, name in (
+        ("#", "a '#', which begins a comment even inside quotes"),
+        ('"', "a double quote inside, which Slurm has no way to escape"),
+        ("\\", "a backslash, which Slurm takes as an escape or as a continued line"),
+    ):
         if character in text:
             return f"has {name}"
     return None
@@ -79,7 +82,9 @@ def parse_pair(text: str) -> tuple[str, str]:
     if len(rest) > 1 and rest[0] == rest[-1] == '"':
         rest = rest[1:-1]
     elif _SPACE.search(rest):
-        raise ConfError(f"{_shown(text)} has white space in its value; put the value in double quotes, or give each Key=Value as a line of its own.")
+        raise ConfError(
+            f"{_shown(text)} has white space in its value; put the value in double quotes, or give each Key=Value as a line of its own."
+        )
     elif not rest:
         raise ConfError(f"{_shown(text)} has no value; write what {key} shall be, or remove the line.")
     reason = refusal(rest)

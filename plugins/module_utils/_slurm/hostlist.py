@@ -6,6 +6,7 @@
 The grammar is the one of ``scontrol show hostnames``: items are separated by commas outside brackets, an item is text with any number of
 brackets, a bracket holds numbers and ranges. The digits of a range's lower end say how wide the numbers are padded with zeros.
 """
+
 from __future__ import annotations
 
 import re
@@ -37,7 +38,9 @@ def expand(hostlist: str) -> list[str]:
     ``""`` gives ``[]``. Raises HostlistError for text that Slurm would not read and for more than MAX_NAMES names.
     """
     if count(hostlist) > MAX_NAMES:
-        raise HostlistError(f"The hostlist {_shown(hostlist)} has {count(hostlist)} names; more than {MAX_NAMES} are refused, so check its ranges.")
+        raise HostlistError(
+            f"The hostlist {_shown(hostlist)} has {count(hostlist)} names; more than {MAX_NAMES} are refused, so check its ranges."
+        )
     names: list[str] = []
     for parts in _items(hostlist):
         if len(parts) == 1 and isinstance(parts[0], str):
@@ -121,9 +124,13 @@ def _ranges(body: str, hostlist: str) -> _Ranges:
     for text in body.split(","):
         match = _RANGE.fullmatch(text)
         if not match:
-            raise HostlistError(f"The hostlist {_shown(hostlist)} has {_shown(text)} in brackets; only numbers and ranges such as 0-7 can stand there.")
+            raise HostlistError(
+                f"The hostlist {_shown(hostlist)} has {_shown(text)} in brackets; only numbers and ranges such as 0-7 can stand there."
+            )
         if len(match[1]) > _MAX_DIGITS or len(match[2] or "") > _MAX_DIGITS:
-            raise HostlistError(f"The hostlist {_shown(hostlist)} has a number of more than {_MAX_DIGITS} digits in brackets; check its ranges.")
+            raise HostlistError(
+                f"The hostlist {_shown(hostlist)} has a number of more than {_MAX_DIGITS} digits in brackets; check its ranges."
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise HostlistError(f"The hostlist {_shown(hostlist)} has the range {text}, which ends before it begins; swap its ends.")
@@ -141,7 +148,7 @@ def _places(name: str) -> list[tuple[tuple[str, str], str]]:
     """``r1n07`` → ``[(("r1n", ""), "07"), (("r", "n07"), "1")]``: each number, last first, with the text around it."""
     if not name or _FORBIDDEN.search(name):
         raise HostlistError(f"{_shown(name)} can not stand in a hostlist: a name is not empty and has no bracket, comma or white space.")
-    found = [((name[:match.start()], name[match.end():]), match[0]) for match in _DIGITS.finditer(name) if len(match[0]) <= _MAX_DIGITS]
+    found = [((name[: match.start()], name[match.end() :]), match[0]) for match in _DIGITS.finditer(name) if len(match[0]) <= _MAX_DIGITS]
     return found[::-1]
 
 

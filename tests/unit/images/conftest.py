@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """A small jail on disk, as the populate job leaves it. What changes owners needs root."""
+
 from __future__ import annotations
 
 import os

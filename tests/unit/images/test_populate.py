@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """populate.sh with a small tree in the place of the image's root."""
+
 from __future__ import annotations
 
 import json
@@ -44,8 +45,13 @@ class Case:
 
     def environment(self, **more: str) -> dict[str, str]:
         return {
-            "PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin", "CORRAL_VOLUME": str(self.volume), "CORRAL_SOURCE": str(self.image),
-            "CORRAL_TERMINATION_LOG": str(self.log), "CORRAL_JAIL_IMAGE": "example.org/jail:1", "CORRAL_LOCK_STALE": "1", **more,
+            "PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "CORRAL_VOLUME": str(self.volume),
+            "CORRAL_SOURCE": str(self.image),
+            "CORRAL_TERMINATION_LOG": str(self.log),
+            "CORRAL_JAIL_IMAGE": "example.org/jail:1",
+            "CORRAL_LOCK_STALE": "1",
+            **more,
         }
 
     def run(self, **more: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """users.py on a jail on disk."""
+
 from __future__ import annotations
 
 import json
@@ -16,7 +17,12 @@ from corral_users.document import read_document
 from corral_users.homes import BEGIN, END, with_keys
 
 ALICE: dict[str, Any] = {
-    "name": "alice", "uid": 10001, "gid": 10001, "groups": ["lab"], "sshKeys": ["ssh-ed25519 AAAA alice@home"], "sudo": True,
+    "name": "alice",
+    "uid": 10001,
+    "gid": 10001,
+    "groups": ["lab"],
+    "sshKeys": ["ssh-ed25519 AAAA alice@home"],
+    "sudo": True,
 }
 BOB: dict[str, Any] = {"name": "bob", "uid": 10002, "gid": 20000, "sshKeys": ["ssh-ed25519 BBBB"], "shell": "/bin/sh"}
 LAB = {"name": "lab", "gid": 20000}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """Runs libjail's own tests, so that one pytest call has them too."""
+
 from __future__ import annotations
 
 import pathlib

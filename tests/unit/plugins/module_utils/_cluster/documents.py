@@ -39,10 +39,7 @@ def edited(path: str, value: Any) -> dict[str, Any]:
     steps: list[Any] = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)]
     place: Any = document
     for step in steps[:-1]:
-        if isinstance(place, dict):
-            place = place.setdefault(step, {})
-        else:
-            place = place[step]
+        place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
     if value is REMOVE:
         del place[steps[-1]]
     elif isinstance(place, list) and steps[-1] == len(place):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, resolve, schema
 
 from .documents import edited, good

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import validate
 
 from .documents import KEY, REMOVE, edited, good
@@ -42,7 +43,11 @@ STRUCTURE = [
     ("spec.nodeSets[1].name", "big_1", "spec.nodeSets[1].name is 'big_1'"),
     ("spec.nodeSets[1].name", "1big", "spec.nodeSets[1].name is '1big'"),
     ("spec.nodeSets[1].name", "", "spec.nodeSets[1].name is empty"),
-    ("spec.nodeSets[1].resources.limits.memory", "2 GB", "spec.nodeSets[1].resources.limits.memory is '2 GB'; it must be an amount of bytes"),
+    (
+        "spec.nodeSets[1].resources.limits.memory",
+        "2 GB",
+        "spec.nodeSets[1].resources.limits.memory is '2 GB'; it must be an amount of bytes",
+    ),
     ("spec.nodeSets[1].resources.limits.memory", REMOVE, "spec.nodeSets[1].resources.limits.memory is missing"),
     ("spec.nodeSets[1].resources.limits.cpu", 1.5, "spec.nodeSets[1].resources.limits.cpu must be a number of CPUs"),
     ("spec.partitions[0].state", "BROKEN", "spec.partitions[0].state is 'BROKEN'; it must be one of UP, DOWN, DRAIN, INACTIVE."),
@@ -74,7 +79,11 @@ MEANING = [
     ("spec.nodeSets[1].resources.limits.memory", "100Mi", "spec.nodeSets[1].resources.limits.memory is 100Mi, 100 MiB"),
     ("spec.nodeSets[1].resources.limits.cpu", "500m", "spec.nodeSets[1].resources.limits.cpu is 500m; a Slurm node has whole CPUs"),
     ("spec.nodeSets[1].resources.limits.cpu", REMOVE, "spec.nodeSets[1].resources.limits.cpu is missing"),
-    ("spec.nodeSets[1].resources.requests", {"memory": "4Gi"}, "spec.nodeSets[1].resources.requests.memory is 4Gi, more than the limit of 2Gi"),
+    (
+        "spec.nodeSets[1].resources.requests",
+        {"memory": "4Gi"},
+        "spec.nodeSets[1].resources.requests.memory is 4Gi, more than the limit of 2Gi",
+    ),
     ("spec.partitions[1].nodeSets", ["gpu"], "spec.partitions[1].nodeSets[0] is gpu, which is not in spec.nodeSets (big, cpu)."),
     ("spec.partitions[1].default", True, "spec.partitions[1].default is true, as spec.partitions[0].default is"),
     ("spec.partitions[1].name", "default", "spec.partitions[1].name is default, Slurm's own word"),
@@ -86,7 +95,11 @@ MEANING = [
     ("spec.login.service", {"nodePort": 30022}, "spec.login.service.nodePort goes with type NodePort, but the type is ClusterIP"),
     ("spec.slurm.extraConfig", ["NodeName=x"], "spec.slurm.extraConfig[0] sets NodeName, which corral sets itself: set spec.nodeSets"),
     ("spec.slurm.extraConfig", ["nodename=x"], "spec.slurm.extraConfig[0] sets nodename"),
-    ("spec.slurm.extraConfig", ["Include /etc/passwd"], "spec.slurm.extraConfig[0]: 'Include /etc/passwd' is no line of the form Key=Value."),
+    (
+        "spec.slurm.extraConfig",
+        ["Include /etc/passwd"],
+        "spec.slurm.extraConfig[0]: 'Include /etc/passwd' is no line of the form Key=Value.",
+    ),
     ("spec.slurm.extraConfig", ["A=1 B=2"], "has white space in its value"),
     ("spec.slurm.extraConfig", ["A=1#B"], "begins a comment"),
     ("spec.slurm.extraConfig", ["A=1\\"], "backslash"),

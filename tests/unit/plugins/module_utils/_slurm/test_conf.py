@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf
 
 VALUES: list[tuple[Any, str]] = [
     ("plain", "plain"),
@@ -22,7 +23,21 @@ VALUES: list[tuple[Any, str]] = [
     ("n[0-3]", "n[0-3]"),
     ("ünïcode", "ünïcode"),
 ]
-REFUSED: list[Any] = ["a\nNodeName=x", "a\rb", "a\x00b", "a\tb", "a#b", 'a"b', "a\\", "\\b", "a\x7f", "a\u2028b", "a\x85b", ["a,b"], ["a", ""]]
+REFUSED: list[Any] = [
+    "a\nNodeName=x",
+    "a\rb",
+    "a\x00b",
+    "a\tb",
+    "a#b",
+    'a"b',
+    "a\\",
+    "\\b",
+    "a\x7f",
+    "a\u2028b",
+    "a\x85b",
+    ["a,b"],
+    ["a", ""],
+]
 
 
 @pytest.mark.parametrize(("raw", "text"), VALUES)

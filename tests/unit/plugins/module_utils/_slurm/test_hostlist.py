@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 EXPAND = [
     ("", []),

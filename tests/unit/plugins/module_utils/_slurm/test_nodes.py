@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import nodes
 
 
