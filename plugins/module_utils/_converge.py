@@ -172,7 +172,7 @@ def _wait_for_nodes(pod: _Pod, names: list[str], timeout: float) -> list[nodes.N
     """Ask until every named node answers."""
     deadline = time.monotonic() + timeout
     missing = "slurmctld was not asked"
-    for _ in _until(deadline):
+    for _dummy in _until(deadline):
         try:
             found = _ask(pod, names)
         except Forbidden:

@@ -44,10 +44,10 @@ def seconds(action: Callable[[], object]) -> float:
 
 def pairs(ours: Callable[[], object], baseline: Callable[[], object], count: int = PAIRS) -> tuple[float, float, float]:
     """Medians of both and of their ratio, taken in turn so that a drift of the machine meets both. The first pair only warms."""
-    measured = [(seconds(ours), seconds(baseline)) for _ in range(count + 1)][1:]
+    measured = [(seconds(ours), seconds(baseline)) for dummy in range(count + 1)][1:]
     return (
-        statistics.median(a for a, _ in measured),
-        statistics.median(b for _, b in measured),
+        statistics.median(a for a, dummy in measured),
+        statistics.median(b for dummy, b in measured),
         statistics.median(a / b for a, b in measured),
     )
 

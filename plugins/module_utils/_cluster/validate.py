@@ -161,7 +161,7 @@ def _words(pattern: str | None) -> str:
 
 
 def _first_sentence(rules: schema.Schema) -> str:
-    return str(rules.get("description", "")).split(". ")[0].rstrip(".") + "."
+    return str(rules.get("description", "")).split(". ", maxsplit=1)[0].rstrip(".") + "."
 
 
 def _join(path: str, key: str) -> str:

@@ -85,13 +85,13 @@ class Applier:
     def run(self, items: list[Item]) -> None:
         """Apply items of any tiers, tier after tier; within a tier several at once. All of a tier are tried before an error is raised."""
         in_order = sorted(items, key=lambda item: item.tier)
-        for _, tier in groupby(in_order, key=lambda item: item.tier):
+        for _dummy, tier in groupby(in_order, key=lambda item: item.tier):
             self._together(list(tier), self._apply)
 
     def create_missing(self, items: list[Item]) -> None:
         """Create what does not exist and leave the rest alone: one GET each, a POST where it is missing."""
         in_order = sorted(items, key=lambda item: item.tier)
-        for _, tier in groupby(in_order, key=lambda item: item.tier):
+        for _dummy, tier in groupby(in_order, key=lambda item: item.tier):
             self._together(list(tier), self._create)
 
     def _together(self, items: list[Item], work: Callable[[Item], None]) -> None:

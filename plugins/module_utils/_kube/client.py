@@ -203,7 +203,7 @@ class Client:
         url = self._url(path, {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)})
         try:
             self.count()
-            answer = self._pool.urlopen(
+            answer = self._pool.request(
                 "GET",
                 url,
                 headers={**self._headers, "Accept": JSON},
@@ -233,7 +233,7 @@ class Client:
         headers = {**self._headers, "Accept": accept}
         if payload is not None:
             headers["Content-Type"] = content_type
-        answer = self._pool.urlopen(
+        answer = self._pool.request(
             method,
             url,
             body=payload,
@@ -363,9 +363,7 @@ def _reason(error: Exception | None) -> str:
     """Return a connection's failure in a few words."""
     text = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return (
-            f"its certificate is not trusted ({text.split('CERTIFICATE_VERIFY_FAILED]')[-1].strip(' :)(')}); check the CA of the kubeconfig"
-        )
+        return f"its certificate is not trusted ({text.rsplit('CERTIFICATE_VERIFY_FAILED]', maxsplit=1)[-1].strip(' :)(')}); check the CA of the kubeconfig"
     for mark, words in (
         ("Connection refused", "connection refused"),
         ("Name or service not known", "its name is not known"),

@@ -106,7 +106,7 @@ def _table() -> dict[tuple[str, str], Resource]:
 
 def split_api_version(api_version: str) -> tuple[str, str]:
     """Return group ("" for the core) and version."""
-    group, _, version = api_version.rpartition("/")
+    group, _dummy, version = api_version.rpartition("/")
     return group, version
 
 
@@ -158,7 +158,7 @@ class Discovery:
 
     def group_kind(self, group_kind: str) -> Resource | None:
         """Return the resource of an ApplySet's ``Kind.group``, or None when the API server has no such kind (its objects are gone too)."""
-        kind, _, group = group_kind.partition(".")
+        kind, _dummy, group = group_kind.partition(".")
         if (group, kind) in BUILTIN:
             return BUILTIN[group, kind]
         if group not in self._preferred:

@@ -92,7 +92,7 @@ def prepare(
     flat: list[tuple[dict[str, Any], str]] = []
     for index, obj in enumerate(objects):
         flat.extend(_unfolded(obj, origins[index] if origins else f"objects[{index}]"))
-    for body, _ in flat:
+    for body, _dummy in flat:
         if body["kind"] == "CustomResourceDefinition":
             discovery.learn(body)
     items: list[Item] = []

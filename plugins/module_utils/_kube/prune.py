@@ -157,7 +157,7 @@ class ApplySet:
             return []
         deleted: list[Ref] = []
         members = self._members(set(), set())
-        for number in sorted({_tier(ref) for ref, _ in members}, reverse=True):
+        for number in sorted({_tier(ref) for ref, dummy in members}, reverse=True):
             going = [(ref, uid) for ref, uid in members if _tier(ref) == number]
             deleted.extend(ref for ref, uid in going if delete(self._client, ref, uid=uid, propagation=propagation, check=self._check))
             if wait and not self._check:

@@ -41,7 +41,7 @@ def _loader() -> Any:
             mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
             if len(mapping) < len(node.value):
                 seen: set[str] = set()
-                for key, _ in node.value:
+                for key, _dummy in node.value:
                     if key.value in seen:
                         raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
                     seen.add(key.value)

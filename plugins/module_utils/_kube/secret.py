@@ -106,7 +106,7 @@ def _check(ref: Ref, key: str, source: Any) -> None:
 
 def _make(client: Client, secret: _Secret, manager: str, check: bool) -> None:
     query = {"fieldManager": manager, **({"dryRun": "All"} if check else {})}
-    for _ in range(_RACES):
+    for _dummy in range(_RACES):
         try:
             live = client.get(secret.ref.path, what=f"read {secret.ref}").data
         except NotFound:

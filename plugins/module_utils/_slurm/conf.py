@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
-Scalar = str | int | bool
-Value = Scalar | Sequence[str]
+Scalar: TypeAlias = "str | int | bool"
+Value: TypeAlias = "Scalar | Sequence[str]"
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # What str.splitlines() and terminals take for a line break counts as one, beyond what Slurm does.

@@ -116,7 +116,7 @@ def test_beginning_to_own_a_field_is_a_write_without_a_time(engine: Engine) -> N
 def test_an_object_of_a_name_alone_is_unchanged_the_second_time(engine: Engine) -> None:
     """The server writes such an object once more at its second apply; nothing of ours has changed."""
     bare = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bare"}}
-    assert [engine.results(bare)["bare"] for _ in range(3)] == ["created", "unchanged", "unchanged"]
+    assert [engine.results(bare)["bare"] for dummy in range(3)] == ["created", "unchanged", "unchanged"]
 
 
 def test_a_field_that_is_left_out_goes(engine: Engine) -> None:

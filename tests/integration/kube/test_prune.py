@@ -56,7 +56,7 @@ def test_an_unchanged_set_costs_one_request_more_than_its_objects(engine: Engine
     batch = [*maps(engine, *(f"m{number}" for number in range(20))), service("s")]
     engine.apply(*batch, applyset=applyset(engine))
     before = engine.versions()
-    for _ in range(3):
+    for _dummy in range(3):
         again = engine.apply(*batch, applyset=applyset(engine))
         assert (again["requests"], again["writes"], again["changed"]) == (22, 0, False)
     assert engine.versions() == before

@@ -100,13 +100,13 @@ def test_lock_lets_one_in_at_a_time_and_leaves_no_file(tmp_path: Path, monkeypat
 
     def enter() -> None:
         nonlocal inside, most
-        for _ in range(20):
+        for _dummy in range(20):
             with state.lock():
                 inside += 1
                 most = max(most, inside)
                 inside -= 1
 
-    threads = [threading.Thread(target=enter) for _ in range(4)]
+    threads = [threading.Thread(target=enter) for dummy in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
