@@ -74,7 +74,10 @@ announce() {
 		sleep 1
 	done
 }
-[ -z "${POD_IP:-}" ] || announce &
+# A grandchild: slurmd would not reap a child that it does not know.
+if [ -n "${POD_IP:-}" ]; then
+	(announce &)
+fi
 
 # slurmstepd logs to slurmd's log file and nowhere else, so that is the container's own stderr, held open by tini. What slurmd says
 # on its stderr too is let through only until the log file has it.

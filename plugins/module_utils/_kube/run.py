@@ -82,6 +82,11 @@ class Batch:
             result["diff"] = [*(entry for item in self._items for entry in difference(item, self._manager)), *self._diffs]
         return result
 
+    def _gone(self, result: str, refs: list[Ref]) -> None:
+        """Note objects that are not in the batch and were deleted."""
+        self._rows.extend(ref.row(result) for ref in refs)
+        self._diffs.extend({"before_header": str(ref), "before": f"{ref}\n", "after": ""} for ref in refs)
+
     def _applyset(self) -> ApplySet | None:
         wanted = self._params.get("applyset")
         if not wanted:
@@ -123,10 +128,10 @@ class Batch:
             self._await_kinds(applier, kinds)
         work(rest)
         if self._set is not None:
-            self._rows.extend(ref.row("pruned") for ref in self._set.prune(self._items))
+            self._gone("pruned", self._set.prune(self._items))
             self._set.close(created=any(item.result == "created" for item in self._items))
         if self._params.get("replace_stuck_pods"):
-            self._rows.extend(ref.row("replaced") for ref in stuck.replace(self._client, self._items, check=self._check))
+            self._gone("replaced", stuck.replace(self._client, self._items, check=self._check))
         if self._params.get("wait") and not self._check:
             wait.until_ready(self._client, self._items, timeout=self._timeout, load_balancers=bool(self._params.get("wait_load_balancer")))
 
@@ -154,8 +159,7 @@ class Batch:
         if self._set is not None:
             self._set.read()
             gone = self._set.delete_all(propagation=propagation, wait=waits, timeout=self._timeout)
-            self._rows.extend(ref.row("absent") for ref in gone)
-            self._diffs.extend({"before_header": str(ref), "before": f"{ref}\n", "after": ""} for ref in gone)
+            self._gone("absent", gone)
         going: list[tuple[Ref, str]] = []
         for item in sorted(self._items, key=lambda one: -one.tier):
             try:
