@@ -43,6 +43,7 @@ static const struct jail_log slurm_log = {.info = log_info, .debug = log_debug};
 /* Slurm takes only a negative result for a failure of a required plugin: with ESPANK_ERROR, which is 3000, it logs "failed" and
  * runs the task, in the pod (seen with 24.11.5). */
 #define REFUSED (-1)
+_Static_assert(REFUSED < 0, "Slurm would run the task in the pod");
 
 static int refuse(const struct jail_error *error)
 {
