@@ -22,6 +22,7 @@ SHIPPED = {
 def test_the_crd_is_the_schemas() -> None:
     crd = program("tools/crd.py")
     assert crd.FILE.read_text(encoding="utf-8") == crd.text(), "run `make crd`"
+    assert crd.REFERENCE.read_text(encoding="utf-8") == crd.reference(), "run `make crd`"
 
 
 def test_the_version_is_the_same_everywhere() -> None:
