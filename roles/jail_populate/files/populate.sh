@@ -161,17 +161,20 @@ copy() {
 	keep=$(tar_options --numeric-owner --xattrs --xattrs-include=* --acls)
 	one=$(tar_options --one-file-system)
 	set --
-	for path in proc sys dev run tmp; do
-		set -- "$@" --exclude="./$path/*"
-	done
-	for path in etc/hosts etc/hostname etc/resolv.conf etc/corral/populate.sh .dockerenv "${volume#/}"; do
-		set -- "$@" --exclude="./$path"
+	for path in "$source"/* "$source"/.[!.]* "$source"/..?*; do
+		name=${path##*/}
+		[ -e "$path" ] || [ -L "$path" ] || continue
+		# By names instead of --exclude, which not every busybox has.
+		case $name in
+		proc | sys | dev | run | tmp | lost+found | .dockerenv) ;;
+		*) [ "${source%/}/$name" = "$volume" ] || set -- "$@" "./$name" ;;
+		esac
 	done
 	# The status of the first tar of the pipe, which POSIX' sh has no other way to tell; 1 is a file that changed meanwhile.
 	# shellcheck disable=SC2086
 	{
 		code=0
-		tar -C "$source" $one $keep "$@" -cf - . || code=$?
+		tar -C "$source" $one $keep -cf - "$@" || code=$?
 		echo "$code" >"$lock/status"
 	} | tar -C "$work" $keep -xpf - || stop 1 "tar could not write the jail to the volume: its message stands above in the log"
 	[ "$(cat "$lock/status")" -le 1 ] || stop 1 "tar could not read the image's root: its message stands above in the log"
@@ -199,10 +202,8 @@ make_directory() {
 }
 
 make_file() {
-	if [ -L "$work/$1" ] || [ ! -f "$work/$1" ]; then
-		rm -rf "${work:?}/$1"
-		: >"$work/$1"
-	fi
+	rm -rf "${work:?}/$1"
+	: >"$work/$1"
 }
 
 make_mount_points() {
@@ -275,6 +276,7 @@ dress() {
 		esac
 		export PATH
 	EOF
+	rm -f "$work/etc/corral/populate.sh"
 	# Keys that were made when the image was built would be everybody's.
 	rm -f "$work"/etc/ssh/ssh_host_*
 	chown 0:0 "$work"
