@@ -42,16 +42,16 @@ SLURMD_PORT = 6818
 SLURMD_MEMORY = 128
 
 # What the container of slurmd may do: start steps as their users (SETUID, SETGID, CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETPCAP), enter the
-# jail (SYS_ADMIN, SYS_CHROOT, SYS_PTRACE for /proc/<pid>/root), priorities and locked memory of jobs (SYS_NICE, IPC_LOCK). Limits come from the
-# container runtime and are handed on (PropagateResourceLimits=NONE), so SYS_RESOURCE is not among them.
+# jail (SYS_ADMIN, SYS_CHROOT, SYS_PTRACE for /proc/<pid>/root), priorities and locked memory of jobs (SYS_NICE, IPC_LOCK), sudo in jobs (AUDIT_WRITE).
+# Limits come from the container runtime and are handed on (PropagateResourceLimits=NONE), so SYS_RESOURCE is not among them.
 WORKER_CAPABILITIES = (
+    "AUDIT_WRITE",
     "CHOWN",
     "DAC_OVERRIDE",
     "FOWNER",
     "FSETID",
     "IPC_LOCK",
     "KILL",
-    "MKNOD",
     "NET_BIND_SERVICE",
     "SETFCAP",
     "SETGID",

@@ -220,7 +220,9 @@ def _user_headers(user: dict[str, Any], path: Path) -> Callable[[], dict[str, st
     if user.get("as"):
         extra["Impersonate-User"] = str(user["as"])
     if user.get("as-groups"):
-        extra["Impersonate-Group"] = ",".join(str(group) for group in user["as-groups"])
+        if len(user["as-groups"]) > 1:
+            raise ConfigError(f"The kubeconfig {path} acts in several groups (as-groups); name one of them.")  # headers here have one value
+        extra["Impersonate-Group"] = str(user["as-groups"][0])
     if user.get("token"):
         token = str(user["token"])
         return lambda: {"Authorization": f"Bearer {token}", **extra}
@@ -288,7 +290,7 @@ def _official(path: str, context: str | None, user: dict[str, Any] | None = None
         key=Pem(path=configuration.key_file) if configuration.key_file else Pem(),
         headers=headers,
         proxy=configuration.proxy,
-        namespace=(active or {}).get("context", {}).get("namespace") or "default",
+        namespace=(next((one for one in contexts if one.get("name") == context), active)["context"]).get("namespace") or "default",
     )
 
 

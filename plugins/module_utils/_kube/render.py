@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import re
 import traceback
 from collections.abc import Hashable
 from pathlib import Path
@@ -33,7 +34,7 @@ else:
 
 @functools.cache
 def _loader() -> Any:
-    """Return the class that reads YAML as Kubernetes does: no dates; and no key twice."""
+    """Return the class that reads YAML as Kubernetes does: no dates, JSON's numbers; and no key twice."""
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc]
@@ -51,6 +52,8 @@ def _loader() -> Any:
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in base.yaml_implicit_resolvers.items()
     }
+    # YAML 1.1 takes 1e-07 for a text, JSON and Kubernetes' reader for a number.
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^-?[0-9]+(\.[0-9]+)?[eE][-+]?[0-9]+$"), list("-0123456789"))
     return Loader
 
 
