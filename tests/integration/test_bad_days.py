@@ -56,7 +56,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_an_unreachable_api_server_is_named(cluster: Cluster, tmp_path: Path) -> None:
     config = tmp_path / "config"
-    config.write_text(re.sub(r"server: https://\S+", "server: https://127.0.0.1:1", Path(os.environ["KUBECONFIG"]).read_text()))
+    config.write_text(re.sub(r'https://[^"\s]+', "https://127.0.0.1:1", Path(os.environ["KUBECONFIG"]).read_text()))
     run = cluster.site(env={"KUBECONFIG": str(config)})
     assert run.rc != 0
     assert "127.0.0.1:1" in run.output

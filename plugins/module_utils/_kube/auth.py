@@ -266,7 +266,7 @@ def _official(path: str, context: str | None, user: dict[str, Any] | None = None
     configuration = official.Configuration()
     try:
         official_config.load_kube_config(config_file=path, context=context, client_configuration=configuration)
-        _dummy, active = official_config.list_kube_config_contexts(config_file=path)
+        contexts, active = official_config.list_kube_config_contexts(config_file=path)
     except Exception as error:  # its plugins raise whatever they like
         raise ConfigError(f"The kubeconfig {path} can not be used ({' '.join(str(error).split())}); does kubectl work with it?") from error
     if user and "exec" in user and not configuration.get_api_key_with_prefix("authorization") and not configuration.cert_file:

@@ -1,0 +1,241 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waits against real kubelets: ready, not ready, never ready and why."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import WaitFailed, WaitTimeout
+
+from .conftest import Engine, image_with_shell
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    return image_with_shell()
+
+
+# A container without a readiness probe counts as ready for the moment that it runs before it crashes.
+PROBE = {"readinessProbe": {"exec": {"command": ["/bin/true"]}, "initialDelaySeconds": 2}}
+
+
+def pod_template(image: str, script: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "command": ["/bin/sh", "-c", script]}
+    container |= {"terminationMessagePolicy": "FallbackToLogsOnError"} | spec.pop("container", {})
+    return {
+        "metadata": {"labels": {"app": "test"}},
+        "spec": {"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [container], **spec},
+    }
+
+
+def stateful_set(name: str, template: dict[str, Any], replicas: int = 1, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": name,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"app": "test"}},
+            "template": template,
+            **spec,
+        },
+    }
+
+
+def job(name: str, template: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    template["spec"]["restartPolicy"] = "Never"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"backoffLimit": 0, "template": template, **spec},
+    }
+
+
+def test_workloads_become_ready_and_are_then_ready_without_a_request(engine: Engine, image: str) -> None:
+    template = pod_template(image, "sleep 600")
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"app": "test"}}, "template": template},
+    }
+    daemon_set = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "n"},
+        "spec": {"selector": {"matchLabels": {"app": "test"}}, "template": template},
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": template["spec"]}
+    done = job("j", pod_template(image, "true"))
+    batch = [stateful_set("s", template, replicas=2), deployment, daemon_set, done]
+    engine.apply(*batch, wait=True, wait_timeout=120)
+    for kind, name, path in (
+        ("statefulset", "s", "readyReplicas"),
+        ("deployment", "d", "availableReplicas"),
+        ("daemonset", "n", "numberReady"),
+    ):
+        assert engine.get(kind, name)["status"][path] >= 1
+    assert engine.get("job", "j")["status"]["succeeded"] == 1
+    engine.apply(pod, wait=True, wait_timeout=120, create_only=True)
+    again = engine.apply(*batch, wait=True, wait_timeout=120)
+    assert not again["changed"] and again["requests"] <= len(batch) + 1 + sum(row["result"] == "configured" for row in again["objects"])
+    assert engine.absent(objects=[pod], wait=True)["changed"]
+
+
+def test_a_change_is_waited_for_until_the_new_pods_are_there(engine: Engine, image: str) -> None:
+    engine.apply(stateful_set("s", pod_template(image, "sleep 600"), replicas=2), wait=True, wait_timeout=120)
+    changed = pod_template(image, "sleep 601")
+    engine.apply(stateful_set("s", changed, replicas=2), wait=True, wait_timeout=120)
+    status = engine.get("statefulset", "s")["status"]
+    assert status["updatedReplicas"] == 2 and status["readyReplicas"] == 2 and status["currentRevision"] == status["updateRevision"]
+
+
+def test_scaling_in_is_waited_for_and_deleting_waits_for_the_pods(engine: Engine, image: str) -> None:
+    template = pod_template(image, "sleep 600")
+    engine.apply(stateful_set("s", template, replicas=2), wait=True, wait_timeout=120)
+    engine.apply(stateful_set("s", template, replicas=1), wait=True, wait_timeout=60)
+    assert engine.names("pods") == {"s-0"}
+    engine.absent(objects=[stateful_set("s", template)], wait=True, wait_timeout=60)
+    assert engine.names("pods") == set()
+
+
+@pytest.mark.slow
+def test_an_image_that_can_not_be_had_is_told_after_its_grace(engine: Engine) -> None:
+    template = pod_template("localhost/there/is:none", "true")
+    began = time.monotonic()
+    with pytest.raises(
+        WaitFailed,
+        match=r"StatefulSet .*/s: pod s-0, container main: the image localhost/there/is:none can not be had \(\w+: .*pull secrets",
+    ):
+        engine.apply(stateful_set("s", template), wait=True, wait_timeout=120)
+    assert 5 < time.monotonic() - began < 40, "neither at first sight nor at the time-out"
+
+
+def test_a_name_that_is_none_is_told_at_once(engine: Engine) -> None:
+    began = time.monotonic()
+    with pytest.raises(WaitFailed, match=r"image name .* is not valid"):
+        engine.apply(stateful_set("s", pod_template("No Image::", "true")), wait=True, wait_timeout=60)
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.slow
+def test_a_crash_loop_is_told_with_exit_code_and_last_words(engine: Engine, image: str) -> None:
+    script = "echo starting; echo no munge key found >&2; exit 7"
+    with pytest.raises(
+        WaitFailed, match=r"pod s-0, container main: it crashes again and again \(exit code 7: .*no munge key found"
+    ) as caught:
+        engine.apply(stateful_set("s", pod_template(image, script, container=PROBE)), wait=True, wait_timeout=120)
+    assert "last lines: starting | no munge key found" in str(caught.value) and "logs s-0 -c main --previous" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_crash_loop_that_this_run_cures_is_not_told(engine: Engine, image: str) -> None:
+    """The pod was in a back-off when the ConfigMap that it wants came: its past crashes do not count."""
+    script = "test -e /etc/test/good && exec sleep 600; exit 1"
+    config = {"name": "config", "configMap": {"name": "c", "optional": True}}
+    mount = {"volumeMounts": [{"name": "config", "mountPath": "/etc/test"}], **PROBE}
+    sick = stateful_set("s", pod_template(image, script, volumes=[config], container=mount))
+    with pytest.raises(WaitFailed):
+        engine.apply(engine.config_map("c", bad="1"), sick, wait=True, wait_timeout=120)
+    engine.apply(engine.config_map("c", good="1"), sick, wait=True, wait_timeout=180)
+
+
+@pytest.mark.slow
+def test_what_a_container_refers_to_and_is_not_there_is_told(engine: Engine, image: str) -> None:
+    missing = {"envFrom": [{"secretRef": {"name": "nowhere"}}]}
+    with pytest.raises(
+        WaitFailed, match=r'can not be started \(CreateContainerConfigError: secret "nowhere" not found\); make what it refers to'
+    ):
+        engine.apply(stateful_set("s", pod_template(image, "true", container=missing)), wait=True, wait_timeout=60)
+
+
+@pytest.mark.slow
+def test_a_pod_that_no_node_takes_is_told(engine: Engine, image: str) -> None:
+    template = pod_template(image, "true", nodeSelector={"corral.hpc/no": "such-node"})
+    with pytest.raises(WaitFailed, match=r"pod s-0: .*nodes are available.*; lower the requests, or add nodes"):
+        engine.apply(stateful_set("s", template), wait=True, wait_timeout=90)
+
+
+def test_a_failed_job_quotes_its_pod_and_is_made_anew_once_on_demand(engine: Engine, image: str) -> None:
+    failing = job("j", pod_template(image, "echo disk full >&2; exit 3"))
+    with pytest.raises(WaitFailed, match=r"Job .*/j: it failed \(BackoffLimitExceeded.*exit code 3: .*disk full"):
+        engine.apply(failing, wait=True, wait_timeout=60)
+    began = time.monotonic()
+    with pytest.raises(WaitFailed, match="it failed") as caught:
+        engine.apply(failing, wait=True, wait_timeout=60)
+    assert time.monotonic() - began < 5 and caught.value.data["objects"][0]["result"] == "unchanged"
+    uid = engine.get("job", "j")["metadata"]["uid"]
+    assert engine.results(failing, retry_failed_jobs=True, check=True) == {"j": "created"}
+    assert engine.get("job", "j")["metadata"]["uid"] == uid, "check mode leaves it"
+    with pytest.raises(WaitFailed) as caught:
+        engine.apply(failing, wait=True, wait_timeout=60, retry_failed_jobs=True)
+    assert caught.value.data["objects"][0]["result"] == "created" and engine.get("job", "j")["metadata"]["uid"] != uid
+
+
+def test_a_time_out_says_what_is_missing(engine: Engine, image: str) -> None:
+    never = {"readinessProbe": {"exec": {"command": ["/bin/false"]}, "periodSeconds": 1}}
+    with pytest.raises(
+        WaitTimeout, match=r"Not ready after 6 s: StatefulSet .*/s: 0 of 2 pods are ready \(.*pod s-0: container main runs.*Unhealthy"
+    ):
+        engine.apply(stateful_set("s", pod_template(image, "sleep 600", container=never), replicas=2), wait=True, wait_timeout=6)
+
+
+def claim(storage_class: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class, "resources": {"requests": {"storage": "1Mi"}}},
+    }
+
+
+@pytest.mark.slow
+def test_claims(engine: Engine) -> None:
+    late = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": engine.namespace},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": engine.namespace},
+        "spec": {
+            "capacity": {"storage": "1Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "claimRef": {"namespace": engine.namespace, "name": "c"},
+            "hostPath": {"path": "/var/lib/nothing"},
+        },
+    }
+    try:
+        began = time.monotonic()
+        engine.apply(late, claim(engine.namespace), wait=True, wait_timeout=30)
+        assert time.monotonic() - began < 5, "a claim that binds at its first pod is as it shall be"
+        engine.absent(objects=[claim("")], wait=True)
+        engine.apply(volume, claim(""), wait=True, wait_timeout=30)
+        assert engine.get("pvc", "c")["status"]["phase"] == "Bound"
+        engine.absent(objects=[claim("")], wait=True)
+        with pytest.raises(WaitFailed, match=r"PersistentVolumeClaim .*/c: it is not bound to a volume: ProvisioningFailed: .*not found"):
+            engine.apply(claim("no-such-class"), wait=True, wait_timeout=60)
+    finally:
+        engine.absent(objects=[volume, late])
+
+
+def test_somebody_who_deletes_what_is_waited_for_is_told(engine: Engine, image: str) -> None:
+    threading.Timer(1.0, engine.kubectl, ("delete", "statefulset", "s", "-n", engine.namespace)).start()
+    template = pod_template(image, "sleep 600", nodeSelector={"corral.hpc/no": "such-node"})
+    with pytest.raises(WaitFailed, match="was deleted by somebody else"):
+        engine.apply(stateful_set("s", template), wait=True, wait_timeout=60)

@@ -1,0 +1,199 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Credentials: plain kubeconfigs are read like the official client reads them, and each mistake is one sentence."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ConfigError
+
+USERS: dict[str, dict[str, Any]] = {
+    "token": {"token": "t0k"},
+    "file": {"tokenFile": "token.txt"},
+    "basic": {"username": "u", "password": "p"},
+    "certificate": {"client-certificate": "c.pem", "client-key": "k.pem"},
+    "nobody": {},
+    "deputy": {"token": "t0k", "as": "somebody", "as-groups": ["staff"]},
+    "exec": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never"}},
+}
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    """A kubeconfig with a context for each kind of user."""
+    for name in ("ca.pem", "c.pem", "k.pem"):
+        (tmp_path / name).write_text(f"{name}\n")
+    (tmp_path / "token.txt").write_text("fr0m-file\n")
+    login = tmp_path / "login"
+    login.write_text(
+        '#!/bin/sh\necho \'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "made"}}\'\n'
+    )
+    login.chmod(stat.S_IRWXU)
+    return write(tmp_path, {"server": "https://api.example:6443/", "certificate-authority": "ca.pem"})
+
+
+def write(folder: Path, cluster: dict[str, Any], name: str = "config") -> Path:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "token",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": user, "user": content} for user, content in USERS.items()],
+        "contexts": [{"name": user, "context": {"cluster": "c", "user": user, "namespace": f"ns-{user}"}} for user in USERS],
+    }
+    path = folder / name
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def basic(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("context", "headers"),
+    [
+        (None, {"Authorization": "Bearer t0k"}),
+        ("token", {"Authorization": "Bearer t0k"}),
+        ("file", {"Authorization": "Bearer fr0m-file"}),
+        ("basic", {"Authorization": basic("u:p")}),
+        ("certificate", {}),
+        ("nobody", {}),
+        ("deputy", {"Authorization": "Bearer t0k", "Impersonate-User": "somebody", "Impersonate-Group": "staff"}),
+        ("exec", {"Authorization": "Bearer made"}),
+    ],
+)
+def test_each_kind_of_user(kubeconfig: Path, context: str | None, headers: dict[str, str]) -> None:
+    access = auth.resolve({"kubeconfig": str(kubeconfig), "context": context})
+    assert access.headers() == headers
+    assert access.server == "https://api.example:6443" and access.verify and access.namespace == f"ns-{context or 'token'}"
+    assert access.ca.path == str(kubeconfig.parent / "ca.pem")
+    if context == "certificate":
+        assert (access.certificate.path, access.key.path) == (str(kubeconfig.parent / "c.pem"), str(kubeconfig.parent / "k.pem"))
+
+
+@pytest.mark.parametrize("context", ["token", "basic", "certificate", "nobody"])
+def test_the_official_client_reads_the_same(kubeconfig: Path, context: str) -> None:
+    ours, theirs = auth.resolve({"kubeconfig": str(kubeconfig), "context": context}), auth._official(str(kubeconfig), context)
+    for name in ("server", "ca", "verify", "certificate", "key", "namespace"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert ours.headers() == {key.title(): value for key, value in theirs.headers().items()}
+
+
+def test_a_renewed_token_file_is_read_again(kubeconfig: Path) -> None:
+    access = auth.resolve({"kubeconfig": str(kubeconfig), "context": "file"})
+    (kubeconfig.parent / "token.txt").write_text("renewed")
+    assert access.headers() == {"Authorization": "Bearer renewed"}
+
+
+def test_parameters_override_the_kubeconfig(kubeconfig: Path) -> None:
+    given = {
+        "kubeconfig": str(kubeconfig),
+        "context": "certificate",
+        "host": "https://other",
+        "api_key": "k",
+        "validate_certs": False,
+        "ca_cert": "/ca",
+    }
+    access = auth.resolve(given)
+    assert (access.server, access.verify, access.ca.path, access.headers()) == (
+        "https://other",
+        False,
+        "/ca",
+        {"Authorization": "Bearer k"},
+    )
+    assert not access.certificate, "an API server would believe the certificate rather than the token"
+
+
+def test_host_stands_for_itself(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    assert auth.resolve({"host": "api:1"}).headers() == {} and auth.resolve({"host": "api:1"}).server == "https://api:1"
+    assert auth.resolve({}).headers() == {"Authorization": "Bearer t0k"}
+
+
+def test_merged_kubeconfigs_are_the_official_clients_business(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = write(kubeconfig.parent, {"server": "https://second"}, "second")
+    monkeypatch.setenv("KUBECONFIG", f"{kubeconfig}:{second}")
+    assert auth.resolve({}).server == "https://api.example:6443"
+
+
+def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "_SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    (tmp_path / "token").write_text("pod-token\n")
+    (tmp_path / "namespace").write_text("mine")
+    access = auth.resolve({})
+    assert (access.server, access.namespace, access.headers()) == ("https://[fd00::1]:443", "mine", {"Authorization": "Bearer pod-token"})
+    assert access.ca.path == str(tmp_path / "ca.crt")
+
+
+def test_nothing_at_all() -> None:
+    with pytest.raises(ConfigError, match=r"No cluster is named: .*set the parameter kubeconfig"):
+        auth.resolve({})
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "words"),
+    [
+        (None, None, "does not exist; name an existing one"),
+        ("a: [", None, "is not YAML"),
+        ("", None, "is empty or no mapping"),
+        ("kind: Config", None, "has no current-context; choose one"),
+        ("current-context: x", None, r"has no context named 'x' \(it has: none\)"),
+        ("{current-context: x, contexts: [{name: x, context: {cluster: y}}]}", None, "has no cluster named 'y'"),
+        (
+            "{contexts: [{name: x, context: {cluster: y, user: z}}], clusters: [{name: y, cluster: {server: a}}]}",
+            "x",
+            "has no user named 'z'",
+        ),
+        ("{current-context: x, contexts: [{name: x, context: {cluster: y}}], clusters: [{name: y, cluster: {}}]}", None, "has no server"),
+        (
+            "{current-context: x, contexts: [{name: x, context: {cluster: y}}], clusters: [{name: y, cluster: {server: 'ftp://x'}}]}",
+            None,
+            "is no address",
+        ),
+    ],
+)
+def test_mistakes_in_a_kubeconfig(tmp_path: Path, text: str | None, context: str | None, words: str) -> None:
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=words) as caught:
+        auth.resolve({"kubeconfig": str(path), "context": context})
+    assert str(caught.value).endswith((".", "?"))
+
+
+def test_an_exec_plugin_that_fails_is_told(kubeconfig: Path) -> None:
+    (kubeconfig.parent / "login").write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(ConfigError, match=r"exec plugin './login' .* gave no credentials; run it by hand"):
+        auth.resolve({"kubeconfig": str(kubeconfig), "context": "exec"})
+
+
+def test_certificates_that_are_none_are_told(kubeconfig: Path) -> None:
+    with pytest.raises(ConfigError, match="can not be used"):
+        auth.resolve({"kubeconfig": str(kubeconfig)}).ssl_context()
+    bad = write(kubeconfig.parent, {"server": "https://x", "certificate-authority-data": "bm8gcGVt"})
+    with pytest.raises(ConfigError, match="can not be used"):
+        auth.resolve({"kubeconfig": str(bad)}).ssl_context()
+
+
+def test_plain_http_has_no_tls_and_the_environments_bundle_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert auth.resolve({"host": "http://x"}).ssl_context() is None
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
+    context = auth.resolve({"host": "https://x", "validate_certs": False}).ssl_context()
+    assert context is not None and not context.check_hostname

@@ -1,0 +1,189 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is tried again, when, and what is not; against a scripted server."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client, Retry, Stop
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Conflict, KubeError, Unreachable
+
+
+class Scripted(ThreadingHTTPServer):
+    """Answers from a list: a code, (code, body) or "reset"; then 200."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.script: list[Any] = []
+        self.seen: list[tuple[str, str, str]] = []
+        self.lines: list[dict[str, Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/prefix"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Connections that are cut are what is tested."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Scripted
+
+    def log_message(self, *args: Any) -> None:
+        """Be quiet."""
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.seen.append((self.command, self.path, self.headers.get("Authorization") or ""))
+        step = self.server.script.pop(0) if self.server.script else 200
+        if step == "reset":
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            return
+        code, document, headers = (*step, {}, {})[:3] if isinstance(step, tuple) else (step, {"echo": body.decode()}, {})
+        data = json.dumps(document).encode()
+        if "watch=1" in self.path and code == 200:
+            data = b"".join(json.dumps(line).encode() + b"\n" for line in self.server.lines)
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_PATCH = do_POST = do_DELETE = _answer
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with Scripted() as started:
+        thread = threading.Thread(target=started.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield started
+        started.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def client(server: Scripted, pauses: list[float]) -> Iterator[Client]:
+    made = Client(Access(server=server.url, source="a test"), retry=Retry(attempts=4), sleep=pauses.append)
+    yield made
+    made.close()
+
+
+RACE = (409, {"reason": "Conflict", "message": "the object has been modified"})
+FIELDS = (
+    409,
+    {"reason": "Conflict", "details": {"causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "x"', "field": ".a"}]}},
+)
+EXISTS = (409, {"reason": "AlreadyExists"})
+OTHER_UID = (409, {"reason": "Conflict", "message": "the UID in the precondition (a) does not match"})
+SCHEMA = (500, {"message": "failed to create typed patch object (a): .b: field not declared in schema"})
+
+
+@pytest.mark.parametrize("step", [429, 500, 502, 503, 504, RACE, "reset"])
+def test_what_is_tried_again(server: Scripted, client: Client, step: Any) -> None:
+    server.script = [step, step]
+    assert client.request("PATCH", "/x", what="do", body={"a": 1}).data == {"echo": '{"a": 1}'}
+    assert len(server.seen) == 3 and client.requests == 3 and server.seen[0][1] == "/prefix/x"
+
+
+@pytest.mark.parametrize("step", [400, 401, 403, 404, 405, 422, FIELDS, EXISTS, OTHER_UID, SCHEMA])
+def test_what_is_not_tried_again(server: Scripted, client: Client, step: Any) -> None:
+    server.script = [step]
+    with pytest.raises(ApiError):
+        client.request("PATCH", "/x", what="do", body={})
+    assert len(server.seen) == 1
+
+
+def test_a_race_is_not_tried_again_when_the_caller_names_a_version(server: Scripted, client: Client) -> None:
+    server.script = [RACE]
+    with pytest.raises(Conflict):
+        client.request("PATCH", "/x", what="do", body={}, retry_conflict=False)
+    assert len(server.seen) == 1
+
+
+def test_patience_ends(server: Scripted, client: Client, pauses: list[float]) -> None:
+    server.script = [503] * 9
+    with pytest.raises(ApiError, match="answered 503"):
+        client.get("/x", what="do")
+    assert len(server.seen) == 4 and len(pauses) == 3
+    assert pauses == sorted(pauses) and 0.05 <= pauses[0] <= 0.1 and 0.2 <= pauses[2] <= 0.4, "doubled, with a random half"
+
+
+def test_retry_after_is_obeyed_but_not_for_ever(server: Scripted, client: Client, pauses: list[float]) -> None:
+    server.script = [(429, {}, {"Retry-After": "7"})]
+    client.get("/x", what="do")
+    assert 7 <= pauses[0] < 7.1
+    server.script = [(429, {}, {"Retry-After": "3600"})]
+    with pytest.raises(ApiError):
+        client.get("/x", what="do")
+
+
+def test_a_server_that_never_answered_is_given_up_soon(pauses: list[float]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    client = Client(Access(server=url, source="kubeconfig /x, context y"), sleep=pauses.append)
+    with pytest.raises(
+        Unreachable, match=rf"Could not do: the API server {url} \(kubeconfig /x, context y\) does not answer: connection refused"
+    ):
+        client.get("/x", what="do")
+    assert client.requests == 3 and sum(pauses) < 1
+
+
+def test_credentials_that_ran_out_are_read_again_once(server: Scripted) -> None:
+    tokens = iter(["old", "new", "new"])
+    client = Client(Access(server=server.url, source="a test", headers=lambda: {"Authorization": next(tokens)}))
+    server.script = [401]
+    client.get("/x", what="do")
+    assert [seen[2] for seen in server.seen] == ["old", "new"]
+    server.script = [401, 401]
+    with pytest.raises(ApiError, match="does not accept the credentials"):
+        client.get("/x", what="do")
+    client.close()
+
+
+def test_pages(server: Scripted, client: Client) -> None:
+    server.script = [(200, {"items": [1, 2], "metadata": {"continue": "to ken"}}), (200, {"items": [3], "metadata": {}})]
+    assert client.items("/x", what="do", query={"labelSelector": "a=b"}) == [1, 2, 3]
+    assert [seen[1] for seen in server.seen] == [
+        "/prefix/x?labelSelector=a%3Db&limit=500",
+        "/prefix/x?labelSelector=a%3Db&limit=500&continue=to%20ken",
+    ]
+
+
+def test_what_is_no_json_is_told(client: Client) -> None:
+    for bad in ({"a": float("nan")}, {"a": "\ud800"}, {"a": {1, 2}}):
+        with pytest.raises(KubeError, match=r"Could not do: the object can not be sent as JSON"):
+            client.request("PATCH", "/x", what="do", body=bad)
+
+
+def test_a_watch_yields_its_lines_and_survives_a_cut(server: Scripted, client: Client) -> None:
+    server.lines = [{"type": "ADDED", "object": {"n": "é" * 9000}}, {"type": "DELETED", "object": {}}]
+    events = list(client.watch("/x", what="watch", query={}, seconds=5, stop=Stop()))
+    assert events == server.lines and "timeoutSeconds=5" in server.seen[0][1]
+    server.script = ["reset"]
+    assert list(client.watch("/x", what="watch", query={}, seconds=5, stop=Stop())) == []
+    server.script = [403]
+    with pytest.raises(ApiError):
+        list(client.watch("/x", what="watch", query={}, seconds=5, stop=Stop()))
