@@ -269,13 +269,13 @@ def _official(path: str, context: str | None, user: dict[str, Any] | None = None
         contexts, active = official_config.list_kube_config_contexts(config_file=path)
     except Exception as error:  # its plugins raise whatever they like
         raise ConfigError(f"The kubeconfig {path} can not be used ({' '.join(str(error).split())}); does kubectl work with it?") from error
-    if user and "exec" in user and not configuration.get_api_key_with_prefix("authorization") and not configuration.cert_file:
+    if user and "exec" in user and not _official_token(configuration) and not configuration.cert_file:
         # The official client logs the plugin's failure and goes on without credentials, which would end in a 403 for nobody.
         command = user["exec"].get("command") if isinstance(user["exec"], dict) else None
         raise ConfigError(f"The exec plugin {command!r} of the kubeconfig {path} gave no credentials; run it by hand and log in again.")
 
     def headers() -> dict[str, str]:
-        value: str | None = configuration.get_api_key_with_prefix("authorization")  # runs the refresh hook
+        value = _official_token(configuration)
         if value:
             return {"Authorization": value}
         return {"Authorization": configuration.get_basic_auth_token()} if configuration.username else {}
@@ -292,6 +292,12 @@ def _official(path: str, context: str | None, user: dict[str, Any] | None = None
         proxy=configuration.proxy,
         namespace=(next((one for one in contexts if one.get("name") == context), active)["context"]).get("namespace") or "default",
     )
+
+
+def _official_token(configuration: Any) -> str | None:
+    """Return the Authorization header's value, renewed where that is due. The key's name changed with version 36 of the official client."""
+    value: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    return value
 
 
 def _server(host: str) -> str:

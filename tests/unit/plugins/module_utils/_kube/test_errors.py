@@ -30,8 +30,10 @@ def status(code: int, message: str = "", reason: str = "", causes: list[dict[str
         (
             status(403, FORBIDDEN, "Forbidden"),
             errors.Forbidden,
-            "user system:serviceaccount:ci:deployer may not patch statefulsets.apps in namespace demo; ask an administrator for a Role "
-            'with {apiGroups: ["apps"], resources: [statefulsets], verbs: [patch]}.',
+            (
+                "user system:serviceaccount:ci:deployer may not patch statefulsets.apps in namespace demo; ask an administrator for a Role "
+                'with {apiGroups: ["apps"], resources: [statefulsets], verbs: [patch]}.'
+            ),
         ),
         (
             status(
