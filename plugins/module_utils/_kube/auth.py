@@ -295,7 +295,7 @@ def _official(path: str, context: str | None, user: dict[str, Any] | None = None
 
 
 def _official_token(configuration: Any) -> str | None:
-    """Return the Authorization header's value, renewed where that is due. The key's name changed with version 36 of the official client."""
+    """Return the Authorization header's value, renewed where that is due. Releases of the official client differ in the name."""
     value: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     return value
 
