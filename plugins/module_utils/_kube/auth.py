@@ -15,8 +15,9 @@ import importlib
 import os
 import ssl
 import tempfile
+import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -129,7 +130,18 @@ def resolve(params: dict[str, Any]) -> Access:
             changes[name] = Pem(path=str(Path(str(params[parameter])).expanduser()))
     if params.get("validate_certs") is not None:
         changes["verify"] = bool(params["validate_certs"])
-    return Access(**{**base.__dict__, **changes})
+    return _with_proxy(Access(**{**base.__dict__, **changes}))
+
+
+def _with_proxy(access: Access) -> Access:
+    """Take HTTPS_PROXY and NO_PROXY from the environment, as kubectl does, where the kubeconfig names no proxy."""
+    host = urlsplit(access.server).hostname
+    if access.proxy or urlsplit(access.server).scheme != "https" or host is None:
+        return access
+    proxies = urllib.request.getproxies()
+    if not proxies.get("https") or urllib.request.proxy_bypass(host):
+        return access
+    return replace(access, proxy=proxies["https"])
 
 
 def _base(params: dict[str, Any]) -> Access:

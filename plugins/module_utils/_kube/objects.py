@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Invalid, KubeError, Status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery, Ref, Resource, split_api_version
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Invalid, KubeError, NotFound, Status
 
 # Objects of a tier do not need one another; each tier may need those before it. A RoleBinding's role must exist, else the API server
 # can not see that the binder holds the role's rights; a token Secret needs its ServiceAccount; pods need all that they mount.
@@ -83,11 +83,13 @@ def prepare(
     namespace: str,
     owner: dict[str, Any] | None = None,
     origins: list[str] | None = None,
+    unknown_kinds: bool = False,
 ) -> list[Item]:
     """Return the objects as items, in the given order; Lists are taken apart.
 
     ``namespace`` is for namespaced objects that name none. ``owner`` (an ownerReference, perhaps with the key ``namespace``) is put on every
-    object that the owner may own: those in its namespace. Raises KubeError for what is no Kubernetes object and for one that is there twice.
+    object that the owner may own: those in its namespace. With ``unknown_kinds`` an object of a kind that the API server does not have is an
+    imagined item, which can not exist; otherwise NotFound is raised. Raises KubeError for what is no Kubernetes object and for one that is there twice.
     """
     flat: list[tuple[dict[str, Any], str]] = []
     for index, obj in enumerate(objects):
@@ -98,7 +100,7 @@ def prepare(
     items: list[Item] = []
     seen: dict[Ref, str] = {}
     for body, origin in flat:
-        item = _item(body, origin, discovery, namespace)
+        item = _item(body, origin, discovery, namespace, unknown_kinds)
         if item.ref in seen:
             raise _mistake(f"{item.ref} is there twice: in {seen[item.ref]} and in {origin}; leave one out")
         seen[item.ref] = origin
@@ -119,7 +121,7 @@ def _unfolded(obj: Any, origin: str) -> list[tuple[dict[str, Any], str]]:
     return [(obj, origin)]
 
 
-def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str) -> Item:
+def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str, unknown_kinds: bool) -> Item:
     metadata = obj.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
@@ -128,7 +130,13 @@ def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str
         raise _mistake(
             f"{obj['kind']} in {origin} has the name {name!r}, which no object may have; use lower-case letters, digits, '-' and '.'"
         )
-    resource = discovery.resource(obj["apiVersion"], obj["kind"])
+    try:
+        resource = discovery.resource(obj["apiVersion"], obj["kind"])
+    except NotFound:
+        if not unknown_kinds:
+            raise
+        nowhere = Resource(*split_api_version(obj["apiVersion"]), obj["kind"], "", bool(metadata.get("namespace")), builtin=False)
+        return Item(Ref(nowhere, metadata.get("namespace"), name), obj, origin, imagined=True)
     where = (metadata.get("namespace") or namespace) if resource.namespaced else None
     if where is not None and not _NAME.fullmatch(str(where)):
         raise _mistake(f"{obj['kind']} {name} in {origin} has the namespace {where!r}, which no namespace may be called")

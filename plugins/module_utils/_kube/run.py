@@ -61,8 +61,16 @@ class Batch:
         """Do it."""
         objects = list(self._params.get("objects") or ())
         owner = self._params.get("owner") or None
-        self._items = prepare(objects, self._discovery, namespace=self._namespace, owner=owner, origins=self._params.get("origins"))
-        if self._params.get("state") == "absent":
+        absent = self._params.get("state") == "absent"
+        self._items = prepare(
+            objects,
+            self._discovery,
+            namespace=self._namespace,
+            owner=owner,
+            origins=self._params.get("origins"),
+            unknown_kinds=absent,
+        )
+        if absent:
             self._remove()
         else:
             self._make()
@@ -162,13 +170,14 @@ class Batch:
             self._gone("absent", gone)
         going: list[tuple[Ref, str]] = []
         for item in sorted(self._items, key=lambda one: -one.tier):
+            item.result = "unchanged"
+            if item.imagined:  # where there is no such kind there is no such object
+                continue
             try:
                 item.before = self._client.get(item.ref.path, what=f"read {item.ref}").data
             except NotFound:
-                item.result = "unchanged"
                 continue
             metadata = item.before["metadata"]
-            item.result = "unchanged"
             if not metadata.get("deletionTimestamp") and delete(
                 self._client, item.ref, uid=str(metadata["uid"]), propagation=propagation, check=self._check
             ):

@@ -103,17 +103,10 @@ def behind(engine: Engine, proxy: FaultProxy, tmp_path: Path) -> Engine:
     return Engine(str(proxy.kubeconfig(tmp_path / "kubeconfig")), engine.namespace, engine.kubectl)
 
 
-def sandbox_image() -> str:
-    """Return an image that every node of the lab has: the one that holds pods."""
-    nodes = _kubectl().items("nodes")
-    names = [name for image in nodes[0]["status"]["images"] for name in image["names"]]
-    return next(name for name in names if "pause" in name)
-
-
 def image_with_shell() -> str:
     """Return an image of the lab that has a shell; the tests that run commands skip without one."""
     nodes = _kubectl().items("nodes")
-    every = [{name for image in node["status"].get("images") or () for name in image["names"]} for node in nodes]
+    every = [{name for image in node["status"].get("images") or () for name in image.get("names") or ()} for node in nodes]
     found = sorted(name for name in set.intersection(*every) if name.startswith("localhost/corral/"))
     if not found:
         pytest.skip("no image of corral is loaded into the lab; make lab-load")

@@ -215,3 +215,12 @@ def test_two_runs_at_once_do_not_leave_an_orphan(engine: Engine, monkeypatch: py
     assert "late" in engine.names()
     engine.apply(*maps(engine, "b"), applyset=applyset(engine))
     assert engine.names() == {"b", "set"}
+
+
+def test_absent_of_a_kind_that_nobody_knows_is_absent(engine: Engine) -> None:
+    unknown = {"apiVersion": "example.org/v1", "kind": "Gizmo", "metadata": {"name": "x", "namespace": engine.namespace}}
+    result = engine.apply(unknown, state="absent", wait=True, diff=True)
+    assert (
+        result["objects"] == [{"kind": "Gizmo", "namespace": engine.namespace, "name": "x", "result": "unchanged"}]
+        and not result["changed"]
+    )

@@ -192,6 +192,29 @@ def test_certificates_that_are_none_are_told(kubeconfig: Path) -> None:
         auth.resolve({"kubeconfig": str(bad)}).ssl_context()
 
 
+@pytest.mark.parametrize(
+    ("environment", "host", "proxy"),
+    [
+        ({}, "https://api", None),
+        ({"https_proxy": "http://p:1"}, "https://api", "http://p:1"),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "api,other"}, "https://api", None),
+        ({"https_proxy": "http://p:1"}, "http://api", None),
+    ],
+)
+def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], host: str, proxy: str | None) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert auth.resolve({"host": host}).proxy == proxy
+
+
+def test_the_kubeconfigs_proxy_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://p:1")
+    path = write(tmp_path, {"server": "https://api", "proxy-url": "http://q:2"})
+    assert auth.resolve({"kubeconfig": str(path)}).proxy == "http://q:2"
+
+
 def test_plain_http_has_no_tls_and_the_environments_bundle_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert auth.resolve({"host": "http://x"}).ssl_context() is None
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
