@@ -75,7 +75,7 @@ molecule: $(if $(LAB_READY),,lab-load) ## the molecule scenario against the lab
 
 bench: ## measure against the goals, in the lab; writes build/bench/results.json and docs/benchmarks.md
 	@$(MAKE) demo KUBECONFIG=
-	@tools/run --lab python tests/bench/bench.py $(ARGS)
+	@tools/run --lab python tests/bench/bench.py build/demo/cluster.yml $(ARGS)
 
 ##@ Making
 
