@@ -139,18 +139,6 @@ def test_a_crash_loop_is_told_with_exit_code_and_last_words(engine: Engine, imag
 
 
 @pytest.mark.slow
-def test_a_crash_loop_that_this_run_cures_is_not_told(engine: Engine, image: str) -> None:
-    """The pod was in a back-off when the ConfigMap that it wants came: its past crashes do not count."""
-    script = "test -e /etc/test/good && exec sleep 600; exit 1"
-    config = {"name": "config", "configMap": {"name": "c", "optional": True}}
-    mount = {"volumeMounts": [{"name": "config", "mountPath": "/etc/test"}], **PROBE}
-    sick = stateful_set("s", pod_template(image, script, volumes=[config], container=mount))
-    with pytest.raises(WaitFailed):
-        engine.apply(engine.config_map("c", bad="1"), sick, wait=True, wait_timeout=120)
-    engine.apply(engine.config_map("c", good="1"), sick, wait=True, wait_timeout=180)
-
-
-@pytest.mark.slow
 def test_what_a_container_refers_to_and_is_not_there_is_told(engine: Engine, image: str) -> None:
     missing = {"envFrom": [{"secretRef": {"name": "nowhere"}}]}
     with pytest.raises(
