@@ -82,7 +82,7 @@ def status(code: int, message: str = "", reason: str = "", causes: list[dict[str
 )
 def test_sentences(given: Status, kind: type[errors.ApiError], words: str) -> None:
     error = api_error(given, "do", server="https://s")
-    assert type(error) is kind and words in str(error) and str(error).startswith("Could not do: ")
+    assert error.__class__ is kind and words in str(error) and str(error).startswith("Could not do: ")
     assert error.status is given
 
 
