@@ -10,6 +10,7 @@ create that meets the object of its own first try is told by its caller. What is
 
 from __future__ import annotations
 
+import email.utils
 import json
 import random
 import socket
@@ -90,6 +91,8 @@ class Client:
         self._timeout = timeout
         self._sleep = sleep
         self._lock = threading.Lock()
+        self.clock: str | None = None
+        """The API server's time when it first answered, as objects carry it (2026-01-02T03:04:05Z)."""
         self._answered = False
         self._headers = access.headers()
         self._prefix = urlsplit(access.server).path
@@ -243,6 +246,8 @@ class Client:
             timeout=urllib3.Timeout(connect=10.0, read=self._timeout),
         )
         self._answered = True
+        if self.clock is None and "Date" in answer.headers:
+            self.clock = email.utils.parsedate_to_datetime(answer.headers["Date"]).strftime("%Y-%m-%dT%H:%M:%SZ")
         return answer
 
     def _may_repeat(self, lost: Exception | None, status: Status | None, attempt: int, began: float, retry_conflict: bool) -> float | None:

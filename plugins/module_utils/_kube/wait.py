@@ -61,9 +61,8 @@ class _Wait:
         self._queue: queue.Queue[tuple[Ref, Object | None] | KubeError] = queue.Queue()
         self._patience = Patience()
         self._pods: dict[Ref, Object] = {}
-        # With nothing changed by this run, a pod's past troubles are its present ones.
-        self._changed = any(item.result in ("created", "configured") for item in items)
-        self._old: set[str] | None = None
+        # What a pod suffered before this run changed something may be cured by the change. With nothing changed, past troubles are present ones.
+        self._began = client.clock if any(item.result in ("created", "configured") for item in items) else None
         self.pending: dict[Ref, _Pending] = {}
         for item in items:
             if item.after is not None:
@@ -143,17 +142,14 @@ class _Wait:
     def _judge(self) -> None:
         """Raise WaitFailed for the first object that can not become ready."""
         now = time.monotonic()
-        if self._old is None and self._pods:
-            self._old = {str(pod["metadata"].get("uid")) for pod in self._pods.values()} if self._changed else set()
         for ref, pending in list(self.pending.items()):
             if pending.state.failed:
                 raise WaitFailed(f"{ref}: {pending.state.text}{self._last_words(pending)}.")
             if ref.resource.kind == "PersistentVolumeClaim":
                 self._judge_claim(ref, pending, now)
             for pod in self._pods_of(pending):
-                trouble = self._patience.exhausted(
-                    pod, now, old=str(pod["metadata"].get("uid")) in (self._old or ()), crashes=ref.resource.kind != "Job"
-                )
+                old = self._began is not None and str(pod["metadata"].get("creationTimestamp")) < self._began
+                trouble = self._patience.exhausted(pod, now, old=old, crashes=ref.resource.kind != "Job")
                 if trouble is not None and self._counts(pending, pod, trouble):
                     raise WaitFailed(self._sentence(ref, pod, trouble))
 
