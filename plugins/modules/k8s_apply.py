@@ -163,8 +163,9 @@ EXAMPLES = r"""
 RETURN = r"""
 objects:
   description:
-    - One row for each object, in the order of the input, then those that were pruned or deleted with their set.
-    - RV(objects[].result) is V(created), V(configured), V(unchanged), V(pruned), V(absent) (deleted by this run) or V(skipped) (not reached).
+    - One row for each object, in the order of the input, then those that were pruned or deleted with their set, and replaced pods.
+    - RV(objects[].result) is V(created), V(configured), V(unchanged), V(pruned), V(absent) (deleted by this run), V(replaced) (a pod
+      deleted for O(replace_stuck_pods)) or V(skipped) (not reached).
   returned: always
   type: list
   elements: dict

@@ -14,7 +14,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import difference
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound, WaitFailed
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item, prepare
 from ansible_collections.corral.slurm.plugins.module_utils._kube.prune import ApplySet
 
@@ -139,9 +139,26 @@ class Batch:
             self._gone("pruned", self._set.prune(self._items))
             self._set.close(created=any(item.result == "created" for item in self._items))
         if self._params.get("replace_stuck_pods"):
-            self._gone("replaced", stuck.replace(self._client, self._items, check=self._check))
+            self._replace_stuck()
         if self._params.get("wait") and not self._check:
-            wait.until_ready(self._client, self._items, timeout=self._timeout, load_balancers=bool(self._params.get("wait_load_balancer")))
+            self._wait()
+
+    def _replace_stuck(self) -> bool:
+        gone = stuck.replace(self._client, self._items, check=self._check)
+        self._gone("replaced", gone)
+        return bool(gone)
+
+    def _wait(self) -> None:
+        """Wait for readiness; a pod of an older template that turns out to be stuck only now is replaced and waited for too."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                wait.until_ready(self._client, self._items, timeout=left, load_balancers=bool(self._params.get("wait_load_balancer")))
+                return
+            except WaitFailed:
+                if not (self._params.get("replace_stuck_pods") and self._replace_stuck()):
+                    raise
 
     def _revision(self) -> int | None:
         """Return the store's revision from before the first write."""
