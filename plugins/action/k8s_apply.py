@@ -8,10 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
+from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render, warm
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
 from ansible_collections.corral.slurm.plugins.modules import k8s_apply
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, plain
+
+# Ansible imports an action once and forks a worker for each task: what is warm here is warm in all of them.
+warm()
 
 
 class ActionModule(BackendAction):

@@ -82,6 +82,13 @@ def render(templates: list[Path], variables: dict[str, Any], paths: list[Path]) 
     return objects, origins
 
 
+def warm() -> None:
+    """Build what all templates share (Jinja's lexer, its compiler's imports, the YAML loader), for a process that will fork those that render."""
+    if _MISSING is None:
+        _environment(()).from_string("{% for a in b %}{{ a }}{% endfor %}").render(b=[{"a": 1}])
+        yaml.load("a: 1", Loader=_loader())
+
+
 @functools.lru_cache(maxsize=32)
 def _environment(paths: tuple[Path, ...]) -> jinja2.Environment:
     """Return the environment of a search path; it keeps its compiled templates."""
