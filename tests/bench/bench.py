@@ -131,7 +131,7 @@ def ten_thousand_nodes() -> list[dict[str, Any]]:
 
 def from_nothing() -> dict[str, Any]:
     subprocess.run([str(REPOSITORY / "lab" / "lab"), "down"], check=True)
-    took = seconds(lambda: subprocess.run(["make", "-C", str(REPOSITORY), "demo"], check=True, stdout=subprocess.DEVNULL))
+    took = seconds(lambda: subprocess.run(["make", "-C", str(REPOSITORY), "demo", "KUBECONFIG="], check=True, stdout=subprocess.DEVNULL))
     return result("empty lab, warm caches → first job's output", took, "s", 120, "absolute, the goal is one")
 
 
