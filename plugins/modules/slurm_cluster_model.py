@@ -27,7 +27,7 @@ options:
   path:
     description:
       - A YAML file that holds the document, on the host that runs the task.
-      - Give this or O(document).
+      - Give this or O(document), exactly one of them.
     type: path
   document:
     description: The document itself.
@@ -70,7 +70,7 @@ except ImportError:
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
-CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document"]], "required_one_of": [["path", "document"]]}
+CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document"]]}
 
 
 def argument_spec() -> dict[str, Any]:
@@ -81,6 +81,11 @@ def argument_spec() -> dict[str, Any]:
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Return the model as the fact ``corral``. Raises CorralError for a file that can not be read and for a wrong document."""
     del check, diff  # it changes nothing, so there is nothing to predict and nothing to show
+    if not params.get("path") and params.get("document") is None:
+        raise CorralError(
+            "There is no SlurmCluster document; give a file with -e slurm_cluster_file=my.yml, or the document itself in slurm_cluster "
+            "(for the module: path or document)."
+        )
     document = read(params["path"]) if params.get("path") else params["document"]
     model = resolve.model(document).to_dict()
     return {"changed": False, "ansible_facts": {"corral": model}}
