@@ -7,8 +7,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -39,12 +43,63 @@ static int check(int root, const char *path, struct jail_error *error)
 	return 0;
 }
 
-/* Opens the jail's root for lookups; a link in the place of the last name is refused. */
-int jail_open(const char *path, struct jail_error *error)
+/* What a dead file server would never answer, in a process of its own: a look that hangs can not be interrupted, only left. What it finds
+ * does not matter here. Between fork and exit only system calls are made, since slurmstepd has threads. */
+static void look(const char *path)
+{
+	char byte;
+	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int marker = root < 0 ? -1 : openat(root, JAIL_MARKER, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (marker >= 0 && read(marker, &byte, 1) < 0)
+		_exit(1);
+	_exit(0);
+}
+
+static int await(const char *path, pid_t child, unsigned timeout, struct jail_error *error)
+{
+	struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
+	int count;
+
+	if (ended.fd < 0)
+		return jail_fail(error, "a look at the jail %s can not be followed (pidfd_open: %s): Linux 5.12 is needed", path, strerror(errno));
+	do
+		count = poll(&ended, 1, (int)timeout * 1000);
+	while (count < 0 && errno == EINTR);
+	close(ended.fd);
+	if (count > 0)
+		return 0;
+	kill(child, SIGKILL);
+	/* Not waited for: it may take as long as the volume. */
+	return jail_fail(error, "the jail %s did not answer within %u s: its volume hangs, look at the storage and at its mount on this node", path, timeout);
+}
+
+static int check_answers(const char *path, unsigned timeout, struct jail_error *error)
+{
+	int result;
+	pid_t child = _Fork();
+
+	if (child == 0)
+		look(path);
+	if (child < 0)
+		return jail_fail(error, "a look at the jail %s can not be made (fork: %s)", path, strerror(errno));
+	result = await(path, child, timeout, error);
+	if (result == 0)
+		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+			;
+	return result;
+}
+
+/* Opens the jail's root for lookups; a link in the place of the last name is refused, and so is a volume that does not answer within
+ * "timeout" seconds. */
+int jail_open(const char *path, unsigned timeout, struct jail_error *error)
 {
 	int saved;
-	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int root;
 
+	if (check_answers(path, timeout, error) < 0)
+		return -1;
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (root < 0)
 		return jail_fail(error, "the jail %s can not be opened as a directory (%s): look at the volume's mount in this pod", path,
 				 strerror(errno));
@@ -54,4 +109,39 @@ int jail_open(const char *path, struct jail_error *error)
 	close(root);
 	errno = saved;
 	return -1;
+}
+
+/* The image that the jail was made of, as its marker says; only characters that an image's name has. Empty when it does not say. */
+int jail_image(const char *path, char *image, size_t size)
+{
+	static const char key[] = "\"image\": \"";
+	char text[512];
+	const char *start;
+	size_t length = 0;
+	ssize_t count = -1;
+	int marker = -1;
+	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	image[0] = '\0';
+	if (root >= 0)
+		marker = jail_path_open(root, JAIL_MARKER, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+	if (marker >= 0) {
+		count = read(marker, text, sizeof(text) - 1);
+		close(marker);
+	}
+	if (root >= 0)
+		close(root);
+	if (count <= 0)
+		return -1;
+	text[count] = '\0';
+	start = strstr(text, key);
+	if (!start)
+		return -1;
+	start += sizeof(key) - 1;
+	length = strspn(start, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/@+-");
+	if (length >= size)
+		length = size - 1;
+	memcpy(image, start, length);
+	image[length] = '\0';
+	return 0;
 }

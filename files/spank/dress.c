@@ -72,6 +72,13 @@ static int attach(const struct jail_dress *dress, int directory, const struct pa
 	return result < 0 ? missing(dress, part, "the mount was refused", error) : 0;
 }
 
+static int lay(const struct jail_dress *dress, int directory, const struct part *part, int tree, struct jail_error *error)
+{
+	if (jail_set(tree, part->attributes) < 0)
+		return missing(dress, part, "its mount attributes can not be set", error);
+	return attach(dress, directory, part, tree, error);
+}
+
 static int show(const struct jail_dress *dress, int directory, const struct part *part, struct jail_error *error)
 {
 	int result;
@@ -79,10 +86,7 @@ static int show(const struct jail_dress *dress, int directory, const struct part
 
 	if (tree < 0)
 		return missing(dress, part, "the pod does not have it", error);
-	if (jail_set(tree, part->attributes) < 0)
-		result = missing(dress, part, "its mount attributes can not be set", error);
-	else
-		result = attach(dress, directory, part, tree, error);
+	result = lay(dress, directory, part, tree, error);
 	close_keeping_errno(tree);
 	return result;
 }
@@ -227,10 +231,8 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 	static const char *const links[][2] = {
 		{"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
 	};
-	static const struct part trees[] = {
-		{"/dev/pts", "dev/", "pts", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true},
-		{"/dev/shm", "dev/", "shm", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, 0, false}, true},
-	};
+	static const struct part pts = {"/dev/pts", "dev/", "pts", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true};
+	static const struct part shm = {"/dev/shm", "dev/", "shm", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, 0, false}, true};
 	const struct part self = {"tmpfs", "", "dev", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true};
 	struct dirent *entry;
 	DIR *pods;
@@ -244,17 +246,16 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 		jail_fail(error, "the pod's /dev can not be read (%s)", strerror(errno));
 		goto out;
 	}
-	for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++)
-		if (mkdirat(dev, trees[i].target, 0755) < 0 && errno != EEXIST) {
-			jail_fail(error, "/dev/%s of the jail can not be made (%s)", trees[i].target, strerror(errno));
-			goto out_pods;
-		}
+	if ((mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0) && errno != EEXIST) {
+		jail_fail(error, "/dev/pts and /dev/shm of the jail can not be made (%s)", strerror(errno));
+		goto out_pods;
+	}
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
 		if (symlinkat(links[i][0], dev, links[i][1]) < 0 && errno != EEXIST) {
 			jail_fail(error, "/dev/%s of the jail can not be made (%s)", links[i][1], strerror(errno));
 			goto out_pods;
 		}
-	if (show_all(dress, dev, trees, sizeof(trees) / sizeof(trees[0]), error) < 0)
+	if (show(dress, dev, &pts, error) < 0 || (dress->shm < 0 ? show(dress, dev, &shm, error) : lay(dress, dev, &shm, dress->shm, error)) < 0)
 		goto out_pods;
 	while ((entry = readdir(pods)))
 		if (wanted_device(dress->plan, entry->d_name) && dress_device(dress, dev, dirfd(pods), entry->d_name, error) < 0)
@@ -298,13 +299,9 @@ out:
 
 static int dress_tmp(const struct jail_dress *dress, struct jail_error *error)
 {
-	const struct part part = {"/tmp", "", "tmp", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false}, true};
+	static const struct part part = {"/tmp", "", "tmp", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false}, true};
 
-	if (dress->tmp < 0)
-		return 0;
-	if (jail_set(dress->tmp, part.attributes) < 0)
-		return missing(dress, &part, "its mount attributes can not be set", error);
-	return attach(dress, dress->root, &part, dress->tmp, error);
+	return dress->tmp < 0 ? 0 : lay(dress, dress->root, &part, dress->tmp, error);
 }
 
 static int dress_binds(const struct jail_dress *dress, struct jail_error *error)
@@ -332,8 +329,9 @@ int jail_dress(const struct jail_dress *dress, struct jail_error *error)
 	};
 	/* Read-only for tasks: slurmd takes its configuration from there, so a root of the jail who could write it would be root of the
 	 * pod. The veneer shows it writable to slurmstepd. */
+	const char *path = dress->spool ? dress->plan->spool : "/";
 	const struct part spool = {
-		dress->plan->spool, "", dress->plan->spool + 1, {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true,
+		path, "", path + 1, {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true,
 	};
 
 	if (dress_proc(dress, error) < 0 || dress_dev(dress, error) < 0 || dress_run(dress, error) < 0 || dress_tmp(dress, error) < 0)

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,57 +41,107 @@ static long microseconds_since(const struct timespec *start)
 	return (now.tv_sec - start->tv_sec) * 1000000L + (now.tv_nsec - start->tv_nsec) / 1000L;
 }
 
+/* Tree of a directory that shows in the jail; takes the descriptor over. "what" is for the sentence. */
+static int tree_of(int directory, const char *what, struct jail_error *error)
+{
+	int tree;
+
+	if (directory < 0)
+		return -1;
+	tree = jail_clone(directory, "", false);
+	if (tree < 0)
+		jail_fail(error, "%s can not be shown in the jail (%s)", what, strerror(errno));
+	close_keeping_errno(directory);
+	return tree;
+}
+
 /* Tree of the directory that shall be /tmp; -1 with an empty sentence when the jail keeps its own. */
 static int tmp_tree(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
 {
-	int tree;
 	int directory;
 
 	error->text[0] = '\0';
 	if (!plan->tmp)
 		return -1;
-	if (job == 0)
-		directory = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	else
-		directory = jail_tmp_open(plan->tmp, job, error);
-	if (directory < 0)
-		return error->text[0] ? -1 : jail_fail(error, "the pod's /tmp can not be opened (%s)", strerror(errno));
-	tree = jail_clone(directory, "", false);
-	if (tree < 0)
-		jail_fail(error, "the job's /tmp can not be shown in the jail (%s)", strerror(errno));
-	close_keeping_errno(directory);
-	return tree;
+	if (job != 0)
+		return tree_of(jail_job_open(plan->tmp, job, 01777, error), "the job's /tmp", error);
+	directory = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return directory < 0 ? jail_fail(error, "the pod's /tmp can not be opened (%s)", strerror(errno)) : tree_of(directory, "the pod's /tmp", error);
 }
 
-/* A copy of the jail's mount (and of the volumes mounted below it), attached over itself so that it can become the root. */
-static int own_root(const struct jail_plan *plan, struct jail_error *error)
+/* Tree of the directory that shall be /dev/shm; -1 with an empty sentence when the pod's is shown. */
+static int shm_tree(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
 {
-	const struct jail_attributes no_devices = {MOUNT_ATTR_NODEV, 0, true};
+	error->text[0] = '\0';
+	if (!plan->shm || job == 0)
+		return -1;
+	return tree_of(jail_job_open(plan->shm, job, 01777, error), "the job's /dev/shm", error);
+}
+
+/* Set-uid programs of the jail itself work, for sudo does; those of volumes below it do not, and no device file does. A jail that the
+ * pod has without set-uid stays so. */
+static int harden(const struct jail_plan *plan, int tree)
+{
+	const struct jail_attributes all = {MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | (plan->mode == JAIL_RO ? MOUNT_ATTR_RDONLY : 0), 0, true};
+	const struct jail_attributes root = {0, MOUNT_ATTR_NOSUID, false};
+	struct statvfs before;
+
+	if (fstatvfs(tree, &before) < 0 || jail_set(tree, all) < 0)
+		return -1;
+	return before.f_flag & ST_NOSUID ? 0 : jail_set(tree, root);
+}
+
+/* The jail's tree, or the job's overlay with the jail's volumes over it, attached over the jail so that it can become the root. */
+static int attach_root(const struct jail_plan *plan, uint32_t job, int root, struct jail_error *error)
+{
+	struct jail_submounts submounts = {.count = 0};
+	int tree = -1;
+	int result = 0;
+
+	if (plan->mode != JAIL_OVERLAY)
+		tree = jail_clone(root, "", true);
+	else if (jail_submounts_collect(plan->jail, &submounts, error) == 0)
+		tree = jail_overlay_tree(plan, job, error);
+	if (tree < 0)
+		result = plan->mode == JAIL_OVERLAY ? -1 : jail_fail(error, "the jail %s can not be mounted (%s): the container needs CAP_SYS_ADMIN and Linux 5.12",
+								     plan->jail, strerror(errno));
+	else if (jail_attach(tree, root) < 0)
+		result = jail_fail(error, "the jail %s can not be mounted over itself (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
+	else if (jail_submounts_attach(&submounts, tree, error) < 0)
+		result = -1;
+	else if (harden(plan, tree) < 0)
+		result = jail_fail(error, "the mount attributes of the jail %s can not be set (%s)", plan->jail, strerror(errno));
+	jail_submounts_close(&submounts);
+	if (result == 0)
+		return tree;
+	close_keeping_errno(tree);
+	return -1;
+}
+
+static int own_root(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
+{
 	int tree;
-	int root = jail_open(plan->jail, error);
+	int root = jail_open(plan->jail, plan->timeout, error);
 
 	if (root < 0)
 		return -1;
-	tree = jail_clone(root, "", true);
-	if (tree < 0 || jail_set(tree, no_devices) < 0 || jail_attach(tree, root) < 0) {
-		jail_fail(error, "the jail %s can not be mounted (%s): the container needs CAP_SYS_ADMIN and Linux 5.12", plan->jail, strerror(errno));
-		close_keeping_errno(tree);
-		tree = -1;
-	}
+	tree = attach_root(plan, job, root, error);
 	close_keeping_errno(root);
 	return tree;
 }
 
 static int dress(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int root, struct jail_error *error)
 {
-	struct jail_dress what = {.plan = plan, .log = log, .root = root, .spool = true, .keep = false};
-	int result;
+	struct jail_dress what = {.plan = plan, .log = log, .root = root, .tmp = -1, .shm = -1, .spool = plan->spool != NULL, .keep = false};
+	int result = -1;
 
 	what.tmp = tmp_tree(plan, job, error);
-	if (what.tmp < 0 && error->text[0])
-		return -1;
-	result = jail_dress(&what, error);
+	if (!error->text[0])
+		what.shm = shm_tree(plan, job, error);
+	if (!error->text[0])
+		result = jail_dress(&what, error);
 	close_keeping_errno(what.tmp);
+	close_keeping_errno(what.shm);
 	return result;
 }
 
@@ -145,8 +196,9 @@ static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_l
 	return result;
 }
 
-/* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp is the pod's. After a failure the thread
- * may be anywhere between both roots: its process must not go on to do a user's work. */
+/* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp and /dev/shm are the pod's. For JAIL_OVERLAY
+ * jail_overlay_mount comes first. After a failure the thread may be anywhere between both roots: its process must not go on to do
+ * a user's work. */
 int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view, struct jail_error *error)
 {
 	struct timespec start;
@@ -161,7 +213,7 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 	 * kubelet mounts later still arrive. */
 	if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
 		return jail_fail(error, "the pod's mounts can not be made private to this step (%s)", strerror(errno));
-	root = own_root(plan, error);
+	root = own_root(plan, job, error);
 	if (root < 0)
 		return -1;
 	result = go_in(plan, job, log, root, view, error);
@@ -204,10 +256,10 @@ void jail_view_close(struct jail_view *view)
  * finds them there and changes nothing. */
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
 {
-	struct jail_dress what = {.plan = plan, .log = log, .spool = false, .keep = true};
+	struct jail_dress what = {.plan = plan, .log = log, .shm = -1, .spool = false, .keep = true};
 	int result;
 
-	what.root = jail_open(plan->jail, error);
+	what.root = jail_open(plan->jail, plan->timeout, error);
 	if (what.root < 0)
 		return -1;
 	what.tmp = tmp_tree(plan, 0, error);

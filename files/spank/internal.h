@@ -35,10 +35,25 @@ struct jail_dress {
 	const struct jail_log *log;
 	int root; /* of the tree that is dressed */
 	int tmp;  /* tree for /tmp; -1: leave the jail's own */
+	int shm;  /* tree for /dev/shm; -1: the pod's */
 	bool spool;
 	bool keep; /* leave alone what is mounted already: makes a second call harmless */
 };
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
+
+/* overlay.c */
+int jail_overlay_tree(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
+#define JAIL_SUBMOUNTS_MAX 64
+struct jail_submounts {
+	size_t count;
+	struct {
+		int tree;
+		char *target;
+	} mount[JAIL_SUBMOUNTS_MAX];
+};
+int jail_submounts_collect(const char *jail, struct jail_submounts *submounts, struct jail_error *error);
+int jail_submounts_attach(struct jail_submounts *submounts, int root, struct jail_error *error);
+void jail_submounts_close(struct jail_submounts *submounts);
 
 /* veneer.c */
 #define JAIL_VENEER_MAX 12

@@ -34,11 +34,42 @@ struct jail_bind {
 	bool read_only;
 };
 
-/* What the administrator asks for, parsed from "key=value" words. */
+struct jail_named {
+	char *name;
+	char *path;
+};
+
+/* Jobs of this partition start in that jail when they do not ask for another. */
+struct jail_partition {
+	char *partition;
+	char *jail;
+};
+
+enum jail_mode {
+	JAIL_RW,
+	JAIL_RO,      /* nothing of the jail can be written, its submounts neither */
+	JAIL_OVERLAY, /* what the job writes is its own on this node, and gone with it; submounts are as ever */
+};
+
+#define JAIL_DEFAULT "default"
+
+/* What the administrator asks for, parsed from "key=value" words, and what was chosen of it. */
 struct jail_plan {
-	char *jail;  /* jail=   the jail's root in the pod; required */
-	char *spool; /* spool=  SlurmdSpoolDir, seen at the same path in the jail */
-	char *tmp;   /* tmp=    where the jobs' own /tmp directories are made; NULL (tmp=jail): the jail's own /tmp */
+	const char *name; /* of the chosen jail; the default one after jail_plan_parse */
+	const char *jail; /* its root in the pod */
+	enum jail_mode mode;
+
+	struct jail_named *jails; /* jail=PATH (required) and jail.NAME=PATH; the default one first */
+	size_t jail_count;
+	struct jail_partition *partitions; /* partition.PARTITION=NAME */
+	size_t partition_count;
+	char *spool;   /* spool=  SlurmdSpoolDir, seen at the same path in the jail; NULL (spool=none): there is none */
+	char *tmp;     /* tmp=    where the jobs' own /tmp directories are made; NULL (tmp=jail): the jail's own /tmp */
+	char *shm;     /* shm=    where the jobs' own /dev/shm are made; NULL (shm=pod): the pod's /dev/shm */
+	char *overlay; /* overlay= where the jobs' overlays are kept; NULL: no job can have one */
+	uid_t *outsiders; /* no-jail= who may run outside of the jail */
+	size_t outsider_count;
+	unsigned timeout; /* timeout= seconds after which a jail that does not answer hangs */
 	struct jail_bind *binds; /* bind=SOURCE:TARGET[:ro], repeatable */
 	size_t bind_count;
 	char **devices; /* dev=PATTERN, repeatable: more names of /dev to show, shell patterns without a slash */
@@ -55,14 +86,23 @@ struct jail_view {
 
 /* plan.c */
 int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail_error *error);
+int jail_plan_choose(struct jail_plan *plan, const char *name, struct jail_error *error);
+int jail_plan_choose_mode(struct jail_plan *plan, enum jail_mode mode, struct jail_error *error);
+const char *jail_plan_of_partition(const struct jail_plan *plan, const char *partition);
+bool jail_plan_lets_out(const struct jail_plan *plan, uid_t uid);
 void jail_plan_free(struct jail_plan *plan);
 
 /* check.c */
-int jail_open(const char *path, struct jail_error *error);
+int jail_open(const char *path, unsigned timeout, struct jail_error *error);
+int jail_image(const char *path, char *image, size_t size);
 
-/* tmp.c */
-int jail_tmp_open(const char *base, uint32_t job, struct jail_error *error);
-int jail_tmp_remove(const char *base, uint32_t job, struct jail_error *error);
+/* job.c: what a job has of its own on a node */
+int jail_job_open(const char *base, uint32_t job, mode_t mode, struct jail_error *error);
+int jail_job_remove(const char *base, uint32_t job, struct jail_error *error);
+
+/* overlay.c */
+int jail_overlay_mount(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
+int jail_overlay_remove(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
 
 /* enter.c */
 int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view,

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "jail.h"
@@ -26,12 +28,15 @@ static const struct jail_log narrator = {.info = say, .debug = say};
 
 static int usage(FILE *to)
 {
-	fputs("usage: jail-exec [-v] [--job ID] KEY=VALUE... -- COMMAND [ARGUMENT...]\n"
+	fputs("usage: jail-exec [-v] [--job ID] [--ro|--overlay] KEY=VALUE... -- COMMAND [ARGUMENT...]\n"
 	      "       jail-exec [-v] --prepare PATH [KEY=VALUE...]\n"
+	      "       jail-exec --time COUNT [--job ID] KEY=VALUE...\n"
 	      "\n"
-	      "Runs COMMAND in the jail, as root without the capabilities that lead out of it,\n"
-	      "or makes the mounts for a chroot to PATH in the current mount namespace (again: changes nothing).\n"
-	      "KEY=VALUE are those of the plugin: jail= spool= tmp= bind= dev=. --job ID: with that job's /tmp.\n",
+	      "Runs COMMAND in the jail, as root without the capabilities that lead out of it;\n"
+	      "or makes the mounts for a chroot to PATH in the current mount namespace (again: changes nothing);\n"
+	      "or enters COUNT times and prints how long the median and the slowest of a hundred took, in microseconds.\n"
+	      "KEY=VALUE are those of the plugin: jail= spool= tmp= shm= overlay= timeout= bind= dev=.\n"
+	      "--job ID: with what that job has of its own. --ro, --overlay: as a job has it with --jail-ro, --jail-overlay.\n",
 	      to);
 	return to == stdout ? EXIT_SUCCESS : FAILED;
 }
@@ -57,7 +62,66 @@ static int run(const struct jail_plan *plan, uint32_t job, char **command)
 	return code;
 }
 
-static int read_job(const char *text, uint32_t *job)
+/* One entry in a process of its own; microseconds, or -1 after the sentence. */
+static long time_entry(const struct jail_plan *plan, uint32_t job)
+{
+	int result[2];
+	long took = -1;
+	pid_t child;
+
+	if (pipe(result) < 0)
+		return -1;
+	child = fork();
+	if (child == 0) {
+		struct jail_view view;
+		struct jail_error error;
+		struct timespec start;
+		struct timespec end;
+
+		clock_gettime(CLOCK_MONOTONIC, &start);
+		if (jail_enter(plan, job, &narrator, &view, &error) < 0)
+			_exit(refuse(&error));
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		took = (end.tv_sec - start.tv_sec) * 1000000L + (end.tv_nsec - start.tv_nsec) / 1000L;
+		_exit(write(result[1], &took, sizeof(took)) == sizeof(took) ? 0 : FAILED);
+	}
+	close(result[1]);
+	if (read(result[0], &took, sizeof(took)) != sizeof(took))
+		took = -1;
+	close(result[0]);
+	if (child > 0)
+		waitpid(child, NULL, 0);
+	return took;
+}
+
+static int compare(const void *left, const void *right)
+{
+	long a = *(const long *)left;
+	long b = *(const long *)right;
+
+	return (a > b) - (a < b);
+}
+
+static int measure(const struct jail_plan *plan, uint32_t job, uint32_t count)
+{
+	long *times = calloc(count, sizeof(*times));
+	int result = times ? EXIT_SUCCESS : FAILED;
+
+	for (uint32_t i = 0; i < count && result == EXIT_SUCCESS; i++) {
+		times[i] = time_entry(plan, job);
+		if (times[i] < 0)
+			result = FAILED;
+	}
+	if (result == EXIT_SUCCESS) {
+		qsort(times, count, sizeof(*times), compare);
+		printf("{\"entries\": %u, \"p50\": %ld, \"p99\": %ld, \"max\": %ld}\n", (unsigned)count, times[count / 2], times[(uint64_t)count * 99 / 100],
+		       times[count - 1]);
+	}
+	free(times);
+	return result;
+}
+
+static int read_number(const char *option, const char *text, uint32_t *number)
 {
 	char *end;
 	unsigned long value;
@@ -65,71 +129,110 @@ static int read_job(const char *text, uint32_t *job)
 	errno = 0;
 	value = strtoul(text, &end, 10);
 	if (errno || *end || end == text || value == 0 || value > UINT32_MAX) {
-		fprintf(stderr, "jail-exec: --job %s is not the number of a job\n", text);
+		fprintf(stderr, "jail-exec: %s %s is not a number from 1 on\n", option, text);
 		return -1;
 	}
-	*job = (uint32_t)value;
+	*number = (uint32_t)value;
 	return 0;
 }
 
-/* Words of the plan, with room for a jail= made of --prepare's path. */
-struct words {
+/* The command line. "word" are those of the plan, with room for a jail= made of --prepare's path. */
+struct line {
 	int count;
 	char **word;
 	char *prepare;
+	char **command;
+	uint32_t job;
+	uint32_t times;
+	enum jail_mode mode;
+	bool help;
 };
 
-static int act(struct words *words, bool prepare, uint32_t job, char **command)
+static int act(struct line *line)
 {
 	struct jail_plan plan;
 	struct jail_error error;
 	int result;
 
-	if (jail_plan_parse(&plan, words->count, words->word, &error) < 0)
+	if (jail_plan_parse(&plan, line->count, line->word, &error) < 0 || jail_plan_choose_mode(&plan, line->mode, &error) < 0 ||
+	    (line->mode == JAIL_OVERLAY && jail_overlay_mount(&plan, line->job, &error) < 0))
 		result = refuse(&error);
-	else if (prepare)
+	else if (line->prepare)
 		result = jail_prepare(&plan, &narrator, &error) < 0 ? refuse(&error) : EXIT_SUCCESS;
+	else if (line->times)
+		result = measure(&plan, line->job, line->times);
 	else
-		result = run(&plan, job, command);
+		result = run(&plan, line->job, line->command);
 	jail_plan_free(&plan);
 	return result;
 }
 
+/* Reads one argument, or two of them, and returns how many; 0 for what is none. */
+static int read_argument(struct line *line, int left, char **argument)
+{
+	const char *word = argument[0];
+	const char *value = left > 1 ? argument[1] : NULL;
+
+	if (strcmp(word, "-v") == 0)
+		verbose = true;
+	else if (strcmp(word, "--ro") == 0 && line->mode == JAIL_RW)
+		line->mode = JAIL_RO;
+	else if (strcmp(word, "--overlay") == 0 && line->mode == JAIL_RW)
+		line->mode = JAIL_OVERLAY;
+	else if (strcmp(word, "--job") == 0 && value)
+		return read_number(word, value, &line->job) < 0 ? 0 : 2;
+	else if (strcmp(word, "--time") == 0 && value)
+		return read_number(word, value, &line->times) < 0 ? 0 : 2;
+	else if (strcmp(word, "--prepare") == 0 && value && !line->prepare) {
+		if (asprintf(&line->prepare, "jail=%s", value) < 0)
+			return 0;
+		line->word[line->count++] = line->prepare;
+		return 2;
+	} else if (word[0] != '-' && strchr(word, '='))
+		line->word[line->count++] = argument[0];
+	else
+		return 0;
+	return 1;
+}
+
+/* True when the line says exactly one thing to do. */
+static bool read_line(struct line *line, int count, char **argument)
+{
+	int i = 1;
+
+	while (i < count && !line->command) {
+		int taken;
+
+		if (strcmp(argument[i], "--help") == 0 || strcmp(argument[i], "-h") == 0) {
+			line->help = true;
+			return true;
+		}
+		if (strcmp(argument[i], "--") == 0) {
+			line->command = &argument[i + 1];
+			break;
+		}
+		taken = read_argument(line, count - i, &argument[i]);
+		if (taken == 0)
+			return false;
+		i += taken;
+	}
+	if (line->mode == JAIL_OVERLAY && line->job == 0)
+		return false;
+	return (line->prepare != NULL) + (line->command && line->command[0]) + (line->times > 0) == 1;
+}
+
 int main(int count, char **argument)
 {
-	struct words words = {0, calloc((size_t)count + 1, sizeof(char *)), NULL};
-	char **command = NULL;
-	uint32_t job = 0;
-	bool bad = words.word == NULL;
+	struct line line = {.word = calloc((size_t)count + 1, sizeof(char *))};
 	int result;
 
-	for (int i = 1; i < count && !bad && !command; i++) {
-		const char *word = argument[i];
-
-		if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-			free(words.word);
-			free(words.prepare);
-			return usage(stdout);
-		}
-		if (strcmp(word, "-v") == 0)
-			verbose = true;
-		else if (strcmp(word, "--") == 0)
-			command = &argument[i + 1];
-		else if (strcmp(word, "--job") == 0 && i + 1 < count)
-			bad = read_job(argument[++i], &job) < 0;
-		else if (strcmp(word, "--prepare") == 0 && i + 1 < count && !words.prepare) {
-			bad = asprintf(&words.prepare, "jail=%s", argument[++i]) < 0;
-			words.word[words.count++] = words.prepare;
-		} else if (word[0] != '-' && strchr(word, '='))
-			words.word[words.count++] = argument[i];
-		else
-			bad = true;
-	}
-	if (bad || !words.prepare == !(command && command[0]))
+	if (!line.word || !read_line(&line, count, argument))
 		result = usage(stderr);
+	else if (line.help)
+		result = usage(stdout);
 	else
-		result = act(&words, words.prepare != NULL, job, command);
-	free(words.prepare);
-	free(words.word);
+		result = act(&line);
+	free(line.prepare);
+	free(line.word);
 	return result;
 }

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * The PAM session module of login pods: takes the capabilities that lead out of the chroot from a session before sshd forks it.
- * sshd itself needs SYS_CHROOT, and what it has a user's sudo would have: with it, and with /proc/1/root, root leaves any chroot.
+ * The PAM session module of login nodes. sshd opens the session as root, in the process that all of the connection's others come of.
+ *
+ *   without words   takes the capabilities that lead out of a chroot (ChrootDirectory) from the session. sshd itself needs SYS_CHROOT, and
+ *                   what it has a user's sudo would have: with it, and with /proc/1/root, root leaves any chroot.
+ *   jail=PATH ...   enters the jail (a mount namespace of the session's own, pivot_root), then takes the capabilities: there is no other root
+ *                   behind it that a second chroot could lead to.
+ *
+ * After the entry this process, which is root, looks names up in the jail. What it needs for that is loaded before: libraries of the
+ * jail are never loaded into it.
  */
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 
 #define PAM_SM_SESSION
@@ -13,19 +22,55 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
+static int refuse(const struct jail_error *error)
+{
+	/* sshd -e: its stderr is the container's log. */
+	fprintf(stderr, "pam_corral_jail: %s\n", error->text);
+	return PAM_SESSION_ERR;
+}
+
+/* The C library loads the modules of nsswitch.conf at the first name that is looked up, and does not read that file again after the
+ * root has changed (nss_database.c, "verify that / hasn't changed"). */
+static void load_name_services(pam_handle_t *handle)
+{
+	const char *user = NULL;
+	struct passwd *account = NULL;
+	gid_t groups[64];
+	int count = sizeof(groups) / sizeof(groups[0]);
+
+	if (pam_get_user(handle, &user, NULL) == PAM_SUCCESS && user)
+		account = getpwnam(user);
+	if (account)
+		getgrouplist(account->pw_name, account->pw_gid, groups, &count);
+	/* For the owner of the terminal. */
+	getgrnam("tty");
+}
+
+static int enter(pam_handle_t *handle, int count, const char **words, struct jail_error *error)
+{
+	struct jail_plan plan;
+	struct jail_view view = {.entered = false, .pure = -1};
+	int result = jail_plan_parse(&plan, count, (char **)words, error);
+
+	load_name_services(handle);
+	if (result == 0)
+		result = jail_enter(&plan, 0, NULL, &view, error);
+	/* Not the veneer: the user's shell comes of this very process. */
+	if (result == 0)
+		result = jail_strip(&view, error);
+	jail_view_close(&view);
+	jail_plan_free(&plan);
+	return result;
+}
+
 EXPORTED int pam_sm_open_session(pam_handle_t *handle, int flags, int count, const char **words)
 {
 	struct jail_error error;
 
-	(void)handle;
 	(void)flags;
-	(void)count;
-	(void)words;
-	if (jail_drop_capabilities(&error) == 0)
-		return PAM_SUCCESS;
-	/* sshd -e: its stderr is the container's log. */
-	fprintf(stderr, "pam_corral_jail: %s\n", error.text);
-	return PAM_SESSION_ERR;
+	if (count > 0 && enter(handle, count, words, &error) < 0)
+		return refuse(&error);
+	return jail_drop_capabilities(&error) < 0 ? refuse(&error) : PAM_SUCCESS;
 }
 
 EXPORTED int pam_sm_close_session(pam_handle_t *handle, int flags, int count, const char **words)

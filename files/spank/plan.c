@@ -4,6 +4,8 @@
  * The plan: "key=value" words of plugstack.conf or of jail-exec's command line. Only the administrator writes them; nothing
  * of a job's environment is ever read here.
  */
+#include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,10 @@
 
 #define DEFAULT_SPOOL "/var/spool/slurmd"
 #define DEFAULT_TMP DEFAULT_SPOOL "/corral/tmp"
+#define DEFAULT_SHM "/dev/shm/corral"
+#define DEFAULT_TIMEOUT 10
+#define MAX_TIMEOUT 3600
+#define NAME_MAX_LENGTH 63
 
 /* A path that can be mounted on or from: absolute, no "..", no doubled or trailing slash that would hide one name as another. */
 static bool plain_path(const char *path)
@@ -82,6 +88,110 @@ static int add_device(struct jail_plan *plan, const char *value, struct jail_err
 	return 0;
 }
 
+/* Letters, digits, '-', '_' and '.': what Slurm takes as a partition and what a command line needs no quotes for. */
+static bool plain_name(const char *name, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		if (!isalnum((unsigned char)name[i]) && !strchr("-_.", name[i]))
+			return false;
+	return length > 0 && length <= NAME_MAX_LENGTH;
+}
+
+static struct jail_named *find_jail(const struct jail_plan *plan, const char *name)
+{
+	for (size_t i = 0; i < plan->jail_count; i++)
+		if (strcmp(plan->jails[i].name, name) == 0)
+			return &plan->jails[i];
+	return NULL;
+}
+
+/* "word" is NAME=PATH; the name alone is given as a length. */
+static int add_jail(struct jail_plan *plan, const char *name, size_t length, const char *path, struct jail_error *error)
+{
+	struct jail_named jail = {NULL, NULL};
+	struct jail_named *place;
+	struct jail_named *grown;
+
+	if (!plain_name(name, length))
+		return jail_fail(error, "jail.%.*s= is not a jail's name of letters, digits, '-', '_' and '.': correct it in plugstack.conf", (int)length, name);
+	jail.name = strndup(name, length);
+	if (!jail.name)
+		return jail_fail(error, "out of memory while reading jail=");
+	place = find_jail(plan, jail.name);
+	if (place) {
+		free(jail.name);
+		return set_path(&place->path, "jail", path, error);
+	}
+	if (set_path(&jail.path, "jail", path, error) < 0) {
+		free(jail.name);
+		return -1;
+	}
+	grown = reallocarray(plan->jails, plan->jail_count + 1, sizeof(*grown));
+	if (!grown) {
+		free(jail.name);
+		free(jail.path);
+		return jail_fail(error, "out of memory while reading jail=");
+	}
+	plan->jails = grown;
+	plan->jails[plan->jail_count++] = jail;
+	return 0;
+}
+
+static int add_partition(struct jail_plan *plan, const char *name, size_t length, const char *jail, struct jail_error *error)
+{
+	struct jail_partition partition;
+	struct jail_partition *grown;
+
+	if (!plain_name(name, length) || !plain_name(jail, strlen(jail)))
+		return jail_fail(error, "partition.%.*s=%s is not PARTITION=JAIL, two names of letters, digits, '-', '_' and '.': correct it in plugstack.conf",
+				 (int)length, name, jail);
+	grown = reallocarray(plan->partitions, plan->partition_count + 1, sizeof(*grown));
+	if (!grown)
+		return jail_fail(error, "out of memory while reading partition.");
+	plan->partitions = grown;
+	partition.partition = strndup(name, length);
+	partition.jail = strdup(jail);
+	plan->partitions[plan->partition_count++] = partition;
+	return partition.partition && partition.jail ? 0 : jail_fail(error, "out of memory while reading partition.");
+}
+
+/* Numbers only: names are looked up in the jail, where whoever is root could give himself another's. */
+static int add_outsiders(struct jail_plan *plan, const char *value, struct jail_error *error)
+{
+	const char *rest = value;
+
+	while (*rest) {
+		char *end;
+		unsigned long uid;
+		uid_t *grown;
+
+		errno = 0;
+		uid = strtoul(rest, &end, 10);
+		if (errno || !isdigit((unsigned char)*rest) || uid >= UINT32_MAX || (*end && (*end != ',' || !end[1])))
+			return jail_fail(error, "no-jail=%s is not a list of user ids such as 1000,1001: correct it in plugstack.conf", value);
+		grown = reallocarray(plan->outsiders, plan->outsider_count + 1, sizeof(*grown));
+		if (!grown)
+			return jail_fail(error, "out of memory while reading no-jail=");
+		plan->outsiders = grown;
+		plan->outsiders[plan->outsider_count++] = (uid_t)uid;
+		rest = *end ? end + 1 : end;
+	}
+	return 0;
+}
+
+static int set_timeout(struct jail_plan *plan, const char *value, struct jail_error *error)
+{
+	char *end;
+	unsigned long seconds;
+
+	errno = 0;
+	seconds = strtoul(value, &end, 10);
+	if (errno || !isdigit((unsigned char)*value) || *end || seconds == 0 || seconds > MAX_TIMEOUT)
+		return jail_fail(error, "timeout=%s is not a number of seconds from 1 to %d: correct it in plugstack.conf", value, MAX_TIMEOUT);
+	plan->timeout = (unsigned)seconds;
+	return 0;
+}
+
 static const char *value_of(const char *word, const char *key)
 {
 	size_t length = strlen(key);
@@ -89,42 +199,119 @@ static const char *value_of(const char *word, const char *key)
 	return strncmp(word, key, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;
 }
 
+/* A path, or the word that stands for having none. */
+static int set_path_or_none(char **field, const char *key, const char *value, const char *none, struct jail_error *error)
+{
+	if (strcmp(value, none) != 0)
+		return set_path(field, key, value, error);
+	free(*field);
+	*field = NULL;
+	return 0;
+}
+
 static int read_word(struct jail_plan *plan, const char *word, struct jail_error *error)
 {
+	const char *equals = strchr(word, '=');
 	const char *value;
 
 	if ((value = value_of(word, "jail")))
-		return set_path(&plan->jail, "jail", value, error);
+		return add_jail(plan, JAIL_DEFAULT, strlen(JAIL_DEFAULT), value, error);
+	if (equals && strncmp(word, "jail.", 5) == 0)
+		return add_jail(plan, word + 5, (size_t)(equals - word) - 5, equals + 1, error);
+	if (equals && strncmp(word, "partition.", 10) == 0)
+		return add_partition(plan, word + 10, (size_t)(equals - word) - 10, equals + 1, error);
 	if ((value = value_of(word, "spool")))
-		return set_path(&plan->spool, "spool", value, error);
+		return set_path_or_none(&plan->spool, "spool", value, "none", error);
 	if ((value = value_of(word, "bind")))
 		return add_bind(plan, value, error);
 	if ((value = value_of(word, "dev")))
 		return add_device(plan, value, error);
-	if ((value = value_of(word, "tmp"))) {
-		if (strcmp(value, "jail") != 0)
-			return set_path(&plan->tmp, "tmp", value, error);
-		free(plan->tmp);
-		plan->tmp = NULL;
-		return 0;
-	}
-	return jail_fail(error, "'%s' is not an argument of the jail (jail=, spool=, tmp=, bind=, dev=): correct it in plugstack.conf", word);
+	if ((value = value_of(word, "tmp")))
+		return set_path_or_none(&plan->tmp, "tmp", value, "jail", error);
+	if ((value = value_of(word, "shm")))
+		return set_path_or_none(&plan->shm, "shm", value, "pod", error);
+	if ((value = value_of(word, "overlay")))
+		return set_path(&plan->overlay, "overlay", value, error);
+	if ((value = value_of(word, "no-jail")))
+		return add_outsiders(plan, value, error);
+	if ((value = value_of(word, "timeout")))
+		return set_timeout(plan, value, error);
+	return jail_fail(error, "'%s' is not an argument of the jail (jail=, jail.NAME=, partition.NAME=, spool=, tmp=, shm=, overlay=, no-jail=, timeout=, "
+			 "bind=, dev=): correct it in plugstack.conf", word);
+}
+
+static int check_plan(struct jail_plan *plan, struct jail_error *error)
+{
+	struct jail_named *jail = find_jail(plan, JAIL_DEFAULT);
+
+	if (!jail)
+		return jail_fail(error, "the argument jail=PATH is missing: add it in plugstack.conf");
+	for (size_t i = 0; i < plan->partition_count; i++)
+		if (!find_jail(plan, plan->partitions[i].jail))
+			return jail_fail(error, "partition.%s=%s names a jail that there is no jail.%s= for: correct it in plugstack.conf",
+					 plan->partitions[i].partition, plan->partitions[i].jail, plan->partitions[i].jail);
+	plan->name = jail->name;
+	plan->jail = jail->path;
+	return 0;
 }
 
 /* On failure too the plan has to be freed. */
 int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail_error *error)
 {
 	memset(plan, 0, sizeof(*plan));
+	plan->timeout = DEFAULT_TIMEOUT;
 	plan->spool = strdup(DEFAULT_SPOOL);
 	plan->tmp = strdup(DEFAULT_TMP);
-	if (!plan->spool || !plan->tmp)
+	plan->shm = strdup(DEFAULT_SHM);
+	if (!plan->spool || !plan->tmp || !plan->shm)
 		return jail_fail(error, "out of memory while reading the arguments of the jail");
 	for (int i = 0; i < count; i++)
 		if (read_word(plan, words[i], error) < 0)
 			return -1;
-	if (!plan->jail)
-		return jail_fail(error, "the argument jail=PATH is missing: add it in plugstack.conf");
+	return check_plan(plan, error);
+}
+
+/* The jail that a user asks for; only the administrator's are there to be chosen. */
+int jail_plan_choose(struct jail_plan *plan, const char *name, struct jail_error *error)
+{
+	struct jail_named *jail = find_jail(plan, name);
+	char names[256] = "";
+
+	if (jail) {
+		plan->name = jail->name;
+		plan->jail = jail->path;
+		return 0;
+	}
+	for (size_t i = 0; i < plan->jail_count; i++) {
+		strncat(names, i ? ", " : "", sizeof(names) - strlen(names) - 1);
+		strncat(names, plan->jails[i].name, sizeof(names) - strlen(names) - 1);
+	}
+	return jail_fail(error, "there is no jail '%.64s': choose one of %s", name, names);
+}
+
+int jail_plan_choose_mode(struct jail_plan *plan, enum jail_mode mode, struct jail_error *error)
+{
+	if (mode == JAIL_OVERLAY && !plan->overlay)
+		return jail_fail(error, "this cluster has no room for overlays of the jail: the administrator gives it by overlay= in plugstack.conf");
+	plan->mode = mode;
 	return 0;
+}
+
+/* NULL: the default jail. */
+const char *jail_plan_of_partition(const struct jail_plan *plan, const char *partition)
+{
+	for (size_t i = 0; i < plan->partition_count; i++)
+		if (strcmp(plan->partitions[i].partition, partition) == 0)
+			return plan->partitions[i].jail;
+	return NULL;
+}
+
+bool jail_plan_lets_out(const struct jail_plan *plan, uid_t uid)
+{
+	for (size_t i = 0; i < plan->outsider_count; i++)
+		if (plan->outsiders[i] == uid)
+			return true;
+	return false;
 }
 
 void jail_plan_free(struct jail_plan *plan)
@@ -135,10 +322,22 @@ void jail_plan_free(struct jail_plan *plan)
 	}
 	for (size_t i = 0; i < plan->device_count; i++)
 		free(plan->devices[i]);
+	for (size_t i = 0; i < plan->jail_count; i++) {
+		free(plan->jails[i].name);
+		free(plan->jails[i].path);
+	}
+	for (size_t i = 0; i < plan->partition_count; i++) {
+		free(plan->partitions[i].partition);
+		free(plan->partitions[i].jail);
+	}
+	free(plan->jails);
+	free(plan->partitions);
+	free(plan->outsiders);
 	free(plan->binds);
 	free(plan->devices);
-	free(plan->jail);
 	free(plan->spool);
 	free(plan->tmp);
+	free(plan->shm);
+	free(plan->overlay);
 	memset(plan, 0, sizeof(*plan));
 }

@@ -3,17 +3,20 @@
  *
  * The SPANK plugin: every step of every job runs in the jail. Told in the order of Slurm's callbacks:
  *
- *   slurm_spank_init            slurmd, srun, sbatch: are the arguments right?
- *   slurm_spank_init_post_opt   slurmstepd, before it opens the job's files: enter
+ *   slurm_spank_init            everywhere: are the arguments right? the options of srun, sbatch and salloc
+ *   slurm_spank_init_post_opt   srun, sbatch, salloc: are the options right?
+ *                               slurmstepd, before it opens the job's files: enter
  *   slurm_spank_task_init_privileged  the task, still root: are we in? leave the pod's libraries and the capabilities behind
- *   slurm_spank_job_epilog      after the job: remove its /tmp
+ *   slurm_spank_job_epilog      after the job: remove what it had of its own
  *
  * In plugstack.conf it must be "required" and first: an "optional" plugin that fails lets the job run in the pod (seen with
  * 24.11). What fails in init_post_opt comes before the user's output exists, so its sentence is in slurmd's log only; what fails
- * in task_init_privileged is read by the user.
+ * in task_init_privileged is read by the user. So a fault of the node ends in the first, a fault of the job in the second.
  */
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -27,6 +30,19 @@ SPANK_PLUGIN(corral_jail, 1)
 #define EXPORTED __attribute__((visibility("default")))
 
 static struct jail_view view = {.entered = false, .pure = -1};
+
+/* What the user asks for. */
+static struct {
+	char jail[64];
+	bool read_only;
+	bool overlay;
+	bool outside;
+} wish;
+
+/* This step runs in the pod, as the administrator lets its user. */
+static bool outside;
+/* A fault of the job, to be told where its user reads it. */
+static struct jail_error deferred;
 
 static void log_info(const char *text)
 {
@@ -51,6 +67,48 @@ static int refuse(const struct jail_error *error)
 	return REFUSED;
 }
 
+enum { OPTION_JAIL = 1, OPTION_RO, OPTION_OVERLAY, OPTION_OUTSIDE };
+
+static int on_option(int value, const char *argument, int remote)
+{
+	(void)remote;
+	if (value == OPTION_JAIL && snprintf(wish.jail, sizeof(wish.jail), "%s", argument ? argument : "") >= (int)sizeof(wish.jail)) {
+		slurm_error("--jail: the name is longer than any jail's");
+		return REFUSED;
+	}
+	wish.read_only |= value == OPTION_RO;
+	wish.overlay |= value == OPTION_OVERLAY;
+	wish.outside |= value == OPTION_OUTSIDE;
+	return ESPANK_SUCCESS;
+}
+
+static struct spank_option options[] = {
+	{"jail", "NAME", "run in the shared root of this name", 1, OPTION_JAIL, on_option},
+	{"jail-ro", NULL, "run with the shared root read-only", 0, OPTION_RO, on_option},
+	{"jail-overlay", NULL, "run with an overlay of the shared root that is the job's own on each node and gone with it", 0, OPTION_OVERLAY, on_option},
+	{"no-jail", NULL, "run outside of the shared root; for those whom the administrator lets", 0, OPTION_OUTSIDE, on_option},
+};
+
+static int check_wish(struct jail_error *error)
+{
+	if (wish.read_only + wish.overlay + wish.outside > 1 || (wish.outside && wish.jail[0])) {
+		snprintf(error->text, sizeof(error->text), "--jail-ro, --jail-overlay and --no-jail exclude each other, and --no-jail excludes --jail: give one");
+		return -1;
+	}
+	return 0;
+}
+
+/* Puts the user's wish into the plan. "partition" may be NULL. */
+static int choose(struct jail_plan *plan, const char *partition, struct jail_error *error)
+{
+	const char *name = wish.jail[0] ? wish.jail : partition ? jail_plan_of_partition(plan, partition) : NULL;
+	enum jail_mode mode = wish.read_only ? JAIL_RO : wish.overlay ? JAIL_OVERLAY : JAIL_RW;
+
+	if (check_wish(error) < 0 || (name && jail_plan_choose(plan, name, error) < 0))
+		return -1;
+	return jail_plan_choose_mode(plan, mode, error);
+}
+
 /* The extern step runs nothing of the user; slurmd and Slurm's own tools look at it from the pod. */
 static bool is_jailed_step(spank_t spank)
 {
@@ -59,38 +117,124 @@ static bool is_jailed_step(spank_t spank)
 	return spank_remote(spank) == 1 && spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step != SLURM_EXTERN_CONT;
 }
 
+static bool has_options(void)
+{
+	spank_context_t context = spank_context();
+
+	return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE;
+}
+
 EXPORTED int slurm_spank_init(spank_t spank, int count, char **words)
 {
 	struct jail_plan plan;
 	struct jail_error error;
 	int result;
 
-	(void)spank;
+	if (has_options())
+		for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+			if (spank_option_register(spank, &options[i]) != ESPANK_SUCCESS)
+				slurm_error("corral_jail: the option --%s can not be had: another plugin has it", options[i].name);
 	result = jail_plan_parse(&plan, count, words, &error);
+	jail_plan_free(&plan);
+	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
+}
+
+/* In srun, sbatch and salloc: the user is told at once. What is decided there is decided again by slurmstepd, which trusts nobody. */
+static int check_command_line(int count, char **words)
+{
+	struct jail_plan plan;
+	struct jail_error error = {.text = ""};
+	int result = jail_plan_parse(&plan, count, words, &error);
+
+	if (result == 0)
+		result = choose(&plan, NULL, &error);
+	if (result == 0 && wish.outside && !jail_plan_lets_out(&plan, getuid())) {
+		snprintf(error.text, sizeof(error.text), "--no-jail is not for you: the administrator lists those who may in the cluster's document");
+		result = -1;
+	}
+	jail_plan_free(&plan);
+	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
+}
+
+static void tell(spank_t spank, const struct jail_plan *plan)
+{
+	static const char *const modes[] = {[JAIL_RW] = "rw", [JAIL_RO] = "ro", [JAIL_OVERLAY] = "overlay"};
+	char image[256];
+	char text[384];
+
+	jail_image(plan->jail, image, sizeof(image));
+	snprintf(text, sizeof(text), "%s%s%s", plan->name, image[0] ? "@" : "", image);
+	spank_setenv(spank, "CORRAL_JAIL", text, 1);
+	spank_setenv(spank, "CORRAL_JAIL_MODE", modes[plan->mode], 1);
+}
+
+/* What slurmstepd knows of the job from its credential. */
+struct job {
+	uint32_t id;
+	uint32_t step;
+	uid_t uid;
+};
+
+static int stay_outside(spank_t spank, const struct jail_plan *plan, const struct job *job)
+{
+	if (!jail_plan_lets_out(plan, job->uid))
+		return -1;
+	slurm_info("corral_jail: AUDIT uid=%u job=%u step=%u runs outside of the jail by --no-jail", (unsigned)job->uid, (unsigned)job->id,
+		   (unsigned)job->step);
+	spank_setenv(spank, "CORRAL_JAIL", "none", 1);
+	spank_setenv(spank, "CORRAL_JAIL_MODE", "none", 1);
+	outside = true;
+	return 0;
+}
+
+/* A wish that can not be met is not met by something else: the step enters the default jail, so that its output lands there, and
+ * its tasks are refused with the sentence. */
+static void settle(spank_t spank, struct jail_plan *plan, const struct job *job)
+{
+	char partition[64];
+	bool known = spank_getenv(spank, "SLURM_JOB_PARTITION", partition, sizeof(partition)) == ESPANK_SUCCESS;
+
+	deferred.text[0] = '\0';
+	if (choose(plan, known ? partition : NULL, &deferred) == 0) {
+		if (wish.outside && stay_outside(spank, plan, job) < 0)
+			snprintf(deferred.text, sizeof(deferred.text), "--no-jail is not for you: the administrator lists those who may in the cluster's document");
+		else if (plan->mode == JAIL_OVERLAY)
+			jail_overlay_mount(plan, job->id, &deferred);
+	}
+	if (deferred.text[0])
+		plan->mode = JAIL_RW;
+}
+
+static int enter(spank_t spank, const struct job *job, int count, char **words)
+{
+	struct jail_plan plan;
+	struct jail_error error;
+	int result = jail_plan_parse(&plan, count, words, &error);
+
+	if (result == 0)
+		settle(spank, &plan, job);
+	if (result == 0 && !outside) {
+		tell(spank, &plan);
+		result = jail_enter(&plan, job->id, &slurm_log, &view, &error);
+	}
 	jail_plan_free(&plan);
 	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
 }
 
 EXPORTED int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
 {
-	struct jail_plan plan;
-	struct jail_error error;
-	uint32_t job = 0;
-	int result;
+	struct job job = {0, 0, 0};
 
 	if (spank_remote(spank) != 1)
-		return ESPANK_SUCCESS;
+		return has_options() ? check_command_line(count, words) : ESPANK_SUCCESS;
 	if (!is_jailed_step(spank))
 		return ESPANK_SUCCESS;
-	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS || job == 0) {
-		slurm_error("corral_jail: Slurm does not tell the id of this step's job: nothing is run");
+	if (spank_get_item(spank, S_JOB_ID, &job.id) != ESPANK_SUCCESS || job.id == 0 || spank_get_item(spank, S_JOB_STEPID, &job.step) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_UID, &job.uid) != ESPANK_SUCCESS) {
+		slurm_error("corral_jail: Slurm does not tell the id of this step's job and its user: nothing is run");
 		return REFUSED;
 	}
-	result = jail_plan_parse(&plan, count, words, &error);
-	if (result == 0)
-		result = jail_enter(&plan, job, &slurm_log, &view, &error);
-	jail_plan_free(&plan);
-	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
+	return enter(spank, &job, count, words);
 }
 
 EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char **words)
@@ -101,9 +245,17 @@ EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char **w
 	(void)words;
 	if (!is_jailed_step(spank))
 		return ESPANK_SUCCESS;
-	if (jail_strip(&view, &error) < 0 || jail_drop_capabilities(&error) < 0)
+	if (deferred.text[0])
+		return refuse(&deferred);
+	if ((!outside && jail_strip(&view, &error) < 0) || jail_drop_capabilities(&error) < 0)
 		return refuse(&error);
 	return ESPANK_SUCCESS;
+}
+
+static void report(int result, const struct jail_error *error)
+{
+	if (result < 0)
+		slurm_error("corral_jail: %s", error->text);
 }
 
 /* Never fails: Slurm would drain the node for a left-over directory. */
@@ -115,8 +267,16 @@ EXPORTED int slurm_spank_job_epilog(spank_t spank, int count, char **words)
 
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
-	if (jail_plan_parse(&plan, count, words, &error) < 0 || (plan.tmp && jail_tmp_remove(plan.tmp, job, &error) < 0))
-		slurm_error("corral_jail: %s", error.text);
+	if (jail_plan_parse(&plan, count, words, &error) < 0) {
+		report(-1, &error);
+	} else {
+		if (plan.tmp)
+			report(jail_job_remove(plan.tmp, job, &error), &error);
+		if (plan.shm)
+			report(jail_job_remove(plan.shm, job, &error), &error);
+		if (plan.overlay)
+			report(jail_overlay_remove(&plan, job, &error), &error);
+	}
 	jail_plan_free(&plan);
 	return ESPANK_SUCCESS;
 }

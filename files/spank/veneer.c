@@ -58,7 +58,7 @@ int jail_veneer_collect(const struct jail_plan *plan, int root, struct jail_vene
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (add(veneer, files[i].target, files[i].source, false, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error) < 0)
 			return -1;
-	if (add(veneer, plan->spool + 1, plan->spool, true, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error) < 0)
+	if (plan->spool && add(veneer, plan->spool + 1, plan->spool, true, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error) < 0)
 		return -1;
 	return add(veneer, "sys/fs/cgroup", "/sys/fs/cgroup", false, 0, error);
 }

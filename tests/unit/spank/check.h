@@ -109,7 +109,7 @@ static inline int count_mounts(void)
 static inline void make_pod(void)
 {
 	static const char *const directories[] = {
-		"/run/munge", "/run/slurm", "/opt/corral", POD "/spool", JAIL, JAIL "/proc", JAIL "/sys", JAIL "/dev", JAIL "/run", JAIL "/tmp",
+		"/run/munge", "/run/slurm", "/run/shm", "/opt/corral", POD "/spool", JAIL, JAIL "/proc", JAIL "/sys", JAIL "/dev", JAIL "/run", JAIL "/tmp",
 		JAIL "/usr", JAIL "/usr/lib", JAIL "/etc", JAIL "/opt", JAIL "/opt/corral", JAIL "/data", JAIL "/mnt", JAIL "/mnt/spool",
 	};
 

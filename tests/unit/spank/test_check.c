@@ -7,7 +7,7 @@ static void refuses(const char *path, const char *part)
 {
 	struct jail_error error;
 
-	CHECK(jail_open(path, &error) == -1);
+	CHECK(jail_open(path, 5, &error) == -1);
 	CHECK_HAS(error.text, part);
 }
 
@@ -17,7 +17,7 @@ static void a_jail(void)
 	int root;
 
 	make_pod();
-	root = jail_open(JAIL, &error);
+	root = jail_open(JAIL, 5, &error);
 	CHECK(root >= 0);
 	close(root);
 }
@@ -74,6 +74,40 @@ static void marker_of_a_user(void)
 	refuses(JAIL, "not a plain file of root");
 }
 
+/* A file server that never answers: FUSE without anybody who reads the requests. */
+static void that_hangs(void)
+{
+	char options[96];
+	int server = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	struct jail_error error;
+
+	if (server < 0) {
+		printf("skipped: no /dev/fuse to hang on\n");
+		return;
+	}
+	make_pod();
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", server);
+	CHECK(mount("nobody", JAIL, "fuse", 0, options) == 0);
+	CHECK(jail_open(JAIL, 1, &error) == -1);
+	CHECK_HAS(error.text, "did not answer within 1 s");
+	close(server);
+}
+
+static void image_of_the_marker(void)
+{
+	char image[64];
+	char small[6];
+
+	make_pod();
+	CHECK(jail_image(JAIL, image, sizeof(image)) == -1 && image[0] == '\0');
+	make_file(JAIL "/etc/corral-jail", "{\"version\": 1, \"image\": \"localhost/corral/jail:trixie\"}\n");
+	CHECK(jail_image(JAIL, image, sizeof(image)) == 0 && strcmp(image, "localhost/corral/jail:trixie") == 0);
+	CHECK(jail_image(JAIL, small, sizeof(small)) == 0 && strcmp(small, "local") == 0);
+	make_file(JAIL "/etc/corral-jail", "{\"image\": \"a\nLD_PRELOAD=x\"}\n");
+	CHECK(jail_image(JAIL, image, sizeof(image)) == 0 && strcmp(image, "a") == 0);
+	CHECK(jail_image(POD "/nowhere", image, sizeof(image)) == -1);
+}
+
 int main(void)
 {
 	if (needs_root())
@@ -86,5 +120,7 @@ int main(void)
 	CASE(without_marker);
 	CASE(marker_that_is_a_link);
 	CASE(marker_of_a_user);
+	CASE(that_hangs);
+	CASE(image_of_the_marker);
 	return finish();
 }

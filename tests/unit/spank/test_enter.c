@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <sys/prctl.h>
+#include <sys/statvfs.h>
 #include <linux/capability.h>
 
 static struct jail_plan plan;
@@ -22,12 +23,15 @@ static void note(const char *text)
 
 static const struct jail_log notes = {.info = note, .debug = note};
 
+static enum jail_mode mode = JAIL_RW;
+
 static int enter_with(char *extra)
 {
-	char *words[] = {"jail=" JAIL, "spool=" SPOOL, "tmp=" SPOOL "/corral/tmp", extra};
+	char *words[] = {"jail=" JAIL, "spool=" SPOOL, "tmp=" SPOOL "/corral/tmp", "shm=/run/shm/corral", extra};
 	int result;
 
-	CHECK(jail_plan_parse(&plan, extra ? 4 : 3, words, &error) == 0);
+	CHECK(jail_plan_parse(&plan, extra ? 5 : 4, words, &error) == 0);
+	CHECK(jail_plan_choose_mode(&plan, mode, &error) == 0);
 	result = jail_enter(&plan, 42, &notes, &view, &error);
 	jail_plan_free(&plan);
 	return result;
@@ -76,7 +80,7 @@ static void the_task_sees_the_jail_alone(void)
 	CHECK(!writable("/opt/corral/x") && errno == EROFS);
 	CHECK(!writable("/sys/x") && errno == EROFS);
 	CHECK(!writable("/proc/sys/kernel/core_pattern") && errno == EROFS);
-	CHECK(writable("/tmp/mine"));
+	CHECK(writable("/tmp/mine") && writable("/dev/shm/mine"));
 	CHECK(there_is("/dev/null") && there_is("/dev/pts") && !there_is("/dev/kmsg") && !there_is("/dev/vda") && !there_is("/dev/mem"));
 	CHECK(writable("/dev/null"));
 	jail_view_close(&view);
@@ -112,7 +116,7 @@ static void slurmd_sees_none_of_it(void)
 	CHECK(there_is(SPOOL "/corral/tmp/42"));
 }
 
-static void steps_of_a_job_share_tmp(void)
+static void steps_of_a_job_share_tmp_and_shm(void)
 {
 	int status;
 	pid_t child;
@@ -120,10 +124,68 @@ static void steps_of_a_job_share_tmp(void)
 	make_pod();
 	child = fork();
 	if (child == 0)
-		exit(enter_with(NULL) == 0 && writable("/tmp/hello") ? 0 : 1);
+		exit(enter_with(NULL) == 0 && writable("/tmp/hello") && writable("/dev/shm/hello") ? 0 : 1);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	CHECK(enter_with(NULL) == 0);
-	CHECK(there_is("/tmp/hello"));
+	CHECK(there_is("/tmp/hello") && there_is("/dev/shm/hello"));
+	jail_view_close(&view);
+}
+
+static void shm_of_the_pod(void)
+{
+	make_pod();
+	CHECK(enter_with("shm=pod") == 0);
+	CHECK(there_is("/dev/shm") && !there_is("/run/shm/corral"));
+	jail_view_close(&view);
+}
+
+/* Capabilities of a set-uid program of the jail work; of a volume below it they do not. */
+static void set_uid_is_the_jails_own(void)
+{
+	struct statvfs status;
+
+	make_pod();
+	CHECK(mount("tmpfs", JAIL "/data", "tmpfs", 0, NULL) == 0);
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(statvfs("/", &status) == 0 && !(status.f_flag & ST_NOSUID));
+	CHECK(statvfs("/data", &status) == 0 && (status.f_flag & ST_NOSUID) && (status.f_flag & ST_NODEV));
+	jail_view_close(&view);
+}
+
+static void a_jail_without_set_uid_stays_so(void)
+{
+	struct statvfs status;
+
+	make_pod();
+	CHECK(mount(JAIL, JAIL, NULL, MS_BIND, NULL) == 0);
+	CHECK(mount(NULL, JAIL, NULL, MS_REMOUNT | MS_BIND | MS_NOSUID, NULL) == 0);
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(statvfs("/", &status) == 0 && (status.f_flag & ST_NOSUID));
+	jail_view_close(&view);
+}
+
+static void read_only(void)
+{
+	make_pod();
+	CHECK(mount("tmpfs", JAIL "/data", "tmpfs", 0, NULL) == 0);
+	mode = JAIL_RO;
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(!writable("/new") && errno == EROFS);
+	CHECK(!writable("/data/new") && errno == EROFS);
+	CHECK(writable("/tmp/new") && writable("/dev/shm/new"));
+	jail_view_close(&view);
+}
+
+static void no_spool(void)
+{
+	make_pod();
+	CHECK(rmdir(JAIL "/mnt/spool") == 0);
+	CHECK(enter_with("spool=none") == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/iam-jail") && !there_is(SPOOL));
 	jail_view_close(&view);
 }
 
@@ -310,7 +372,12 @@ int main(void)
 	CASE(the_task_sees_the_jail_alone);
 	CASE(slurmstepd_stays_when_its_task_leaves);
 	CASE(slurmd_sees_none_of_it);
-	CASE(steps_of_a_job_share_tmp);
+	CASE(steps_of_a_job_share_tmp_and_shm);
+	CASE(shm_of_the_pod);
+	CASE(set_uid_is_the_jails_own);
+	CASE(a_jail_without_set_uid_stays_so);
+	CASE(read_only);
+	CASE(no_spool);
 	CASE(volumes_below_the_jail_come_along);
 	CASE(binds_are_shown);
 	CASE(bind_to_nowhere_is_refused);

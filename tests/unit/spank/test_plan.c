@@ -24,7 +24,9 @@ static void defaults(void)
 	CHECK(strcmp(plan.jail, "/mnt/jail") == 0);
 	CHECK(strcmp(plan.spool, "/var/spool/slurmd") == 0);
 	CHECK(strcmp(plan.tmp, "/var/spool/slurmd/corral/tmp") == 0);
-	CHECK(plan.bind_count == 0 && plan.device_count == 0);
+	CHECK(strcmp(plan.shm, "/dev/shm/corral") == 0 && plan.overlay == NULL && plan.timeout == 10);
+	CHECK(strcmp(plan.name, "default") == 0 && plan.mode == JAIL_RW);
+	CHECK(plan.bind_count == 0 && plan.device_count == 0 && plan.outsider_count == 0);
 	jail_plan_free(&plan);
 }
 
@@ -68,6 +70,22 @@ static void refused(void)
 		{"dev=a/b", "not a name of /dev"},
 		{"dev=..", "not a name of /dev"},
 		{"option=1", "'option=1' is not an argument"},
+		{"shm=x", "shm=x"},
+		{"overlay=none", "overlay=none"},
+		{"timeout=0", "timeout=0"},
+		{"timeout=-1", "timeout=-1"},
+		{"timeout=9999", "timeout=9999"},
+		{"timeout=1s", "timeout=1s"},
+		{"no-jail=demo", "list of user ids"},
+		{"no-jail=1,", "list of user ids"},
+		{"no-jail=-1", "list of user ids"},
+		{"no-jail=4294967295", "list of user ids"},
+		{"no-jail=1,,2", "list of user ids"},
+		{"jail.=/a", "not a jail's name"},
+		{"jail.a/b=/a", "not a jail's name"},
+		{"jail.a=b", "not an absolute path"},
+		{"partition.gpu=", "PARTITION=JAIL"},
+		{"partition.gpu=big", "there is no jail.big="},
 		{"jailx=/a", "is not an argument"},
 	};
 
@@ -93,6 +111,49 @@ static void jail_is_required(void)
 	jail_plan_free(&plan);
 }
 
+static void several_jails(void)
+{
+	struct jail_plan plan;
+	struct jail_error error;
+
+	CHECK(PARSE("jail.big=/mnt/jails/big", "jail=/mnt/jail", "partition.gpu=big", "jail.old-1.2=/mnt/jails/old", "partition.cpu=default") == 0);
+	CHECK(strcmp(plan.name, "default") == 0 && strcmp(plan.jail, "/mnt/jail") == 0);
+	CHECK(jail_plan_choose(&plan, "big", &error) == 0);
+	CHECK(strcmp(plan.name, "big") == 0 && strcmp(plan.jail, "/mnt/jails/big") == 0);
+	CHECK(jail_plan_choose(&plan, "default", &error) == 0 && strcmp(plan.jail, "/mnt/jail") == 0);
+	CHECK(jail_plan_choose(&plan, "huge", &error) == -1);
+	CHECK_HAS(error.text, "there is no jail 'huge': choose one of big, default, old-1.2");
+	CHECK(strcmp(jail_plan_of_partition(&plan, "gpu"), "big") == 0);
+	CHECK(jail_plan_of_partition(&plan, "gp") == NULL);
+	jail_plan_free(&plan);
+}
+
+static void overlays_want_room(void)
+{
+	struct jail_plan plan;
+	struct jail_error error;
+
+	CHECK(PARSE("jail=/mnt/jail") == 0);
+	CHECK(jail_plan_choose_mode(&plan, JAIL_OVERLAY, &error) == -1);
+	CHECK_HAS(error.text, "overlay=");
+	CHECK(jail_plan_choose_mode(&plan, JAIL_RO, &error) == 0 && plan.mode == JAIL_RO);
+	jail_plan_free(&plan);
+}
+
+static void who_may_leave(void)
+{
+	struct jail_plan plan;
+	struct jail_error error;
+
+	CHECK(PARSE("jail=/mnt/jail", "no-jail=0,1000", "no-jail=7") == 0);
+	CHECK(jail_plan_lets_out(&plan, 0) && jail_plan_lets_out(&plan, 1000) && jail_plan_lets_out(&plan, 7));
+	CHECK(!jail_plan_lets_out(&plan, 100) && !jail_plan_lets_out(&plan, 1001));
+	jail_plan_free(&plan);
+	CHECK(PARSE("jail=/mnt/jail") == 0);
+	CHECK(!jail_plan_lets_out(&plan, 0));
+	jail_plan_free(&plan);
+}
+
 static void longest_paths(void)
 {
 	struct jail_plan plan;
@@ -115,6 +176,9 @@ int main(void)
 	CASE(everything);
 	CASE(refused);
 	CASE(jail_is_required);
+	CASE(several_jails);
+	CASE(overlays_want_room);
+	CASE(who_may_leave);
 	CASE(longest_paths);
 	return finish();
 }

@@ -13,11 +13,11 @@ static void made_once_and_shared(void)
 
 	make_pod();
 	umask(077);
-	directory = jail_tmp_open(BASE, 7, &error);
+	directory = jail_job_open(BASE, 7, 01777, &error);
 	CHECK(directory >= 0 && fstat(directory, &first) == 0);
 	close(directory);
 	CHECK((first.st_mode & 07777) == 01777);
-	directory = jail_tmp_open(BASE, 7, &error);
+	directory = jail_job_open(BASE, 7, 01777, &error);
 	CHECK(directory >= 0 && fstat(directory, &second) == 0);
 	close(directory);
 	CHECK(first.st_ino == second.st_ino);
@@ -30,9 +30,9 @@ static void link_in_its_place_is_refused(void)
 	struct jail_error error;
 
 	make_pod();
-	CHECK(jail_tmp_open(BASE, 1, &error) >= 0);
+	CHECK(jail_job_open(BASE, 1, 01777, &error) >= 0);
 	CHECK(symlink("/etc", BASE "/2") == 0);
-	CHECK(jail_tmp_open(BASE, 2, &error) == -1);
+	CHECK(jail_job_open(BASE, 2, 01777, &error) == -1);
 	CHECK_HAS(error.text, BASE "/2");
 }
 
@@ -42,7 +42,7 @@ static void full_scratch_is_said(void)
 
 	make_pod();
 	make_file(POD "/spool/corral", "");
-	CHECK(jail_tmp_open(BASE, 1, &error) == -1);
+	CHECK(jail_job_open(BASE, 1, 01777, &error) == -1);
 	CHECK_HAS(error.text, "Not a directory");
 }
 
@@ -51,8 +51,8 @@ static void removed_without_following(void)
 	struct jail_error error;
 
 	make_pod();
-	CHECK(jail_tmp_open(BASE, 7, &error) >= 0);
-	CHECK(jail_tmp_open(BASE, 8, &error) >= 0);
+	CHECK(jail_job_open(BASE, 7, 01777, &error) >= 0);
+	CHECK(jail_job_open(BASE, 8, 01777, &error) >= 0);
 	make_directory(POD "/precious", 0755);
 	make_file(POD "/precious/file", "");
 	make_directory(BASE "/7/a", 0);
@@ -60,7 +60,7 @@ static void removed_without_following(void)
 	make_file(BASE "/7/a/b/c", "");
 	CHECK(symlink(POD "/precious", BASE "/7/link") == 0);
 	CHECK(symlink(POD "/precious/file", BASE "/7/a/link") == 0);
-	CHECK(jail_tmp_remove(BASE, 7, &error) == 0);
+	CHECK(jail_job_remove(BASE, 7, &error) == 0);
 	CHECK(!there_is(BASE "/7"));
 	CHECK(there_is(POD "/precious/file"));
 	CHECK(there_is(BASE "/8"));
@@ -71,12 +71,12 @@ static void another_file_system_is_not_entered(void)
 	struct jail_error error;
 
 	make_pod();
-	CHECK(jail_tmp_open(BASE, 7, &error) >= 0);
+	CHECK(jail_job_open(BASE, 7, 01777, &error) >= 0);
 	make_directory(BASE "/7/other", 0755);
 	make_file(BASE "/7/file", "");
 	CHECK(mount("tmpfs", BASE "/7/other", "tmpfs", 0, NULL) == 0);
 	make_file(BASE "/7/other/kept", "");
-	CHECK(jail_tmp_remove(BASE, 7, &error) == -1);
+	CHECK(jail_job_remove(BASE, 7, &error) == -1);
 	CHECK_HAS(error.text, "could not be removed wholly");
 	CHECK(there_is(BASE "/7/other/kept"));
 	CHECK(!there_is(BASE "/7/file"));
@@ -87,9 +87,9 @@ static void nothing_to_remove(void)
 	struct jail_error error;
 
 	make_pod();
-	CHECK(jail_tmp_remove(BASE, 7, &error) == 0);
-	CHECK(jail_tmp_open(BASE, 1, &error) >= 0);
-	CHECK(jail_tmp_remove(BASE, 7, &error) == 0);
+	CHECK(jail_job_remove(BASE, 7, &error) == 0);
+	CHECK(jail_job_open(BASE, 1, 01777, &error) >= 0);
+	CHECK(jail_job_remove(BASE, 7, &error) == 0);
 }
 
 int main(void)

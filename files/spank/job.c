@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * A job's own /tmp: one directory a job on the node's local scratch, shared by the job's steps, made by the first of them
- * and removed by the job's epilog. The base is closed to users (0700), so that nobody reaches another job's directory by its name.
+ * What a job has of its own on a node (/tmp, /dev/shm, an overlay): one directory a job below a base, shared by the job's steps,
+ * made by the first of them and removed by the job's epilog. The base is closed to users (0700), so that nobody reaches another
+ * job's directory by its name.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -46,7 +47,7 @@ static int open_base(const char *base)
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-int jail_tmp_open(const char *base, uint32_t job, struct jail_error *error)
+int jail_job_open(const char *base, uint32_t job, mode_t mode, struct jail_error *error)
 {
 	char name[16];
 	struct stat status;
@@ -54,7 +55,7 @@ int jail_tmp_open(const char *base, uint32_t job, struct jail_error *error)
 	int parent = open_base(base);
 
 	if (parent < 0)
-		return jail_fail(error, "the directory %s for the jobs' /tmp can not be made (%s): look at the node's local scratch", base,
+		return jail_fail(error, "the directory %s for what jobs have of their own can not be made (%s): look at the node's local scratch", base,
 				 strerror(errno));
 	snprintf(name, sizeof(name), "%u", (unsigned)job);
 	if (fstat(parent, &status) < 0 || ((status.st_mode & 077) && fchmod(parent, 0700) < 0))
@@ -62,14 +63,14 @@ int jail_tmp_open(const char *base, uint32_t job, struct jail_error *error)
 	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
 		goto out;
 	directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (directory >= 0 && fchmod(directory, 01777) < 0) {
+	if (directory >= 0 && fchmod(directory, mode) < 0) {
 		close_keeping_errno(directory);
 		directory = -1;
 	}
 out:
 	close_keeping_errno(parent);
 	if (directory < 0)
-		return jail_fail(error, "the job's /tmp, %s/%s, can not be made (%s): look at the node's local scratch", base, name,
+		return jail_fail(error, "the job's own directory %s/%s can not be made (%s): look at the node's local scratch", base, name,
 				 strerror(errno));
 	return directory;
 }
@@ -109,7 +110,7 @@ static int empty(int directory, dev_t device)
 }
 
 /* Nothing there is a success: the job never came to its first step. */
-int jail_tmp_remove(const char *base, uint32_t job, struct jail_error *error)
+int jail_job_remove(const char *base, uint32_t job, struct jail_error *error)
 {
 	char name[16];
 	struct stat status;
@@ -127,6 +128,6 @@ int jail_tmp_remove(const char *base, uint32_t job, struct jail_error *error)
 		result = empty(directory, status.st_dev) < 0 ? -1 : unlinkat(parent, name, AT_REMOVEDIR);
 	close_keeping_errno(parent);
 	if (result < 0)
-		return jail_fail(error, "the job's /tmp, %s/%s, could not be removed wholly (%s): remove it by hand", base, name, strerror(errno));
+		return jail_fail(error, "the job's own directory %s/%s could not be removed wholly (%s): remove it by hand", base, name, strerror(errno));
 	return 0;
 }
