@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""Writes a cluster's users and groups into its jail: accounts, homes, ssh keys, sudo. A second run changes nothing.
+"""Writes a cluster's users and groups into its jail: accounts, homes, ssh keys, sudo; and the directories that volumes are mounted on.
+A second run changes nothing.
 
-The document (JSON):  {"groups": [{name, gid}], "users": [{name, uid, gid, groups, sshKeys, sudo, shell}]}
+The document (JSON):  {"groups": [{name, gid}], "users": [{name, uid, gid, groups, sshKeys, sudo, shell}], "mountPoints": [path]}
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from corral_users import UsersError
 from corral_users.accounts import Accounts, Ours, read_state, write_state, write_sudoers
 from corral_users.document import Document, read_document
-from corral_users.files import DIRECTORY, directory, locked, read
+from corral_users.files import DIRECTORY, directory, locked, make_directories, read
 from corral_users.homes import make_home, write_keys
 
 MARKER = "corral-jail"
@@ -29,6 +30,8 @@ def apply(jail: str, wanted: Document) -> list[str]:
         with directory(root, "etc") as etc:
             if read(etc, MARKER) is None:
                 raise UsersError(f"{jail} is no populated jail (etc/{MARKER} is missing): look at the populate job")
+            # Here and once: each kubelet would make them as it likes, all at the same time.
+            made = [f"made {path} to mount on" for path in wanted.mount_points if make_directories(root, path)]
             with locked(etc):
                 ours = read_state(etc)
                 accounts = Accounts(etc)
@@ -43,7 +46,7 @@ def apply(jail: str, wanted: Document) -> list[str]:
                 accounts.save()
                 sudo = write_sudoers(etc, wanted.users)
                 write_state(etc, now)
-        return [*accounts.changes, *homes, *keys, *sudo]
+        return [*made, *accounts.changes, *homes, *keys, *sudo]
     finally:
         os.close(root)
 

@@ -13,7 +13,7 @@ from corral_users import UsersError
 
 FIRST_ID = 1000
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
-SHELL = re.compile(r"(/[A-Za-z0-9._+-]+)+")
+SHELL = PATH = re.compile(r"(/[A-Za-z0-9._+-]+)+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,10 +39,11 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """What there shall be. ``groups`` has the users' private groups too."""
+    """What there shall be. ``groups`` has the users' private groups too; ``mount_points`` are absolute paths."""
 
     groups: tuple[Group, ...]
     users: tuple[User, ...]
+    mount_points: tuple[str, ...] = ()
 
 
 def _name(kind: str, value: Any) -> str:
@@ -62,6 +63,12 @@ def _key(user: str, value: Any) -> str:
     if not text or any(ord(c) < 32 for c in text) or text.startswith("#"):
         raise UsersError(f"user {user} has an ssh key that is not one line of an authorized_keys file: correct it in spec.users")
     return text
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str) or not PATH.fullmatch(value) or {".", ".."} & set(value.split("/")):
+        raise UsersError(f"mount point {value!r} is not an absolute path without '.' and '..': correct it in spec.jail.subMounts")
+    return value
 
 
 def _once(what: str, values: list[Any]) -> None:
@@ -85,6 +92,7 @@ def read_document(text: str) -> Document:
             gid = _id(f"user {name}: gid", entry.get("gid") or uid)
             keys = tuple(_key(name, k) for k in entry.get("sshKeys") or [])
             users.append(User(name, uid, gid, tuple(entry.get("groups") or []), keys, bool(entry.get("sudo")), shell))
+        mount_points = tuple(_path(p) for p in data.get("mountPoints") or [])
     except (ValueError, AttributeError, TypeError) as error:
         raise UsersError(f"the document of users is not what it should be ({error}): look at the ConfigMap of the users") from error
     known = {g.gid for g in groups}
@@ -99,4 +107,4 @@ def read_document(text: str) -> Document:
     _once("uid", [u.uid for u in users])
     _once("group", [g.name for g in groups])
     _once("gid", [g.gid for g in groups])
-    return Document(tuple(groups), tuple(users))
+    return Document(tuple(groups), tuple(users), mount_points)

@@ -39,6 +39,19 @@ def directory(parent: int, *names: str) -> Iterator[int]:
         os.close(fd)
 
 
+def make_directories(root: int, path: str) -> bool:
+    """Makes the missing ones of a path below ``root``, of root and 0755, following no link. True when something was made."""
+    made = False
+    names = path.strip("/").split("/")
+    for depth, name in enumerate(names):
+        with directory(root, *names[:depth]) as parent, contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+            os.chmod(name, 0o755, dir_fd=parent)
+            made = True
+    with directory(root, *names):
+        return made
+
+
 def read(parent: int, name: str) -> tuple[str, os.stat_result] | None:
     """Text and status of a plain file; None where there is none."""
     try:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# sshd, whose users land in the jail (ChrootDirectory in sshd_config). The jail's mounts are made first and need SYS_ADMIN, which
-# nothing has any more once sshd runs.
+# sshd, whose users land in the jail.
+#   CORRAL_LOGIN_ENTRY  Chroot (default): ChrootDirectory. The jail's mounts are made first and need SYS_ADMIN, which nothing has any more
+#                       once sshd runs. Pivot: the PAM module makes each session a mount namespace with the jail as its root.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /usr/local/lib/corral/common.sh
@@ -11,7 +12,20 @@ set -euo pipefail
 jail=${CORRAL_JAIL:-/mnt/jail}
 keys=/etc/corral/host-keys
 
-/opt/corral/bin/jail-exec --prepare "$jail" || exit 1
+case ${CORRAL_LOGIN_ENTRY:-Chroot} in
+Chroot)
+	/opt/corral/bin/jail-exec --prepare "$jail" || exit 1
+	root=$jail
+	bounds=(--bounding-set=-sys_admin)
+	;;
+Pivot)
+	# sshd asks whether the user's shell exists, in the pod, unless there is a chroot; this one is made after PAM's session, in the jail.
+	root=/
+	bounds=()
+	sed -i "s|pam_corral_jail\\.so\$|& jail=$jail spool=none tmp=/tmp|" /etc/pam.d/sshd
+	;;
+*) die "CORRAL_LOGIN_ENTRY is $CORRAL_LOGIN_ENTRY: it is Chroot or Pivot" ;;
+esac
 
 # sshd refuses keys that others can read; a Secret's files are links.
 install -d -m 0700 /etc/ssh/host-keys
@@ -22,7 +36,8 @@ done
 for key in /etc/ssh/host-keys/*; do
 	printf 'HostKey %s\n' "$key"
 done >/etc/ssh/sshd_config.d/10-host-keys.conf
+printf 'ChrootDirectory %s\n' "$root" >/etc/ssh/sshd_config.d/20-root.conf
 
 install -d -m 0755 /run/sshd
 wait_for_munge
-exec setpriv --bounding-set=-sys_admin --inh-caps=-all /usr/sbin/sshd -D -e "$@"
+exec setpriv "${bounds[@]}" --inh-caps=-all /usr/sbin/sshd -D -e "$@"

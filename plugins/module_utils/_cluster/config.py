@@ -68,9 +68,9 @@ def files(
     extra: Sequence[str],
     node_sets: Sequence[NodeSet],
     partitions: Sequence[Partition],
-    jail: str,
+    jail: Sequence[tuple[str, str]],
 ) -> tuple[dict[str, str], str]:
-    """Return the files by name, with config.hash among them, and the hash (16 hexadecimal digits). Raises ConfError."""
+    """Return the files by name (``jail`` are the arguments of its plugin), with config.hash among them, and the hash (16 hexadecimal digits). Raises ConfError."""
     texts = {
         "slurm.conf": conf.text(
             _HEADER,
@@ -83,7 +83,7 @@ def files(
         ),
         "cgroup.conf": conf.text(_HEADER, _cgroup(process_tracking)),
         # required and first: with `optional` a failing plugin would let the job run in the pod.
-        "plugstack.conf": conf.text(_HEADER, [conf.plugin_line(True, JAIL_PLUGIN, [("jail", jail)])]),
+        "plugstack.conf": conf.text(_HEADER, [conf.plugin_line(True, JAIL_PLUGIN, jail)]),
     }
     digest = hashlib.sha256()
     for name in sorted(texts):

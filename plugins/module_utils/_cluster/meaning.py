@@ -70,6 +70,27 @@ KEY_TYPES = frozenset(
 # A StatefulSet's pods carry the label controller-revision-hash, <name>-<10 characters>, of at most 63.
 MAX_SET_NAME = 52
 MIN_MEMORY = 256
+# The jail's own, and what pods lay over it: a volume there would hide it from all jobs.
+OWN_PATHS = (
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt/corral",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/var/run",
+    "/var/spool/slurmd",
+)
+SUB_MOUNT_SOURCES = ("claimName", "storageClassName", "hostPath", "memory", "scratch")
 
 
 def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
@@ -78,13 +99,18 @@ def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     yield from _login(spec)
     yield from _node_sets(metadata["name"], spec.get("nodeSets") or [])
     yield from _partitions(spec)
-    yield from _jail(spec["jail"])
+    yield from _populate("spec.jail", spec["jail"])
+    yield from _jails(spec)
+    yield from _sub_mounts(spec)
+    yield from _no_jail_users(spec)
     yield from _extra(spec)
     yield from _accounts(spec)
 
 
 def _volumes(spec: Json) -> Iterator[str]:
-    for path, volume in (("spec.controller.stateVolume", spec["controller"]["stateVolume"]), ("spec.jail.volume", spec["jail"]["volume"])):
+    volumes = [("spec.controller.stateVolume", spec["controller"]["stateVolume"]), ("spec.jail.volume", spec["jail"]["volume"])]
+    volumes.extend((f"spec.jails[{index}].volume", jail["volume"]) for index, jail in enumerate(spec.get("jails") or []))
+    for path, volume in volumes:
         given = [key for key in ("claimName", "storageClassName", "hostPath") if volume.get(key) is not None]
         if len(given) != 1:
             yield f"{path} has {' and '.join(given) or 'no source'}; give exactly one of claimName, storageClassName and hostPath."
@@ -110,16 +136,19 @@ def _node_sets(cluster: str, node_sets: list[Json]) -> Iterator[str]:
             yield f"{path}.name is {name}, the name of one of corral's own components; choose another."
         if len(f"{cluster}-{name}") > MAX_SET_NAME:
             yield f"{path}.name makes the name {cluster}-{name} of {len(cluster) + 1 + len(name)} characters; {MAX_SET_NAME} are the most, so shorten it."
-        yield from _size(path, node_set["resources"])
+        yield from _size(path, node_set)
     if total > schema.MAX_NODES:
         yield f"spec.nodeSets has {total} nodes together; Slurm takes {schema.MAX_NODES} at most, so lower replicas."
 
 
-def _size(path: str, resources: Json) -> Iterator[str]:
-    limits, requests = resources["limits"], resources.get("requests") or {}
+def _size(path: str, node_set: Json) -> Iterator[str]:
+    limits, requests = node_set["resources"]["limits"], node_set["resources"].get("requests") or {}
     memory = quantity.mebibytes(limits["memory"])
     if memory < MIN_MEMORY:
         yield f"{path}.resources.limits.memory is {limits['memory']}, {memory} MiB; a node needs {MIN_MEMORY}Mi at least, 128 of them for slurmd itself."
+    shared = node_set.get("sharedMemory")
+    if shared is not None and quantity.parse(shared) >= quantity.parse(limits["memory"]):
+        yield f"{path}.sharedMemory is {shared}, but it counts as the node's memory, whose limit is {limits['memory']}; give less."
     where, cpu = ("limits", limits["cpu"]) if "cpu" in limits else ("requests", requests.get("cpu"))
     if cpu is None:
         yield f"{path}.resources.limits.cpu is missing; Slurm's CPUs are counted from it."
@@ -146,10 +175,59 @@ def _partitions(spec: Json) -> Iterator[str]:
         yield f"spec.partitions[{defaults[1]}].default is true, as spec.partitions[{defaults[0]}].default is; only one partition can be the default."
 
 
-def _jail(jail: Json) -> Iterator[str]:
+def _populate(path: str, jail: Json) -> Iterator[str]:
     populate = jail.get("populate") or {}
     if populate.get("policy", "IfEmpty") != "Never" and not populate.get("image"):
-        yield "spec.jail.populate.image is missing; name the image whose root becomes the jail, or set policy: Never for a volume that is filled."
+        yield f"{path}.populate.image is missing; name the image whose root becomes the jail, or set policy: Never for a volume that is filled."
+
+
+def _jails(spec: Json) -> Iterator[str]:
+    names = {"default"}
+    for index, jail in enumerate(spec.get("jails") or []):
+        path = f"spec.jails[{index}]"
+        yield from _populate(path, jail)
+        if jail["name"] in ("default", "populate", "users"):
+            yield f"{path}.name is {jail['name']}, which has a meaning of its own; choose another."
+        names.add(jail["name"])
+    for index, partition in enumerate(spec.get("partitions") or []):
+        if partition.get("jail", "default") not in names:
+            yield f"spec.partitions[{index}].jail is {partition['jail']}, which is no jail of spec.jails ({', '.join(sorted(names))})."
+
+
+def _sub_mounts(spec: Json) -> Iterator[str]:
+    known = {node_set["name"] for node_set in spec.get("nodeSets") or []}
+    seen: list[str] = []
+    for index, mount in enumerate(spec["jail"].get("subMounts") or []):
+        path = f"spec.jail.subMounts[{index}]"
+        target: str = mount["path"]
+        given = [key for key in SUB_MOUNT_SOURCES if mount.get(key) is not None]
+        if len(given) != 1:
+            yield f"{path} has {' and '.join(given) or 'no source'}; give exactly one of {', '.join(SUB_MOUNT_SOURCES)}."
+        elif (given == ["storageClassName"]) != (mount.get("size") is not None):
+            yield f"{path}.size goes with storageClassName, and only with it; {'add' if given == ['storageClassName'] else 'remove'} it."
+        if {".", ".."} & set(target.split("/")):
+            yield f"{path}.path is {target}; write it without '.' and '..'."
+        own = next((own for own in OWN_PATHS if _within(target, own) or _within(own, target)), None)
+        if own:
+            yield f"{path}.path is {target}, but {own} is the jail's own; choose a path beside it, such as /scratch."
+        later = next((other for other in seen if _within(other, target) and other != target), None)
+        if later:
+            yield f"{path}.path is {target}, in which {later} lies, which stands before it and would be hidden; put {target} first."
+        seen.append(target)
+        for place, name in enumerate(mount.get("nodeSets") or []):
+            if name not in known:
+                yield f"{path}.nodeSets[{place}] is {name}, which is not in spec.nodeSets ({', '.join(sorted(known)) or 'there are none'})."
+
+
+def _within(path: str, parent: str) -> bool:
+    return path == parent or path.startswith(f"{parent}/")
+
+
+def _no_jail_users(spec: Json) -> Iterator[str]:
+    users = {user["name"] for user in spec.get("users") or []}
+    for index, name in enumerate(spec["jail"].get("noJailUsers") or []):
+        if name not in users:
+            yield f"spec.jail.noJailUsers[{index}] is {name}, who is not in spec.users; add the user, or remove the name."
 
 
 def _extra(spec: Json) -> Iterator[str]:

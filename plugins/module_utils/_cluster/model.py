@@ -74,6 +74,14 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class PodVolumes:
+    """Volumes of a pod and their mounts in its main container, as Kubernetes writes them."""
+
+    volumes: list[Json]
+    mounts: list[Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Controller:
     """slurmctld. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it."""
 
@@ -91,7 +99,7 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """sshd. ``node_port`` is None where Kubernetes chooses or none is used."""
+    """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``entry`` is ``Chroot`` or ``Pivot``."""
 
     name: str
     replicas: int
@@ -105,6 +113,9 @@ class Login:
     tolerations: list[Json]
     host_keys_secret: str
     capabilities: list[str]
+    seccomp: Json
+    entry: str
+    jail: PodVolumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +135,7 @@ class NodeSet:
     tolerations: list[Json]
     labels: Labels
     selector: Labels
+    jail: PodVolumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +188,9 @@ class Populate:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """The job that writes users and groups into the jail; ``document`` is its input, JSON text."""
+    """The job that writes users and groups into the jail at ``/mnt/jail`` of its pod, and homes; ``document`` is its input, JSON text."""
 
+    volumes: PodVolumes
     config_map: str
     job: str
     document: str
@@ -186,8 +199,9 @@ class Users:
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """The shared root. Pods mount ``sub_path`` of the claim at ``mount_path``."""
+    """A shared root. Pods mount ``sub_path`` of the claim at ``mount_path``; ``name`` is ``default`` for the one of ``spec.jail``."""
 
+    name: str
     claim: str
     mount_path: str
     sub_path: str
@@ -207,7 +221,7 @@ class Teardown:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A whole cluster."""
+    """A whole cluster. ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts."""
 
     name: str
     namespace: str
@@ -227,6 +241,8 @@ class Model:
     munge: Munge
     secrets: list[Json]
     jail: Jail
+    jails: list[Jail]
+    sub_mount_volumes: list[Volume]
     teardown: Teardown
     objects_owner: Json | None
 

@@ -25,6 +25,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Munge,
     NodeSet,
     Partition,
+    PodVolumes,
     Populate,
     Priority,
     Teardown,
@@ -36,6 +37,9 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.version impo
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 JAIL = "/mnt/jail"
+JAILS = "/mnt/jails"
+SHM = "/dev/shm"
+OVERLAYS = "/var/spool/corral-overlay"
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 # What slurmd and its step daemons need of a pod's memory; the rest is Slurm's to give to jobs.
@@ -106,7 +110,8 @@ class _Resolver:
         controller = self.controller()
         node_sets = [self.node_set(node_set) for node_set in self.spec["nodeSets"]]
         partitions = self.partitions(node_sets)
-        jail = self.jail(components.jail.labels)
+        jails = self.jails(components.jail.labels)
+        sub_mount_volumes = [self.sub_mount_volume(mount) for mount in self.spec["jail"]["subMounts"] if "storageClassName" in mount]
         login = self.login()
         munge = Munge(secret=f"{self.name}-base-munge-key")
         texts, fingerprint = config.files(
@@ -120,7 +125,7 @@ class _Resolver:
             extra=self.spec["slurm"]["extraConfig"],
             node_sets=node_sets,
             partitions=partitions,
-            jail=JAIL,
+            jail=self.plugin_arguments(jails),
         )
         secrets = self.secrets(munge, login, components)
         return Model(
@@ -156,8 +161,10 @@ class _Resolver:
             config=Config(name=f"{self.name}-controller-config", hash=fingerprint, files=texts),
             munge=munge,
             secrets=secrets,
-            jail=jail,
-            teardown=self.teardown(components, jail, controller, secrets),
+            jail=jails[0],
+            jails=jails,
+            sub_mount_volumes=sub_mount_volumes,
+            teardown=self.teardown(components, jails, sub_mount_volumes, controller, secrets),
             objects_owner=None,
         )
 
@@ -218,6 +225,10 @@ class _Resolver:
             tolerations=spec["tolerations"],
             host_keys_secret=f"{name}-host-keys",
             capabilities=list(LOGIN_CAPABILITIES),
+            # The runtime's default seccomp profile refuses pivot_root.
+            seccomp={"type": "Unconfined" if spec["entry"] == "Pivot" else "RuntimeDefault"},
+            entry=spec["entry"],
+            jail=self.jail_volumes(self.sub_mounts("login"), named=False),
         )
 
     def node_set(self, spec: Json) -> NodeSet:
@@ -239,7 +250,77 @@ class _Resolver:
             tolerations=spec["tolerations"],
             labels={**worker.labels, **mark},
             selector={**worker.selector, **mark},
+            jail=self.worker_volumes(spec),
         )
+
+    def worker_volumes(self, node_set: Json) -> PodVolumes:
+        """The jails with their submounts, a /dev/shm that is larger than a container's 64 MiB, and the room for overlays."""
+        found = self.jail_volumes(self.sub_mounts(node_set["name"]), named=True)
+        shared = node_set.get("sharedMemory") or f"{quantity.mebibytes(node_set['resources']['limits']['memory']) // 2}Mi"
+        found.volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(shared)}})
+        found.mounts.append({"name": "shm", "mountPath": SHM})
+        if "overlay" in self.spec["jail"]:
+            found.volumes.append({"name": "overlay", "emptyDir": {"sizeLimit": str(self.spec["jail"]["overlay"]["size"])}})
+            found.mounts.append({"name": "overlay", "mountPath": OVERLAYS})
+        return found
+
+    def sub_mounts(self, pods: str) -> list[tuple[int, Json]]:
+        """The submounts of the login nodes, or of a node set, with their places in the document."""
+        return [
+            (index, mount)
+            for index, mount in enumerate(self.spec["jail"]["subMounts"])
+            if (mount["login"] if pods == "login" else pods in mount.get("nodeSets", [pods]))
+        ]
+
+    def jail_volumes(self, sub_mounts: list[tuple[int, Json]], *, named: bool) -> PodVolumes:
+        """Volumes and mounts of the default jail, and with ``named`` of the others, each with the submounts in it."""
+        volumes: list[Json] = []
+        mounts: list[Json] = []
+        for name, spec in self.jail_specs():
+            if name != "default" and not named:
+                continue
+            volume = "jail" if name == "default" else f"jail-{name}"
+            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": self.jail_volume(name, spec).claim}})
+            mounts.append({"name": volume, "mountPath": _root(name), "subPath": "root"})
+            mounts.extend(
+                {
+                    "name": f"submount-{index}",
+                    "mountPath": f"{_root(name)}{mount['path']}",
+                    **({"readOnly": True} if mount["readOnly"] else {}),
+                }
+                for index, mount in sub_mounts
+            )
+        volumes.extend({"name": f"submount-{index}", **self.sub_mount_source(mount)} for index, mount in sub_mounts)
+        return PodVolumes(volumes=volumes, mounts=mounts)
+
+    def sub_mount_source(self, mount: Json) -> Json:
+        if "memory" in mount:
+            return {"emptyDir": {"medium": "Memory", "sizeLimit": str(mount["memory"])}}
+        if "scratch" in mount:
+            return {"emptyDir": {"sizeLimit": str(mount["scratch"])}}
+        if "hostPath" in mount:
+            # Never made: a disk that is not mounted would be taken for an empty one.
+            return {"hostPath": {"path": mount["hostPath"], "type": "Directory"}}
+        claim = mount.get("claimName") or self.sub_mount_volume(mount).claim
+        return {"persistentVolumeClaim": {"claimName": claim}}
+
+    def sub_mount_volume(self, mount: Json) -> Volume:
+        # Named by its path, since its place in the list may change.
+        return self.volume(f"jail-mount-{_short(mount['path'])}", mount, "ReadWriteMany")
+
+    def plugin_arguments(self, jails: list[Jail]) -> list[tuple[str, str]]:
+        """The words of plugstack.conf, which files/spank/README.md describes."""
+        spec = self.spec["jail"]
+        uids = {user["name"]: user["uid"] for user in self.spec["users"]}
+        words = [("jail" if jail.name == "default" else f"jail.{jail.name}", jail.mount_path) for jail in jails]
+        words.extend(
+            (f"partition.{partition['name']}", partition["jail"]) for partition in self.spec["partitions"] if partition["jail"] != "default"
+        )
+        if "overlay" in spec:
+            words.append(("overlay", OVERLAYS))
+        if spec["noJailUsers"]:
+            words.append(("no-jail", ",".join(str(uids[name]) for name in spec["noJailUsers"])))
+        return words
 
     def partitions(self, node_sets: list[NodeSet]) -> list[Partition]:
         nodes = {node_set.name: node_set.node_names for node_set in node_sets}
@@ -254,37 +335,61 @@ class _Resolver:
             for spec in self.spec["partitions"]
         ]
 
-    def jail(self, labels: Labels) -> Jail:
-        spec = self.spec["jail"]
-        populate = spec["populate"]
-        volume = self.volume("jail", spec["volume"], "ReadWriteMany")
+    def jail_specs(self) -> list[tuple[str, Json]]:
+        """Name and specification of each jail, the default one first."""
+        return [("default", self.spec["jail"]), *((jail["name"], jail) for jail in self.spec["jails"])]
+
+    def jail_volume(self, name: str, spec: Json) -> Volume:
+        return self.volume("jail" if name == "default" else f"jail-{name}", spec["volume"], "ReadWriteMany")
+
+    def jails(self, labels: Labels) -> list[Jail]:
         accounts = {
             "groups": self.spec["groups"],
             "users": [
                 {key: user[key] for key in ("name", "uid", "gid", "groups", "sshKeys", "sudo", "shell")} for user in self.spec["users"]
             ],
+            "mountPoints": [mount["path"] for mount in self.spec["jail"]["subMounts"]],
         }
         document = json.dumps(accounts, sort_keys=True, ensure_ascii=False, indent=1) + "\n"
+        return [self.jail(name, spec, labels, accounts, document) for name, spec in self.jail_specs()]
+
+    def jail(self, name: str, spec: Json, labels: Labels, accounts: Json, document: str) -> Jail:
+        populate = spec["populate"]
+        volume = self.jail_volume(name, spec)
+        volumes = self.users_volumes(volume)
+        prefix = f"{self.name}-jail" if name == "default" else f"{self.name}-jail-{name}"
         # What a job does is in its name, since a job's template can not be changed: another image, or other users, is another job.
         return Jail(
+            name=name,
             claim=volume.claim,
-            mount_path=JAIL,
+            mount_path=_root(name),
             sub_path="root",
             volume=volume,
             populate=Populate(
-                job=f"{self.name}-jail-populate-{_short([populate.get('image'), populate['policy'], self.spec['images'], volume.claim])}",
+                job=f"{prefix}-populate-{_short([populate.get('image'), populate['policy'], self.spec['images'], volume.claim])}",
                 config_map=f"{self.name}-jail-populate",
                 # With policy Never nothing is copied; the job then only looks whether the volume is a jail.
                 image=populate.get("image") or self.spec["images"]["slurm"],
                 policy=populate["policy"],
             ),
             users=Users(
+                volumes=volumes,
                 config_map=f"{self.name}-jail-users",
-                job=f"{self.name}-jail-users-{_short([accounts, self.spec['images'], volume.claim])}",
+                job=f"{prefix}-users-{_short([accounts, self.spec['images'], volume.claim, volumes.mounts])}",
                 document=document,
                 applyset=ApplySet(name=f"{self.name}-jail-accounts", namespace=self.namespace, labels=labels),
             ),
         )
+
+    def users_volumes(self, jail: Volume) -> PodVolumes:
+        """The jail and the submounts that are the same everywhere, for homes may be on one of them."""
+        volumes: list[Json] = [{"name": "jail", "persistentVolumeClaim": {"claimName": jail.claim}}]
+        mounts: list[Json] = [{"name": "jail", "mountPath": JAIL, "subPath": "root"}]
+        for index, mount in enumerate(self.spec["jail"]["subMounts"]):
+            if not mount["readOnly"] and ("claimName" in mount or "storageClassName" in mount):
+                volumes.append({"name": f"submount-{index}", **self.sub_mount_source(mount)})
+                mounts.append({"name": f"submount-{index}", "mountPath": f"{JAIL}{mount['path']}"})
+        return PodVolumes(volumes=volumes, mounts=mounts)
 
     def secrets(self, munge: Munge, login: Login, components: Components) -> list[Json]:
         return [
@@ -302,10 +407,12 @@ class _Resolver:
             },
         ]
 
-    def teardown(self, components: Components, jail: Jail, controller: Controller, secrets: list[Json]) -> Teardown:
+    def teardown(
+        self, components: Components, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, secrets: list[Json]
+    ) -> Teardown:
         data: list[Json] = []
         left: list[str] = []
-        for volume in (jail.volume, controller.state):
+        for volume in (*(jail.volume for jail in jails), *sub_mounts, controller.state):
             if volume.create:
                 data.append(_reference("PersistentVolumeClaim", volume.claim, self.namespace))
             if volume.persistent_volume:
@@ -321,13 +428,18 @@ class _Resolver:
                 components.login.applyset,
                 components.worker.applyset,
                 components.controller.applyset,
-                jail.users.applyset,
+                jails[0].users.applyset,
                 components.jail.applyset,
                 components.base.applyset,
             ],
             data=data,
             left_behind=left,
         )
+
+
+def _root(jail: str) -> str:
+    """Where pods mount a jail."""
+    return JAIL if jail == "default" else f"{JAILS}/{jail}"
 
 
 def _reference(kind: str, name: str, namespace: str | None = None) -> Json:

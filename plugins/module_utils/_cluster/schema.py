@@ -271,9 +271,64 @@ def _node_set() -> Schema:
                 default=[],
             ),
             "weight": _integer("Slurm weight: nodes of less weight are taken first.", 1, 65533, 1),
+            "sharedMemory": _quantity(
+                "Size of /dev/shm, all jobs of a node together; it counts as the node's memory. Without it, half of limits.memory.", _BYTES
+            ),
             **placement(),
         },
         required=("name", "resources"),
+    )
+
+
+def _populate() -> Schema:
+    return _object(
+        "How an empty volume is filled.",
+        {
+            "image": _string("Image whose root filesystem becomes the jail. Any distribution with sh and tar.", _IMAGE, max_length=512),
+            "policy": _string(
+                "IfEmpty: fill an empty volume, touch no other. Never: the volume is filled by somebody else.",
+                enum=("IfEmpty", "Never"),
+                default="IfEmpty",
+            ),
+        },
+        default={},
+        rules=(("self.policy == 'Never' || has(self.image)", "image is needed unless policy is Never"),),
+    )
+
+
+def _sub_mount() -> Schema:
+    sources = ("claimName", "storageClassName", "hostPath", "memory", "scratch")
+    return _object(
+        "A volume that users see at a path of the jail. Exactly one of claimName, storageClassName, hostPath, memory and scratch.",
+        {
+            "path": _string("Where users see it, such as /home or /scratch. The directory is made in the jail.", _PATH, max_length=200),
+            "claimName": _string(
+                "A PersistentVolumeClaim that exists in the cluster's namespace, ReadWriteMany where several pods mount it.", _SUBDOMAIN
+            ),
+            "storageClassName": _string("A storage class; a ReadWriteMany claim of it is made, of the size given.", _SUBDOMAIN),
+            "size": _quantity("Size of the claim that is made, such as 10Gi. Goes with storageClassName.", _BYTES),
+            "hostPath": _string(
+                "A directory that exists on each Kubernetes node, such as the mount of its own disk.", _PATH, max_length=200
+            ),
+            "memory": _quantity("Size of a filesystem in the pod's memory, new with each pod; it counts as the pod's memory.", _BYTES),
+            "scratch": _quantity("Size of a directory on the Kubernetes node's own disk, new with each pod.", _BYTES),
+            "readOnly": _boolean("Whether it can only be read.", False),
+            "login": _boolean("Whether login nodes have it.", True),
+            "nodeSets": _list(
+                "Names of the node sets that have it. Without it, all.",
+                _string("A node set's name.", _LABEL, max_length=50),
+                maximum=256,
+                unique=True,
+            ),
+        },
+        required=("path",),
+        rules=(
+            (
+                f"[{', '.join(f'has(self.{source})' for source in sources)}].filter(x, x).size() == 1",
+                f"give exactly one of {', '.join(sources[:-1])} and {sources[-1]}",
+            ),
+            ("has(self.storageClassName) == has(self.size)", "size goes with storageClassName, and only with it"),
+        ),
     )
 
 
@@ -396,6 +451,12 @@ def spec() -> Schema:
                         default={},
                         rules=(("!has(self.nodePort) || self.type == 'NodePort'", "nodePort goes with type NodePort only"),),
                     ),
+                    "entry": _string(
+                        "How sessions come into the jail. Chroot: sshd's ChrootDirectory. Pivot: a mount namespace of the session's own, which "
+                        "has no other root behind it; the login pods then need what workers need, CAP_SYS_ADMIN and a seccomp profile with pivot_root.",
+                        enum=("Chroot", "Pivot"),
+                        default="Chroot",
+                    ),
                     "resources": resources(
                         "Size of a login node's container, all its users together.",
                         default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
@@ -420,6 +481,12 @@ def spec() -> Schema:
                         "default": _boolean(
                             "Whether jobs without -p go here. Where no partition says true, the first that does not say false."
                         ),
+                        "jail": _string(
+                            "Jail of the jobs that do not say --jail: one of spec.jails, or default.",
+                            _LABEL,
+                            max_length=20,
+                            default="default",
+                        ),
                         "maxTime": _string("Longest time of a job: INFINITE or D-HH:MM:SS.", _TIME, max_length=24, default="INFINITE"),
                         "state": _string(
                             "UP takes and runs jobs, DOWN takes them, DRAIN runs those it has, INACTIVE neither.",
@@ -437,23 +504,44 @@ def spec() -> Schema:
                 "The jail: the shared root filesystem that users see as /.",
                 {
                     "volume": volume("The jail's volume, ReadWriteMany."),
-                    "populate": _object(
-                        "How an empty volume is filled.",
-                        {
-                            "image": _string(
-                                "Image whose root filesystem becomes the jail. Any distribution with sh and tar.", _IMAGE, max_length=512
-                            ),
-                            "policy": _string(
-                                "IfEmpty: fill an empty volume, touch no other. Never: the volume is filled by somebody else.",
-                                enum=("IfEmpty", "Never"),
-                                default="IfEmpty",
-                            ),
-                        },
-                        default={},
-                        rules=(("self.policy == 'Never' || has(self.image)", "image is needed unless policy is Never"),),
+                    "populate": _populate(),
+                    "subMounts": _list(
+                        "Volumes that users see at paths of the jail, in the jails of spec.jails too. Inside of them no set-uid program "
+                        "and no device file works.",
+                        _sub_mount(),
+                        maximum=32,
+                        keys=("path",),
+                        default=[],
+                    ),
+                    "overlay": _object(
+                        "Room for --jail-overlay: a job's own writable layer over the jail, on the node's disk. Without it the option is refused.",
+                        {"size": _quantity("How much all jobs of a node together can write there.", _BYTES)},
+                        required=("size",),
+                    ),
+                    "noJailUsers": _list(
+                        "Names of users, each one of spec.users, whose jobs may run outside of the jail with --no-jail. It is logged.",
+                        _string("A user's name.", _USER, max_length=31),
+                        maximum=64,
+                        unique=True,
+                        default=[],
                     ),
                 },
                 required=("volume",),
+            ),
+            "jails": _list(
+                "Further jails, on workers: jobs choose one by --jail=NAME, or by their partition. They have the same users.",
+                _object(
+                    "A further jail.",
+                    {
+                        "name": _string("Its name, for --jail. 'default' is the jail of spec.jail.", _LABEL, max_length=20),
+                        "volume": volume("The jail's volume, ReadWriteMany."),
+                        "populate": _populate(),
+                    },
+                    required=("name", "volume"),
+                ),
+                maximum=8,
+                keys=("name",),
+                default=[],
             ),
             "groups": _list(
                 "Groups of users.",

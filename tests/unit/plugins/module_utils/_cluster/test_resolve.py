@@ -167,3 +167,86 @@ def test_the_full_example_has_every_field() -> None:
     # One of three excludes the others; the rest of a toleration or an amount is Kubernetes' own.
     own = [path for path in missing if not any(part in path for part in ("Volume.", "volume.", "tolerations.", "resources.", "nodePort"))]
     assert own == []
+
+
+def _mounts(found: dict[str, Any]) -> dict[str, str]:
+    """Path → volume, in the order of the pod."""
+    return {mount["mountPath"]: mount["name"] for mount in found["mounts"]}
+
+
+def test_sub_mounts_go_where_they_are_wanted() -> None:
+    document = good()
+    document["spec"]["jail"]["subMounts"] = [
+        {"path": "/home", "claimName": "homes"},
+        {"path": "/data", "storageClassName": "fast", "size": "1Ti", "readOnly": True},
+        {"path": "/scratch", "hostPath": "/mnt/nvme", "login": False, "nodeSets": ["big"]},
+        {"path": "/fast", "memory": "64Mi", "login": False},
+    ]
+    resolved = model(document)
+    login, (cpu, big) = resolved["login"]["jail"], (node_set["jail"] for node_set in resolved["workers"]["node_sets"])
+    assert list(_mounts(login)) == ["/mnt/jail", "/mnt/jail/home", "/mnt/jail/data"]
+    assert list(_mounts(cpu)) == ["/mnt/jail", "/mnt/jail/home", "/mnt/jail/data", "/mnt/jail/fast", "/dev/shm"]
+    assert list(_mounts(big)) == ["/mnt/jail", "/mnt/jail/home", "/mnt/jail/data", "/mnt/jail/scratch", "/mnt/jail/fast", "/dev/shm"]
+    for found in (login, cpu, big):
+        assert set(_mounts(found).values()) == {volume["name"] for volume in found["volumes"]}
+    sources = {volume["name"]: volume for volume in big["volumes"]}
+    assert sources["submount-0"]["persistentVolumeClaim"] == {"claimName": "homes"}
+    assert sources["submount-2"]["hostPath"] == {"path": "/mnt/nvme", "type": "Directory"}
+    assert sources["submount-3"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "64Mi"}
+    assert next(mount for mount in big["mounts"] if mount["mountPath"] == "/mnt/jail/data")["readOnly"]
+    (claim,) = resolved["sub_mount_volumes"]
+    assert (claim["storage_class"], claim["size"], claim["access_mode"]) == ("fast", "1Ti", "ReadWriteMany")
+    assert sources["submount-1"]["persistentVolumeClaim"] == {"claimName": claim["claim"]}
+    # Data: destroy asks for it and keep_data keeps it.
+    assert claim["claim"] in {item["metadata"]["name"] for item in resolved["teardown"]["data"]}
+    # Homes are made on the volume that users will see.
+    assert list(_mounts(resolved["jail"]["users"]["volumes"])) == ["/mnt/jail", "/mnt/jail/home"]
+    assert json.loads(resolved["jail"]["users"]["document"])["mountPoints"] == ["/home", "/data", "/scratch", "/fast"]
+
+
+def test_the_claim_of_a_sub_mount_keeps_its_name_when_others_go() -> None:
+    document = good()
+    document["spec"]["jail"]["subMounts"] = [{"path": "/a", "memory": "1Mi"}, {"path": "/b", "storageClassName": "fast", "size": "1Gi"}]
+    before = model(document)["sub_mount_volumes"]
+    del document["spec"]["jail"]["subMounts"][0]
+    assert model(document)["sub_mount_volumes"] == before
+
+
+def test_further_jails() -> None:
+    document = good()
+    document["spec"]["jails"] = [
+        {"name": "old", "volume": {"storageClassName": "fast", "size": "1Gi"}, "populate": {"image": "example/old:1"}}
+    ]
+    document["spec"]["partitions"][1]["jail"] = "old"
+    document["spec"]["jail"]["subMounts"] = [{"path": "/home", "claimName": "homes"}]
+    document["spec"]["jail"]["overlay"] = {"size": "1Gi"}
+    document["spec"]["jail"]["noJailUsers"] = ["ada"]
+    resolved = model(document)
+    default, old = resolved["jails"]
+    assert default == resolved["jail"]
+    assert (old["name"], old["mount_path"], old["populate"]["image"]) == ("old", "/mnt/jails/old", "example/old:1")
+    assert len({jail["populate"]["job"] for jail in resolved["jails"]} | {jail["users"]["job"] for jail in resolved["jails"]}) == 4
+    assert resolved["config"]["files"]["plugstack.conf"].splitlines()[-1].split()[2:] == [
+        "jail=/mnt/jail",
+        "jail.old=/mnt/jails/old",
+        "partition.big=old",
+        "overlay=/var/spool/corral-overlay",
+        "no-jail=10001",
+    ]
+    worker = _mounts(resolved["workers"]["node_sets"][0]["jail"])
+    assert worker["/mnt/jails/old"] == "jail-old"
+    assert worker["/mnt/jails/old/home"] == worker["/mnt/jail/home"]
+    assert "/mnt/jails/old" not in _mounts(resolved["login"]["jail"])
+    assert old["claim"] in {item["metadata"]["name"] for item in resolved["teardown"]["data"]}
+
+
+def test_shared_memory_is_half_of_the_memory() -> None:
+    document = good()
+    document["spec"]["nodeSets"][1]["sharedMemory"] = "100Mi"
+    sizes = [
+        volume["emptyDir"]["sizeLimit"]
+        for node_set in model(document)["workers"]["node_sets"]
+        for volume in node_set["jail"]["volumes"]
+        if volume["name"] == "shm"
+    ]
+    assert sizes == ["512Mi", "100Mi"]
