@@ -297,6 +297,24 @@ out:
 	return result;
 }
 
+/* What other jobs have of their own lies in the spool, which root in the jail could read: an empty directory is laid over it. */
+static int hide_jobs(const struct jail_dress *dress, struct jail_error *error)
+{
+	static const char *const no_options[] = {NULL};
+	const char *path = dress->plan->tmp;
+	size_t length = strlen(dress->plan->spool);
+	const struct part part = {"tmpfs", "", path ? path + 1 : "", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, true};
+	int hidden;
+
+	if (!path || strncmp(path, dress->plan->spool, length) != 0 || path[length] != '/')
+		return 0;
+	hidden = fresh(dress, &part, no_options, error);
+	if (hidden < 0)
+		return -1;
+	close(hidden);
+	return 0;
+}
+
 static int dress_tmp(const struct jail_dress *dress, struct jail_error *error)
 {
 	static const struct part part = {"/tmp", "", "tmp", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false}, true};
@@ -338,7 +356,7 @@ int jail_dress(const struct jail_dress *dress, struct jail_error *error)
 		return -1;
 	if (show_all(dress, dress->root, pods, sizeof(pods) / sizeof(pods[0]), error) < 0)
 		return -1;
-	if (dress->spool && show(dress, dress->root, &spool, error) < 0)
+	if (dress->spool && (show(dress, dress->root, &spool, error) < 0 || hide_jobs(dress, error) < 0))
 		return -1;
 	return dress_binds(dress, error);
 }

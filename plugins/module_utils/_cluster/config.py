@@ -70,7 +70,10 @@ def files(
     partitions: Sequence[Partition],
     jail: Sequence[tuple[str, str]],
 ) -> tuple[dict[str, str], str]:
-    """Return the files by name (``jail`` are the arguments of its plugin), with config.hash among them, and the hash (16 hexadecimal digits). Raises ConfError."""
+    """Return the files by name, with config.hash among them, and the hash (16 hexadecimal digits).
+
+    ``jail`` are the arguments of the jail's plugin. Raises ConfError.
+    """
     texts = {
         "slurm.conf": conf.text(
             _HEADER,

@@ -75,6 +75,7 @@ static void the_task_sees_the_jail_alone(void)
 	CHECK(jail_strip(&view, &error) == 0);
 	CHECK(there_is("/iam-jail") && there_is("/usr/iam-jail") && !there_is("/usr/bin"));
 	CHECK(there_is("/run/munge/socket") && !there_is("/run/pods-own"));
+	CHECK(there_is(SPOOL "/corral/tmp") && !there_is(SPOOL "/corral/tmp/42"));
 	CHECK(there_is(SPOOL "/script") && !writable(SPOOL "/script") && errno == EROFS);
 	CHECK(!writable("/run/munge/socket") && errno == EROFS);
 	CHECK(!writable("/opt/corral/x") && errno == EROFS);
