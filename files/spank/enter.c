@@ -252,6 +252,19 @@ void jail_view_close(struct jail_view *view)
 	*view = (struct jail_view){.entered = false, .pure = -1};
 }
 
+/* Before the first mounts of a login pod: those are not to lose their devices. A jail that is a plain directory has its file system's
+ * attributes, which are not the jail's to change. */
+static int harden_once(const struct jail_plan *plan, int root, struct jail_error *error)
+{
+	int proc = jail_path_open(root, "proc", O_PATH);
+	bool dressed = proc >= 0 && jail_is_mount(proc);
+
+	close_keeping_errno(proc);
+	if (dressed || !jail_is_mount(root) || harden(plan, root) == 0)
+		return 0;
+	return jail_fail(error, "the mount attributes of the jail %s can not be set (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
+}
+
 /* The mounts of a login pod, in the mount namespace of the caller and without entering: sshd does a chroot. A second call
  * finds them there and changes nothing. */
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
@@ -263,7 +276,10 @@ int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struc
 	if (what.root < 0)
 		return -1;
 	what.tmp = tmp_tree(plan, 0, error);
-	result = what.tmp < 0 && error->text[0] ? -1 : jail_dress(&what, error);
+	if (what.tmp < 0 && error->text[0])
+		result = -1;
+	else
+		result = harden_once(plan, what.root, error) < 0 ? -1 : jail_dress(&what, error);
 	close_keeping_errno(what.tmp);
 	close_keeping_errno(what.root);
 	return result;

@@ -55,7 +55,18 @@ clean_spool() {
 	rm -rf --one-file-system "$spool"/job[0-9]* "$spool"/corral/tmp
 }
 
+# sbcast and srun --bcast write in the pod, as the user (slurmd has no view of the jail). So the jail's volumes are at the same paths there as
+# /home is; and /tmp is closed, for what is written to the pod's would be reported as done and be missing in the job's.
+same_paths() {
+	local path
+	awk '$5 ~ "^/mnt/jail/" {print substr($5, 10)}' /proc/self/mountinfo | while read -r path; do
+		[ -e "$path" ] || [ -L "$path" ] || { mkdir -p "$(dirname "$path")" && ln -s "/mnt/jail$path" "$path"; }
+	done
+	chmod 0755 /tmp
+}
+
 [ "${CORRAL_PROCESS_TRACKING:-cgroup}" = linuxproc ] || own_cgroup
+same_paths
 mkdir -p "$spool" /run/slurm
 chmod 0755 "$spool"
 clean_spool

@@ -3,6 +3,8 @@
  */
 #include "check.h"
 
+#include <sys/statvfs.h>
+
 static struct jail_error error;
 
 static int prepare(void)
@@ -26,6 +28,21 @@ static void makes_a_chroot_usable(void)
 	/* No veneer: the chroot is the users' own. */
 	CHECK(there_is(JAIL "/usr/iam-jail"));
 	CHECK(there_is(POD "/iam-pod"));
+}
+
+static void volumes_lose_set_uid_and_the_jail_does_not(void)
+{
+	struct statvfs status;
+
+	make_pod();
+	CHECK(mount(JAIL, JAIL, NULL, MS_BIND, NULL) == 0);
+	CHECK(mount("tmpfs", JAIL "/data", "tmpfs", 0, NULL) == 0);
+	for (int again = 0; again < 2; again++) {
+		CHECK(prepare() == 0);
+		CHECK(statvfs(JAIL, &status) == 0 && !(status.f_flag & ST_NOSUID) && (status.f_flag & ST_NODEV));
+		CHECK(statvfs(JAIL "/data", &status) == 0 && (status.f_flag & ST_NOSUID));
+		CHECK(statvfs(JAIL "/dev/null", &status) == 0 && !(status.f_flag & ST_NODEV));
+	}
 }
 
 static void again_changes_nothing(void)
@@ -71,6 +88,7 @@ int main(void)
 	if (needs_root())
 		return 0;
 	CASE(makes_a_chroot_usable);
+	CASE(volumes_lose_set_uid_and_the_jail_does_not);
 	CASE(again_changes_nothing);
 	CASE(goes_on_after_a_stop_half_way);
 	CASE(refuses_what_is_no_jail);

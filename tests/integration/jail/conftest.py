@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One cluster for all tests of the jail: two workers on two nodes, a second jail, submounts, overlays; a sudoer, a plain user, one who may leave."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ..conftest import VOLUMES, Cluster
+
+NAME = "jail"
+NODE_DISK = VOLUMES / "jail-node-disk"
+
+
+@pytest.fixture(scope="session")
+def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
+    made = make_cluster(NAME, 30041)
+    shutil.rmtree(VOLUMES / "jail-old", ignore_errors=True)
+    made.kubectl("delete", "pv", "test-jail-jail-jail-old", "--ignore-not-found")
+    key = made.spec["users"][0]["sshKeys"]
+    size = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "2", "memory": "768Mi"}}
+    made.spec["users"] = [
+        {"name": "alice", "uid": 10001, "sshKeys": key, "sudo": True},
+        {"name": "bob", "uid": 10002, "sshKeys": key},
+        {"name": "carol", "uid": 10003, "sshKeys": key},
+    ]
+    made.spec["nodeSets"] = [
+        {"name": "one", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node1"}},
+        {"name": "two", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node2"}},
+    ]
+    made.spec["partitions"] = [{"name": "main", "default": True}, {"name": "past", "jail": "old"}]
+    NODE_DISK.mkdir(parents=True, exist_ok=True)
+    os.chmod(NODE_DISK, 0o1777)
+    made.spec["jail"] |= {
+        "overlay": {"size": "1Gi"},
+        "noJailUsers": ["carol"],
+        "subMounts": [
+            {"path": "/disk", "hostPath": str(NODE_DISK)},
+            {"path": "/scratch", "scratch": "100Mi"},
+            {"path": "/fast", "memory": "16Mi", "login": False, "nodeSets": ["two"]},
+        ],
+    }
+    made.spec["jails"] = [
+        {
+            "name": "old",
+            "volume": {"hostPath": f"{VOLUMES}/jail-old", "size": "5Gi"},
+            "populate": {"image": "localhost/corral/jail:trixie"},
+        }
+    ]
+    run = made.site()
+    assert run.rc == 0, run.output
+    yield made
+    run = made.destroy("-e", f"confirm={NAME}", "-e", "delete_namespace=true")
+    for path in (NODE_DISK, VOLUMES / "jail-old"):
+        shutil.rmtree(path, ignore_errors=True)
+    assert run.rc == 0, run.output
+
+
+Script = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def script(cluster: Cluster) -> Script:
+    """Run a bash script on the login node, as alice unless told; return what it printed. ``set -e`` holds."""
+
+    def run(text: str, user: str = "alice", check: bool = True) -> str:
+        done = cluster.ssh("bash -se 2>&1", user=user, stdin=f"cd; {text}\n", check=False)
+        assert done.returncode == 0 or not check, f"status {done.returncode} of:\n{text}\n{done.stdout}"
+        return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The default jail's root as the machine sees it."""
+    return VOLUMES / "jail-jail" / "root"

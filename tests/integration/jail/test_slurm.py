@@ -1,0 +1,177 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything that users do with Slurm works in the jail, and they do not notice it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ..conftest import Cluster, eventually
+from .conftest import NODE_DISK, Script
+
+pytestmark = pytest.mark.lab
+
+
+def test_srun_runs_in_the_jail_on_both_nodes(script: Script) -> None:
+    said = script("srun -N2 -l sh -c 'echo $SLURMD_NODENAME $(id -un) $CORRAL_JAIL $CORRAL_JAIL_MODE; test -f /etc/corral-jail' | sort")
+    assert said.splitlines() == [
+        "0: one-0 alice default@localhost/corral/jail:trixie rw",
+        "1: two-0 alice default@localhost/corral/jail:trixie rw",
+    ]
+
+
+def test_many_tasks_of_a_step(script: Script) -> None:
+    assert script("srun -N2 -n4 -O sh -c 'echo $SLURM_PROCID' | sort -n | xargs") == "0 1 2 3"
+
+
+def test_files_of_a_job_are_the_jails(script: Script) -> None:
+    """--output, --error, --input and the working directory exist in the jail only."""
+    said = script(
+        "mkdir -p only/here && cd only/here && echo question >in.txt\n"
+        'printf \'#!/bin/sh\\ncat; pwd; echo problem >&2\\n\' >job.sh\n'
+        "sbatch -Q --wait -i in.txt -o out.txt -e err.txt job.sh; cat out.txt err.txt\n"
+        "srun -o srun.txt -i in.txt cat; cat srun.txt; cd; rm -r only"
+    )
+    assert said.splitlines() == ["question", "/home/alice/only/here", "problem", "question"]
+
+
+def test_a_working_directory_that_is_missing_is_told(script: Script) -> None:
+    assert "No such file or directory" in script("srun -D /home/alice/nowhere pwd 2>&1", check=False)
+
+
+def test_arrays_and_steps_of_a_batch_script(script: Script) -> None:
+    said = script(
+        "printf '#!/bin/sh\\nsrun -n1 echo step $SLURM_ARRAY_TASK_ID\\n' >array.sh\n"
+        "sbatch -Q --wait --array=1-3 -o array-%a.txt array.sh; cat array-?.txt; rm array*"
+    )
+    assert said.splitlines() == ["step 1", "step 2", "step 3"]
+
+
+def test_heterogeneous_jobs(script: Script) -> None:
+    said = script("srun -Q -w one-0 -n1 sh -c 'echo a $SLURMD_NODENAME' : -w two-0 -n1 sh -c 'echo b $SLURMD_NODENAME' | sort")
+    assert said.splitlines() == ["a one-0", "b two-0"]
+
+
+def test_salloc_gives_an_interactive_step(script: Script) -> None:
+    said = script("script -qec 'salloc -Q -w two-0' /dev/null <<<'echo I am on $SLURMD_NODENAME; test -f /etc/corral-jail && tty; exit'")
+    assert "I am on two-0" in said
+    assert re.search(r"/dev/pts/\d+", said)
+
+
+def test_a_terminal_and_sattach(script: Script) -> None:
+    assert re.search(r"/dev/pts/\d+", script("script -qec 'srun --pty tty' /dev/null"))
+    said = script(
+        "printf '#!/bin/sh\\nsrun sh -c \"sleep 4; echo attached to it\"\\n' >s.sh; id=$(sbatch --parsable -o /dev/null s.sh)\n"
+        "until sattach $id.0 2>/dev/null >a.txt; do sleep 0.3; done; cat a.txt; rm a.txt s.sh"
+    )
+    assert "attached to it" in said
+
+
+def test_mpi_over_two_nodes(script: Script) -> None:
+    said = script(
+        "cat >hello.c <<'EOF'\n"
+        "#include <mpi.h>\n#include <stdio.h>\n"
+        "int main(int c, char **v) { int r, n, s, one = 1; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &r); MPI_Comm_size(MPI_COMM_WORLD, &n);\n"
+        "MPI_Allreduce(&one, &s, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); printf(\"rank %d of %d sums %d\\n\", r, n, s); return MPI_Finalize(); }\n"
+        "EOF\nmpicc -o hello hello.c && srun --mpi=pmix -N2 -n2 ./hello | sort; rm hello hello.c"
+    )
+    assert said.splitlines()[-2:] == ["rank 0 of 2 sums 2", "rank 1 of 2 sums 2"]
+
+
+def test_pmi2(script: Script) -> None:
+    assert script("srun --mpi=pmi2 -N2 sh -c 'echo $PMI_RANK $PMI_SIZE' | sort").splitlines() == ["0 2", "1 2"]
+
+
+def test_task_prolog_of_the_jail(script: Script) -> None:
+    said = script("printf '#!/bin/sh\\necho print from the prolog\\necho export SET=here\\n' >p.sh; chmod +x p.sh; srun --task-prolog=$HOME/p.sh sh -c 'echo $SET'; rm p.sh")
+    assert said.splitlines() == ["from the prolog", "here"]
+
+
+def test_sbcast_reaches_the_jail_or_says_that_it_does_not(script: Script) -> None:
+    """slurmd writes it in the pod, where /home and the submounts are the jail's, and /tmp is nobody's."""
+    said = script(
+        "printf '#!/bin/sh\\necho payload >p.txt; sbcast -f p.txt ~/copied.txt; sbcast -f p.txt /scratch/copied.txt; srun -N2 cat ~/copied.txt /scratch/copied.txt\\n"
+        "sbcast -f p.txt /tmp/copied.txt || echo refused\\n' >b.sh\n"
+        "sbatch -Q --wait -N2 -o b.txt b.sh; cat b.txt; rm b.txt b.sh p.txt copied.txt; srun -N2 rm /scratch/copied.txt"
+    )
+    assert said.splitlines()[:4] == ["payload"] * 4
+    assert "Permission denied" in said
+    assert said.splitlines()[-1] == "refused"
+    assert script("srun --bcast -N2 /usr/bin/true && echo ran; rm slurm_bcast_*") == "ran"
+
+
+def test_tmp_and_shared_memory_are_the_jobs_own(cluster: Cluster, script: Script) -> None:
+    said = script(
+        "cat >t.sh <<'EOF'\n#!/bin/bash\n"
+        "echo batch >/tmp/mine; echo batch >/dev/shm/mine; srun cat /tmp/mine /dev/shm/mine; ls -A /tmp /dev/shm | xargs; df -P /dev/shm | tail -1 | cut -d' ' -f1\n"
+        "EOF\nsbatch -Q --wait -w one-0 -o t.txt t.sh; cat t.txt; srun -w one-0 sh -c 'ls -A /tmp /dev/shm | xargs; stat -c %a /tmp /dev/shm'; rm t.*"
+    )
+    assert said.splitlines() == ["batch", "batch", "/dev/shm: mine /tmp: mine", "tmpfs", "/dev/shm: /tmp:", "1777", "1777"]
+    worker = ("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c")
+    eventually(lambda: cluster.kubectl(*worker, "ls -A /var/spool/slurmd/corral/tmp /dev/shm/corral | grep -c '^[0-9]' || true").strip() == "0", "own directories gone")
+
+
+def test_submounts_are_where_they_are_wanted(script: Script) -> None:
+    assert script("srun -w two-0 sh -c 'echo x >/fast/x; stat -f -c %T /fast; touch /scratch/two; ls /scratch'").splitlines() == ["tmpfs", "two"]
+    assert script("srun -w one-0 sh -c 'ls -A /fast /scratch'").splitlines() == ["/fast:", "", "/scratch:"]
+    assert script("echo everywhere >/disk/f; srun -N2 cat /disk/f; rm /disk/f; ls -d /fast /scratch").splitlines() == ["everywhere"] * 2 + ["/fast", "/scratch"]
+    assert NODE_DISK.exists()
+
+
+def test_submounts_run_no_set_uid_program(script: Script) -> None:
+    said = script("sudo cp /usr/bin/id /disk/id; sudo chmod 4755 /disk/id; srun /disk/id -u; /disk/id -u; sudo rm /disk/id")
+    assert said.splitlines() == ["10001", "10001"]
+
+
+def test_another_jail_by_name_and_by_partition(script: Script) -> None:
+    script("sudo touch /i-am-default")
+    assert script("srun -Q --jail=old sh -c 'ls /i-am-default 2>&1; echo $CORRAL_JAIL'", check=False).splitlines() == [
+        "ls: cannot access '/i-am-default': No such file or directory",
+        "old@localhost/corral/jail:trixie",
+    ]
+    assert script("srun -Q -p past sh -c 'echo $CORRAL_JAIL'") == "old@localhost/corral/jail:trixie"
+    assert script("srun -Q -p past --jail=default sh -c 'echo $CORRAL_JAIL; ls /i-am-default'").splitlines()[1] == "/i-am-default"
+    said = script("srun --jail=new true 2>&1", check=False)
+    assert "there is no jail 'new': choose one of default, old" in said
+    script("sudo rm /i-am-default")
+
+
+def test_the_same_users_are_in_every_jail(script: Script) -> None:
+    assert script("srun -Q --jail=old sh -c 'id -un; cd ~ && pwd'", user="bob").splitlines()[0] == "bob"
+
+
+def test_read_only(script: Script) -> None:
+    said = script("srun --jail-ro sh -c 'touch ~/x; touch /disk/x; touch /tmp/x /dev/shm/x && echo $CORRAL_JAIL_MODE' 2>&1", check=False)
+    assert said.count("Read-only file system") == 2
+    assert said.splitlines()[-1] == "ro"
+
+
+def test_an_overlay_is_the_jobs_own(script: Script) -> None:
+    said = script(
+        "cat >o.sh <<'EOF'\n#!/bin/bash\n"
+        "echo mine >~/overlaid; sudo rm -r /var/log; echo volume >/disk/from-overlay; srun -N1 -w one-0 cat ~/overlaid; srun -N1 -w two-0 sh -c 'ls ~/overlaid' 2>&1; ls -d /var/log; echo $CORRAL_JAIL_MODE\n"
+        "EOF\nsbatch -Q --wait --jail-overlay -w one-0,two-0 -o /disk/o.txt o.sh || true; cat /disk/o.txt; ls ~/overlaid 2>&1; ls -d /var/log; cat /disk/from-overlay; rm /disk/o.txt /disk/from-overlay o.sh",
+        check=False,
+    )
+    assert said.splitlines()[0] == "mine"
+    assert said.count("No such file or directory") == 3, said
+    assert "overlay" in said
+    assert said.splitlines()[-2:] == ["/var/log", "volume"]
+
+
+def test_options_that_do_not_go_together(script: Script) -> None:
+    assert "exclude each other" in script("srun --jail-ro --jail-overlay true 2>&1", check=False)
+
+
+def test_leaving_the_jail_is_for_those_who_may_and_is_logged(cluster: Cluster, script: Script) -> None:
+    assert "--no-jail is not for you" in script("srun --no-jail true 2>&1", check=False)
+    # The plugin in the user's hands says no; who goes around it is refused on the node.
+    forged = "_SLURM_SPANK_OPTION_corral_jail_no-jail= srun sh -c 'test -f /etc/corral-jail && echo in the jail' 2>&1"
+    assert "ls: " not in script(f"env {forged}", check=False)
+    said = script("srun -w one-0 --no-jail sh -c 'test -f /etc/corral-jail || echo outside; echo $CORRAL_JAIL_MODE; grep CapBnd /proc/self/status'", user="carol")
+    assert said.splitlines()[:2] == ["outside", "none"]
+    assert not int(said.split()[-1], 16) & 1 << 21, "CAP_SYS_ADMIN"
+    log = cluster.kubectl("logs", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--tail=200")
+    assert re.search(r"corral_jail: AUDIT uid=10003 job=\d+ step=0 runs outside of the jail", log)
