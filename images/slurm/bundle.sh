@@ -3,7 +3,8 @@
 # Copyright: (c) 2026, the corral authors
 #
 # Makes /opt/corral: Slurm's client programs and plugins with the very loader, libc and libraries that they were linked with, so
-# that they run in a jail of any distribution. Run inside the image's build, with patchelf at hand.
+# that they run in a jail of any distribution; and slurmstepd, which launches a task's prolog by executing itself again, in the jail.
+# Run inside the image's build, with patchelf at hand.
 set -eu
 
 to=${1:-/opt/corral}
@@ -14,7 +15,8 @@ loader=$(patchelf --print-interpreter /usr/bin/srun)
 # libc's own parts are found by the loader beside it; patchelf would only do harm there.
 untouched='^(ld-linux.*|ld64.*|libc|libm|libpthread|libdl|librt|libresolv|libnss_.*|libutil|libanl)\.so'
 
-mkdir -p "$to/bin" "$to/lib/slurm" "$to/lib/corral"
+mkdir -p "$to/bin" "$to/sbin" "$to/lib/slurm" "$to/lib/corral"
+install -m 0755 /usr/sbin/slurmstepd "$to/sbin/"
 for program in $programs; do
 	install -m 0755 "/usr/bin/$program" "$to/bin/$program"
 done
@@ -28,7 +30,7 @@ done
 
 # The closure of all of them. A library that is missing fails the build here, not a job later.
 list=$(mktemp)
-for object in "$to"/bin/* "$to"/lib/slurm/*.so "$to"/lib/corral/*.so; do
+for object in "$to"/bin/* "$to"/sbin/* "$to"/lib/slurm/*.so "$to"/lib/corral/*.so; do
 	[ -e "$object" ] || continue
 	LD_LIBRARY_PATH=$plugins ldd "$object" >>"$list"
 done
@@ -54,12 +56,12 @@ for object in "$to"/lib/*.so* "$to"/lib/slurm/*.so "$to"/lib/corral/*.so; do
 		patchelf --force-rpath --set-rpath "$to/lib" "$object"
 	fi
 done
-for program in "$to"/bin/*; do
+for program in "$to"/bin/* "$to"/sbin/*; do
 	patchelf --set-interpreter "$to/lib/${loader##*/}" --force-rpath --set-rpath "$to/lib" "$program"
 done
 
 # Nothing may be taken from outside of the bundle any more.
-for object in "$to"/bin/* "$to"/lib/slurm/*.so "$to"/lib/corral/*.so; do
+for object in "$to"/bin/* "$to"/sbin/* "$to"/lib/slurm/*.so "$to"/lib/corral/*.so; do
 	if "$to/lib/${loader##*/}" --inhibit-cache --list "$object" | grep '=>' | grep -v "=> $to/lib/" >&2; then
 		echo "bundle.sh: $object needs a library from outside of $to" >&2
 		exit 1

@@ -90,10 +90,13 @@ if [ -n "${POD_IP:-}" ]; then
 	(announce &)
 fi
 
+# The slurmstepd of the bundle can execute itself in the jail too, where the libraries of Debian's are missing.
+slurmd=(/usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" -d /opt/corral/sbin/slurmstepd)
+
 # slurmstepd logs to slurmd's log file and nowhere else, so that is the container's own stderr, held open by tini. What slurmd says
 # on its stderr too is let through only until the log file has it.
 if [ "$(cat /proc/1/comm)" = tini ]; then
-	exec /usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" -L /proc/1/fd/2 "$@" \
+	exec "${slurmd[@]}" -L /proc/1/fd/2 "$@" \
 		2> >(sed -u '/slurmd version .* started/q' >&2; exec cat >/dev/null)
 fi
-exec /usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" "$@"
+exec "${slurmd[@]}" "$@"
