@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -90,16 +91,12 @@ static int check_answers(const char *path, unsigned timeout, struct jail_error *
 	return result;
 }
 
-/* Opens the jail's root for lookups; a link in the place of the last name is refused, and so is a volume that does not answer within
- * "timeout" seconds. */
-int jail_open(const char *path, unsigned timeout, struct jail_error *error)
+/* Opens the root of a jail that was just waited for, for lookups in this mount namespace; a link in the place of the last name is refused. */
+int jail_open(const char *path, struct jail_error *error)
 {
 	int saved;
-	int root;
+	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
-	if (check_answers(path, timeout, error) < 0)
-		return -1;
-	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (root < 0)
 		return jail_fail(error, "the jail %s can not be opened as a directory (%s): look at the volume's mount in this pod", path,
 				 strerror(errno));
@@ -109,6 +106,29 @@ int jail_open(const char *path, unsigned timeout, struct jail_error *error)
 	close(root);
 	errno = saved;
 	return -1;
+}
+
+/* Returns 0 when the jail is there, within "timeout" seconds a look. What is not is looked at again for "wait" seconds: a file server that
+ * fails over shall cost a job some seconds, not its start. */
+int jail_await(const char *path, unsigned timeout, unsigned wait, struct jail_error *error)
+{
+	const struct timespec pause = {1, 0};
+	struct timespec start;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	for (;;) {
+		int root = check_answers(path, timeout, error) < 0 ? -1 : jail_open(path, error);
+
+		if (root >= 0) {
+			close(root);
+			return 0;
+		}
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (now.tv_sec - start.tv_sec >= (time_t)wait)
+			return -1;
+		nanosleep(&pause, NULL);
+	}
 }
 
 /* The image that the jail was made of, as its marker says; only characters that an image's name has. Empty when it does not say. */

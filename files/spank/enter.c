@@ -121,7 +121,7 @@ static int attach_root(const struct jail_plan *plan, uint32_t job, int root, str
 static int own_root(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
 {
 	int tree;
-	int root = jail_open(plan->jail, plan->timeout, error);
+	int root = jail_open(plan->jail, error);
 
 	if (root < 0)
 		return -1;
@@ -207,6 +207,8 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	*view = (struct jail_view){.entered = false, .pure = -1};
+	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
+		return -1;
 	if (unshare(CLONE_NEWNS) < 0)
 		return jail_fail(error, "a mount namespace can not be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
 	/* Slave, never shared: pivot_root refuses shared mounts, and our unmounts must not reach slurmd. Volumes that the
@@ -272,7 +274,9 @@ int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struc
 	struct jail_dress what = {.plan = plan, .log = log, .shm = -1, .spool = false, .keep = true};
 	int result;
 
-	what.root = jail_open(plan->jail, plan->timeout, error);
+	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
+		return -1;
+	what.root = jail_open(plan->jail, error);
 	if (what.root < 0)
 		return -1;
 	what.tmp = tmp_tree(plan, 0, error);

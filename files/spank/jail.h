@@ -70,6 +70,7 @@ struct jail_plan {
 	uid_t *outsiders; /* no-jail= who may run outside of the jail */
 	size_t outsider_count;
 	unsigned timeout; /* timeout= seconds after which a jail that does not answer hangs */
+	unsigned wait;    /* wait=    seconds for which a jail that is not there is looked for again */
 	struct jail_bind *binds; /* bind=SOURCE:TARGET[:ro], repeatable */
 	size_t bind_count;
 	char **devices; /* dev=PATTERN, repeatable: more names of /dev to show, shell patterns without a slash */
@@ -93,7 +94,8 @@ bool jail_plan_lets_out(const struct jail_plan *plan, uid_t uid);
 void jail_plan_free(struct jail_plan *plan);
 
 /* check.c */
-int jail_open(const char *path, unsigned timeout, struct jail_error *error);
+int jail_await(const char *path, unsigned timeout, unsigned wait, struct jail_error *error);
+int jail_open(const char *path, struct jail_error *error);
 int jail_image(const char *path, char *image, size_t size);
 
 /* job.c: what a job has of its own on a node */

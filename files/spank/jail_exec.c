@@ -35,7 +35,7 @@ static int usage(FILE *to)
 	      "Runs COMMAND in the jail, as root without the capabilities that lead out of it;\n"
 	      "or makes the mounts for a chroot to PATH in the current mount namespace (again: changes nothing);\n"
 	      "or enters COUNT times and prints how long the median and the slowest of a hundred took, in microseconds.\n"
-	      "KEY=VALUE are those of the plugin: jail= spool= tmp= shm= overlay= timeout= bind= dev=.\n"
+	      "KEY=VALUE are those of the plugin: jail= spool= tmp= shm= overlay= timeout= wait= bind= dev=.\n"
 	      "--job ID: with what that job has of its own. --ro, --overlay: as a job has it with --jail-ro, --jail-overlay.\n",
 	      to);
 	return to == stdout ? EXIT_SUCCESS : FAILED;

@@ -16,7 +16,8 @@
 #define DEFAULT_TMP DEFAULT_SPOOL "/corral/tmp"
 #define DEFAULT_SHM "/dev/shm/corral"
 #define DEFAULT_TIMEOUT 10
-#define MAX_TIMEOUT 3600
+#define DEFAULT_WAIT 20
+#define MAX_SECONDS 3600
 #define NAME_MAX_LENGTH 63
 
 /* A path that can be mounted on or from: absolute, no "..", no doubled or trailing slash that would hide one name as another. */
@@ -179,16 +180,16 @@ static int add_outsiders(struct jail_plan *plan, const char *value, struct jail_
 	return 0;
 }
 
-static int set_timeout(struct jail_plan *plan, const char *value, struct jail_error *error)
+static int set_seconds(unsigned *field, const char *key, const char *value, unsigned least, struct jail_error *error)
 {
 	char *end;
 	unsigned long seconds;
 
 	errno = 0;
 	seconds = strtoul(value, &end, 10);
-	if (errno || !isdigit((unsigned char)*value) || *end || seconds == 0 || seconds > MAX_TIMEOUT)
-		return jail_fail(error, "timeout=%s is not a number of seconds from 1 to %d: correct it in plugstack.conf", value, MAX_TIMEOUT);
-	plan->timeout = (unsigned)seconds;
+	if (errno || !isdigit((unsigned char)*value) || *end || seconds < least || seconds > MAX_SECONDS)
+		return jail_fail(error, "%s=%s is not a number of seconds from %u to %d: correct it in plugstack.conf", key, value, least, MAX_SECONDS);
+	*field = (unsigned)seconds;
 	return 0;
 }
 
@@ -235,8 +236,10 @@ static int read_word(struct jail_plan *plan, const char *word, struct jail_error
 	if ((value = value_of(word, "no-jail")))
 		return add_outsiders(plan, value, error);
 	if ((value = value_of(word, "timeout")))
-		return set_timeout(plan, value, error);
-	return jail_fail(error, "'%s' is not an argument of the jail (jail=, jail.NAME=, partition.NAME=, spool=, tmp=, shm=, overlay=, no-jail=, timeout=, "
+		return set_seconds(&plan->timeout, "timeout", value, 1, error);
+	if ((value = value_of(word, "wait")))
+		return set_seconds(&plan->wait, "wait", value, 0, error);
+	return jail_fail(error, "'%s' is not an argument of the jail (jail=, jail.NAME=, partition.NAME=, spool=, tmp=, shm=, overlay=, no-jail=, timeout=, wait=, "
 			 "bind=, dev=): correct it in plugstack.conf", word);
 }
 
@@ -260,6 +263,7 @@ int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail
 {
 	memset(plan, 0, sizeof(*plan));
 	plan->timeout = DEFAULT_TIMEOUT;
+	plan->wait = DEFAULT_WAIT;
 	plan->spool = strdup(DEFAULT_SPOOL);
 	plan->tmp = strdup(DEFAULT_TMP);
 	plan->shm = strdup(DEFAULT_SHM);

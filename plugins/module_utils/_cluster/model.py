@@ -83,7 +83,10 @@ class PodVolumes:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """slurmctld. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it."""
+    """slurmctld. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it.
+
+    ``dns_searches`` are the domains in which it finds worker and login pods by their host names, as jobs' clients give them.
+    """
 
     name: str
     service: str
@@ -91,6 +94,7 @@ class Controller:
     host: str
     address: str
     port: int
+    dns_searches: list[str]
     resources: Json
     node_selector: Labels
     tolerations: list[Json]
@@ -99,10 +103,12 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``entry`` is ``Chroot`` or ``Pivot``."""
+    """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service`` gives each pod a DNS name;
+    ``entry`` is ``Chroot`` or ``Pivot``."""
 
     name: str
     replicas: int
+    pods_service: str
     service: str
     service_type: str
     service_port: int

@@ -203,6 +203,7 @@ class _Resolver:
             host=f"{name}-0",
             address=self.domain(name),
             port=SLURMCTLD_PORT,
+            dns_searches=[self.domain(f"{self.name}-worker"), self.domain(f"{self.name}-login-pods")],
             resources=spec["resources"],
             node_selector=spec["nodeSelector"],
             tolerations=spec["tolerations"],
@@ -215,6 +216,7 @@ class _Resolver:
         return Login(
             name=name,
             replicas=spec["replicas"],
+            pods_service=f"{name}-pods",
             service=name,
             service_type=spec["service"]["type"],
             service_port=spec["service"]["port"],

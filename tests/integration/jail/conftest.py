@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,7 +72,8 @@ def script(cluster: Cluster) -> Script:
     def run(text: str, user: str = "alice", check: bool = True) -> str:
         done = cluster.ssh("bash -se 2>&1", user=user, stdin=f"cd; {text}\n", check=False)
         assert done.returncode == 0 or not check, f"status {done.returncode} of:\n{text}\n{done.stdout}"
-        return done.stdout.strip()
+        # A job before it may not have left its nodes yet.
+        return re.sub(r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n", "", done.stdout).strip()
 
     return run
 

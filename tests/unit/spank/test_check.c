@@ -7,7 +7,7 @@ static void refuses(const char *path, const char *part)
 {
 	struct jail_error error;
 
-	CHECK(jail_open(path, 5, &error) == -1);
+	CHECK(jail_await(path, 5, 0, &error) == -1);
 	CHECK_HAS(error.text, part);
 }
 
@@ -17,7 +17,7 @@ static void a_jail(void)
 	int root;
 
 	make_pod();
-	root = jail_open(JAIL, 5, &error);
+	root = jail_open(JAIL, &error);
 	CHECK(root >= 0);
 	close(root);
 }
@@ -88,9 +88,29 @@ static void that_hangs(void)
 	make_pod();
 	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", server);
 	CHECK(mount("nobody", JAIL, "fuse", 0, options) == 0);
-	CHECK(jail_open(JAIL, 1, &error) == -1);
+	CHECK(jail_await(JAIL, 1, 0, &error) == -1);
 	CHECK_HAS(error.text, "did not answer within 1 s");
 	close(server);
+}
+
+static void that_comes_back_in_time(void)
+{
+	struct jail_error error;
+	pid_t child;
+
+	make_pod();
+	CHECK(unlink(JAIL "/etc/corral-jail") == 0);
+	child = fork();
+	if (child == 0) {
+		sleep(1);
+		make_file(JAIL "/etc/corral-jail", "{}\n");
+		_exit(0);
+	}
+	CHECK(jail_await(JAIL, 5, 10, &error) == 0);
+	CHECK(waitpid(child, NULL, 0) == child);
+	CHECK(unlink(JAIL "/etc/corral-jail") == 0);
+	CHECK(jail_await(JAIL, 5, 1, &error) == -1);
+	CHECK_HAS(error.text, "no marker file");
 }
 
 static void image_of_the_marker(void)
@@ -121,6 +141,7 @@ int main(void)
 	CASE(marker_that_is_a_link);
 	CASE(marker_of_a_user);
 	CASE(that_hangs);
+	CASE(that_comes_back_in_time);
 	CASE(image_of_the_marker);
 	return finish();
 }

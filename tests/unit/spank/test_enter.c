@@ -27,10 +27,10 @@ static enum jail_mode mode = JAIL_RW;
 
 static int enter_with(char *extra)
 {
-	char *words[] = {"jail=" JAIL, "spool=" SPOOL, "tmp=" SPOOL "/corral/tmp", "shm=/run/shm/corral", extra};
+	char *words[] = {"jail=" JAIL, "spool=" SPOOL, "tmp=" SPOOL "/corral/tmp", "shm=/run/shm/corral", "wait=0", extra};
 	int result;
 
-	CHECK(jail_plan_parse(&plan, extra ? 5 : 4, words, &error) == 0);
+	CHECK(jail_plan_parse(&plan, extra ? 6 : 5, words, &error) == 0);
 	CHECK(jail_plan_choose_mode(&plan, mode, &error) == 0);
 	result = jail_enter(&plan, 42, &notes, &view, &error);
 	jail_plan_free(&plan);

@@ -16,13 +16,13 @@ static struct jail_error error;
 
 static void prepare(void)
 {
-	char *words[] = {"jail=" JAIL, "spool=" SPOOL, "tmp=" SPOOL "/corral/tmp", "shm=/run/shm/corral", "overlay=" BASE};
+	char *words[] = {"jail=" JAIL, "spool=" SPOOL, "tmp=" SPOOL "/corral/tmp", "shm=/run/shm/corral", "overlay=" BASE, "wait=0"};
 
 	make_pod();
 	make_file(JAIL "/data/hidden", "");
 	CHECK(mount("tmpfs", JAIL "/data", "tmpfs", 0, NULL) == 0);
 	make_file(JAIL "/data/volume", "");
-	CHECK(jail_plan_parse(&plan, 5, words, &error) == 0);
+	CHECK(jail_plan_parse(&plan, 6, words, &error) == 0);
 	CHECK(jail_plan_choose_mode(&plan, JAIL_OVERLAY, &error) == 0);
 }
 

@@ -24,7 +24,7 @@ static void defaults(void)
 	CHECK(strcmp(plan.jail, "/mnt/jail") == 0);
 	CHECK(strcmp(plan.spool, "/var/spool/slurmd") == 0);
 	CHECK(strcmp(plan.tmp, "/var/spool/slurmd/corral/tmp") == 0);
-	CHECK(strcmp(plan.shm, "/dev/shm/corral") == 0 && plan.overlay == NULL && plan.timeout == 10);
+	CHECK(strcmp(plan.shm, "/dev/shm/corral") == 0 && plan.overlay == NULL && plan.timeout == 10 && plan.wait == 20);
 	CHECK(strcmp(plan.name, "default") == 0 && plan.mode == JAIL_RW);
 	CHECK(plan.bind_count == 0 && plan.device_count == 0 && plan.outsider_count == 0);
 	jail_plan_free(&plan);
@@ -76,6 +76,7 @@ static void refused(void)
 		{"timeout=-1", "timeout=-1"},
 		{"timeout=9999", "timeout=9999"},
 		{"timeout=1s", "timeout=1s"},
+		{"wait=-1", "wait=-1"},
 		{"no-jail=demo", "list of user ids"},
 		{"no-jail=1,", "list of user ids"},
 		{"no-jail=-1", "list of user ids"},

@@ -9,11 +9,11 @@ static struct jail_error error;
 
 static int prepare(void)
 {
-	char *words[] = {"jail=" JAIL};
+	char *words[] = {"jail=" JAIL, "wait=0"};
 	struct jail_plan plan;
 	int result;
 
-	CHECK(jail_plan_parse(&plan, 1, words, &error) == 0);
+	CHECK(jail_plan_parse(&plan, 2, words, &error) == 0);
 	result = jail_prepare(&plan, NULL, &error);
 	jail_plan_free(&plan);
 	return result;
