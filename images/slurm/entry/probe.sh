@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# probe.sh slurmctld|slurmd|sackd|sshd|munged: exit 0 when the daemon of this container does its work, else 1 with the reason in
-# one line. Asks the daemon itself where that costs it no line in its log.
+# probe.sh slurmctld|slurmd|sackd|sshd|munged [alive]: exit 0 when the daemon of this container does its work, else 1 with the reason in
+# one line. Asks the daemon itself where that costs it no line in its log. With "alive" only the daemon counts, and not what it needs.
 set -uo pipefail
 
 bad() {
@@ -38,9 +38,10 @@ slurmctld)
 	;;
 slurmd)
 	running slurmd
+	listening "${SLURMD_PORT:-6818}" slurmd
+	[ "${2:-}" != alive ] || exit 0
 	[ -r /run/slurm/conf/slurm.conf ] || bad "slurmd has no configuration from slurmctld yet (/run/slurm/conf)"
 	[ -e /mnt/jail/etc/corral-jail ] || bad "the jail at /mnt/jail is not mounted or not populated"
-	listening "${SLURMD_PORT:-6818}" slurmd
 	;;
 sackd)
 	running sackd
@@ -48,8 +49,10 @@ sackd)
 	;;
 sshd)
 	running sshd
-	[ -e /mnt/jail/proc/self ] || bad "the jail at /mnt/jail is not made ready for sessions"
 	listening 22 sshd
+	[ "${2:-}" != alive ] || exit 0
+	[ -e /mnt/jail/etc/corral-jail ] || bad "the jail at /mnt/jail is not mounted or not populated"
+	[ "${CORRAL_LOGIN_ENTRY:-Chroot}" != Chroot ] || [ -e /mnt/jail/proc/self ] || bad "the jail at /mnt/jail is not made ready for sessions"
 	;;
 *)
 	bad "usage: probe.sh slurmctld|slurmd|sackd|sshd|munged"

@@ -68,6 +68,7 @@ same_paths() {
 [ "${CORRAL_PROCESS_TRACKING:-cgroup}" = linuxproc ] || own_cgroup
 same_paths
 mkdir -p "$spool" /run/slurm
+echo "$name" >/run/corral-node # for health.sh
 chmod 0755 "$spool"
 clean_spool
 wait_for_munge

@@ -16,6 +16,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, h
 
 PLUGIN_DIR = "/opt/corral/lib/slurm"
 JAIL_PLUGIN = "/opt/corral/lib/corral/spank_corral_jail.so"
+HEALTH_CHECK = "/usr/local/lib/corral/health.sh"
 STATE_DIR = "/var/spool/slurmctld"
 SPOOL_DIR = "/var/spool/slurmd"
 MUNGE_SOCKET = "/run/munge/munge.socket.2"
@@ -131,6 +132,10 @@ def _settings(cluster: str, host: str, address: str, port: int, slurmd_port: int
         "SlurmdTimeout": 120,
         "KillWait": 30,
         "UnkillableStepTimeout": 180,
+        # Takes a node out of service that can not enter the jail, and back.
+        "HealthCheckProgram": HEALTH_CHECK,
+        "HealthCheckInterval": 60,
+        "HealthCheckNodeState": "ANY,CYCLE",
         "MailProg": "/bin/true",
         "SlurmctldDebug": "info",
         "SlurmdDebug": "info",

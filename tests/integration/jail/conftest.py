@@ -34,6 +34,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
         {"name": "one", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node1"}},
         {"name": "two", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node2"}},
     ]
+    made.spec["slurm"]["extraConfig"] = ["HealthCheckInterval=5"]
     made.spec["partitions"] = [{"name": "main", "default": True}, {"name": "past", "jail": "old"}]
     NODE_DISK.mkdir(parents=True, exist_ok=True)
     os.chmod(NODE_DISK, 0o1777)

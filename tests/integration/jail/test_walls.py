@@ -78,6 +78,9 @@ ATTEMPTS = (
 )  # fmt: skip
 
 
+EVIL = "sudo cp -a /etc/nsswitch.conf /etc/nsswitch.conf.saved; sudo sed -i 's/^passwd:.*/passwd: evil files/' /etc/nsswitch.conf"
+
+
 def tried(places: dict[str, str], script: Script) -> dict[str, dict[str, bool]]:
     """Place → what → whether it worked. All attempts of a place go in one script."""
     body = "\n".join(
@@ -157,7 +160,7 @@ def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script, 
     ]
     script(
         f"cd /; for f in {' '.join(planted)}; do sudo mkdir -p $(dirname $f); sudo cp /{libraries}/libm.so.6 $f; done\n"
-        f"sudo cp -a /etc/nsswitch.conf /etc/nsswitch.conf.saved; sudo sed -i 's/^passwd:.*/passwd: evil files/' /etc/nsswitch.conf; sudo ldconfig"
+        f"{EVIL}; sudo ldconfig"
     )
     try:
         job = script("sbatch --parsable -N2 -o /dev/null --wrap 'srun --mpi=pmix sleep 30'")
@@ -178,9 +181,7 @@ def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script, 
 def test_the_daemons_of_a_session_load_nothing_of_the_jail(cluster: Cluster, script: Script) -> None:
     """sshd is root and, with Pivot, in the jail."""
     library = "/usr/lib/x86_64-linux-gnu/libnss_evil.so.2"
-    script(
-        f"sudo cp /usr/lib/x86_64-linux-gnu/libm.so.6 {library}; sudo cp -a /etc/nsswitch.conf /etc/nsswitch.conf.saved; sudo sed -i 's/^passwd:.*/passwd: evil files/' /etc/nsswitch.conf"
-    )
+    script(f"sudo cp /usr/lib/x86_64-linux-gnu/libm.so.6 {library}; {EVIL}")
     try:
         pod = cluster.kubectl("get", "pods", "-n", cluster.namespace, "-l", "app.kubernetes.io/component=login", "-o", "name").strip()
         maps = cluster.kubectl(

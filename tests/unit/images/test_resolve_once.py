@@ -26,8 +26,22 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def preloaded(library: Path, code: str) -> str:
     """Run Python code with the library; a pause that is not skipped lasts longer than the time allowed."""
-    prelude = "import ctypes, signal, socket; c = ctypes.CDLL(None)\ndef find(name):\n try: return bool(socket.getaddrinfo(name, 1))\n except socket.gaierror: return False\n"
-    prelude += "def paused(): signal.signal(signal.SIGALRM, lambda *a: None); signal.alarm(2); return c.sleep(1000) > 0\n"
+    prelude = """
+import ctypes, signal, socket
+c = ctypes.CDLL(None)
+
+def find(name):
+    try:
+        return bool(socket.getaddrinfo(name, 1))
+    except socket.gaierror:
+        return False
+
+def paused():
+    signal.signal(signal.SIGALRM, lambda *args: None)
+    signal.alarm(2)
+    return c.sleep(1000) > 0
+
+"""
     done = subprocess.run(
         [sys.executable, "-c", prelude + code], env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True, text=True, timeout=60, check=True,

@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A jail that is not there: nothing runs, the node says why, no job is lost, and all is well again without a hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ..conftest import Cluster, eventually
+from .conftest import Script
+
+pytestmark = pytest.mark.lab
+
+
+def reasons(cluster: Cluster) -> list[str]:
+    """Why nodes are out of service, one entry a node."""
+    return [line for line in cluster.slurm("sinfo", "-h", "-N", "-O", "Reason:200").splitlines() if line.strip() not in ("", "none")]
+
+
+@pytest.fixture
+def at_rest(cluster: Cluster) -> None:
+    eventually(lambda: not reasons(cluster), "all nodes in service before the test")
+
+
+def broken(root: Path, kind: str) -> tuple[str, Callable[[], object]]:
+    """Break the jail as storage or a careless hand would; return the words of the reason and what mends it."""
+    marker = root / "etc" / "corral-jail"
+    if kind == "marker":
+        away = marker.rename(marker.with_name("corral-jail.away"))
+        return "has no marker file", lambda: away.rename(marker)
+    if kind == "mode":
+        root.chmod(0o777)
+        return "writable by others than root (mode 0777)", lambda: root.chmod(0o755)
+    away = (root / "proc").rename(root / "proc.away")
+    return "/proc can not be shown in the jail", lambda: away.rename(root / "proc")
+
+
+@pytest.mark.usefixtures("at_rest")
+@pytest.mark.parametrize("kind", ["marker", "mode", "mount point"])
+def test_a_jail_that_is_gone_for_a_while(cluster: Cluster, script: Script, root: Path, kind: str) -> None:
+    words, mend = broken(root, kind)
+    try:
+        eventually(
+            lambda: len([reason for reason in reasons(cluster) if "corral: jail:" in reason and words in reason]) == 2,
+            f"both nodes drained: {words}",
+        )
+        # By the controller's own client: login sessions have no jail either.
+        job = cluster.slurm(
+            "sbatch", "--parsable", "--uid=10001", "-N2", "-D", "/home/alice", "-o", "/home/alice/gone.txt", "--wrap", "srun hostname"
+        ).strip()
+    finally:
+        mend()
+    eventually(lambda: not reasons(cluster), "all nodes in service again", timeout=90)
+    eventually(lambda: "COMPLETED" in cluster.slurm("scontrol", "show", "job", job), "the job that waited has run", timeout=90)
+    assert script("sort gone.txt; rm gone.txt").splitlines() == ["jail-one-0", "jail-two-0"]
+
+
+@pytest.mark.usefixtures("at_rest")
+def test_an_outage_of_seconds_is_only_a_delay(cluster: Cluster, script: Script, root: Path) -> None:
+    """Shorter than a step waits: nothing fails and nobody is told."""
+    marker = root / "etc" / "corral-jail"
+    held = script(
+        "salloc -Q -w one-0 bash -c 'touch waits; until test -e go; do sleep 0.2; done; srun echo went on' >held.txt 2>&1 & until test -e waits; do sleep 0.2; done"
+    )
+    assert held == ""
+    away = marker.rename(marker.with_name("corral-jail.away"))
+    script("touch go; sleep 3")
+    away.rename(marker)
+    eventually(lambda: "went on" in script("cat held.txt"), "the step that waited has run")
+    script("rm -f held.txt waits go")
+
+
+@pytest.mark.usefixtures("at_rest")
+def test_reasons_of_others_stay(cluster: Cluster) -> None:
+    cluster.slurm("scontrol", "update", "nodename=one-0", "state=drain", "reason=broken fan")
+    try:
+        cluster.slurm("sleep", "8")
+        assert [reason.strip() for reason in reasons(cluster)] == ["broken fan"]
+    finally:
+        cluster.slurm("scontrol", "update", "nodename=one-0", "state=resume")
