@@ -308,6 +308,11 @@ static int hide_jobs(const struct jail_dress *dress, struct jail_error *error)
 
 	if (!path || strncmp(path, dress->plan->spool, length) != 0 || path[length] != '/')
 		return 0;
+	/* There is nothing to hide before the first job. */
+	hidden = jail_path_open(dress->root, path + 1, O_PATH | O_DIRECTORY);
+	if (hidden < 0 && errno == ENOENT)
+		return 0;
+	close_keeping_errno(hidden);
 	hidden = fresh(dress, &part, no_options, error);
 	if (hidden < 0)
 		return -1;

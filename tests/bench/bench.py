@@ -113,6 +113,29 @@ def apply_engine(count: int) -> dict[str, Any]:
     )
 
 
+def entering_the_jail(document: Path) -> list[dict[str, Any]]:
+    """In a worker pod, by the code of the plugin: with the pod's own volumes, and with 50 more below the jail."""
+    metadata = yaml.safe_load(document.read_text())
+    namespace, name = metadata["metadata"].get("namespace", "default"), metadata["metadata"]["name"]
+    node_set = metadata["spec"]["nodeSets"][0]["name"]
+    # The mounts are made in a mount namespace of the measurement's own, over a tmpfs on a directory that every jail has.
+    script = (
+        "j=/opt/corral/bin/jail-exec; $j --time 300 --job 4000000000 jail=/mnt/jail; mount -t tmpfs none /mnt/jail/mnt; "
+        "for i in $(seq 50); do mkdir /mnt/jail/mnt/$i; mount -t tmpfs none /mnt/jail/mnt/$i; done; $j --time 300 --job 4000000000 jail=/mnt/jail; "
+        "rm -rf /var/spool/slurmd/corral/tmp/4000000000 /dev/shm/corral/4000000000"
+    )
+    command = [str(REPOSITORY / "lab" / "kubectl"), "exec", "-n", namespace, f"{name}-{node_set}-0", "-c", "slurmd", "--"]
+    done = subprocess.run([*command, "unshare", "-m", "sh", "-ec", script], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"bench: the jail can not be measured: {done.stdout}{done.stderr}")
+    plain, crowded = (json.loads(line) for line in done.stdout.splitlines())
+    return [
+        result("entering the jail, median", plain["p50"] / 1000, "ms", 1, "300 entries in a worker pod"),
+        result("entering the jail with 50 more mounts, median", crowded["p50"] / 1000, "ms", 1, "300 entries in a worker pod"),
+        result("entering the jail with 50 more mounts, p99", crowded["p99"] / 1000, "ms", 10, "300 entries in a worker pod"),
+    ]
+
+
 def ten_thousand_nodes() -> list[dict[str, Any]]:
     from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
 
@@ -151,6 +174,7 @@ def main() -> None:
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         results = [*unchanged_site(options.document, Path(scratch)), apply_engine(40), apply_engine(400), *ten_thousand_nodes()]
+        results.extend(entering_the_jail(options.document))
     if options.cold:
         results.append(from_nothing())
     RESULTS.parent.mkdir(parents=True, exist_ok=True)

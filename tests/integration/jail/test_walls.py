@@ -164,9 +164,8 @@ def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script, 
     )
     try:
         job = script("sbatch --parsable -N2 -o /dev/null --wrap 'srun --mpi=pmix sleep 30'")
-        script(
-            f"for i in $(seq 50); do squeue -h -s -j {job} | grep -q '{job}.0' && break; sleep 0.2; done; sleep 1; srun -w one-0 --overlap --jobid={job} id nobody"
-        )
+        script(f"for i in $(seq 50); do squeue -h -s -j {job} | grep -q '{job}.0' && break; sleep 0.2; done; sleep 1")
+        script(f"srun -w one-0 --overlap --jobid={job} id nobody")
         maps = cluster.kubectl(
             "exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--",
             "sh", "-c", "for p in $(pgrep slurmstepd); do cat /proc/$p/maps; done",

@@ -262,3 +262,16 @@ def test_command_tells_what_it_did_and_why_not(jail: pathlib.Path, tmp_path: pat
     assert users.main(arguments) == 1
     assert "guest is in the jail already" in capsys.readouterr().err
     assert "guest is in the jail already" in log.read_text()
+
+
+def test_mount_points_are_made_once_and_lead_nowhere_else(jail: pathlib.Path) -> None:
+    document = read_document(json.dumps({"mountPoints": ["/data/fast", "/home"]}))
+    assert users.apply(str(jail), document) == ["made /data/fast to mount on"]
+    made = (jail / "data/fast").stat()
+    assert (made.st_uid, stat.S_IMODE(made.st_mode)) == (os.getuid(), 0o755)
+    assert users.apply(str(jail), document) == []
+    os.symlink("/tmp", jail / "link")
+    with pytest.raises(UsersError, match="a link or no directory"):
+        users.apply(str(jail), read_document(json.dumps({"mountPoints": ["/link/x"]})))
+    with pytest.raises(UsersError, match="without"):
+        read_document(json.dumps({"mountPoints": ["/a/../b"]}))

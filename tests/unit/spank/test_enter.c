@@ -180,6 +180,19 @@ static void read_only(void)
 	jail_view_close(&view);
 }
 
+static void before_the_first_job(void)
+{
+	char *words[] = {"jail=" JAIL, "spool=" SPOOL, "tmp=" SPOOL "/corral/tmp", "wait=0"};
+
+	make_pod();
+	CHECK(jail_plan_parse(&plan, 4, words, &error) == 0);
+	CHECK(jail_enter(&plan, 0, &notes, &view, &error) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is(SPOOL "/script") && !there_is(SPOOL "/corral"));
+	jail_view_close(&view);
+	jail_plan_free(&plan);
+}
+
 static void no_spool(void)
 {
 	make_pod();
@@ -378,6 +391,7 @@ int main(void)
 	CASE(set_uid_is_the_jails_own);
 	CASE(a_jail_without_set_uid_stays_so);
 	CASE(read_only);
+	CASE(before_the_first_job);
 	CASE(no_spool);
 	CASE(volumes_below_the_jail_come_along);
 	CASE(binds_are_shown);
