@@ -14,7 +14,7 @@ import pytest
 from ..conftest import Cluster, eventually
 from .conftest import Script
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("entry")]
 
 
 class Client:
@@ -57,11 +57,11 @@ def entry(request: pytest.FixtureRequest, cluster: Cluster) -> str:
 
 
 @pytest.fixture
-def client(cluster: Cluster, entry: str, tmp_path: Path) -> Client:
+def client(cluster: Cluster, tmp_path: Path) -> Client:
     return Client(cluster, tmp_path)
 
 
-def test_a_session_is_in_the_jail_with_a_terminal(entry: str, client: Client) -> None:
+def test_a_session_is_in_the_jail_with_a_terminal(client: Client) -> None:
     said = client.run(
         "ssh",
         *client.options,
@@ -75,7 +75,7 @@ def test_a_session_is_in_the_jail_with_a_terminal(entry: str, client: Client) ->
     assert said.startswith("/dev/pts/")
 
 
-def test_slurm_works_from_a_session(entry: str, script: Script) -> None:
+def test_slurm_works_from_a_session(script: Script) -> None:
     assert script("sinfo -h -o %P; srun hostname").splitlines()[:2] == ["main*", "past"]
 
 
@@ -147,7 +147,7 @@ def test_an_editors_server_can_live_in_the_home(client: Client) -> None:
     )
 
 
-def test_sudo_is_root_in_the_jail_and_nowhere_else(entry: str, script: Script) -> None:
+def test_sudo_is_root_in_the_jail_and_nowhere_else(script: Script) -> None:
     said = script(
         "sudo id -u; sudo test -f /etc/corral-jail && echo jail; sudo ls /proc/1/root/ 2>&1 || true; sudo chroot / true 2>&1", check=False
     )
@@ -156,7 +156,7 @@ def test_sudo_is_root_in_the_jail_and_nowhere_else(entry: str, script: Script) -
     assert "Operation not permitted" in said
 
 
-def test_a_second_chroot_leads_nowhere(entry: str, script: Script) -> None:
+def test_a_second_chroot_leads_nowhere(script: Script) -> None:
     """The way out of a chroot: another one, with a directory kept open outside of it."""
     said = script(
         "sudo python3 -c '\nimport os\nos.makedirs(\"/tmp/c\", exist_ok=True)\nd = os.open(\"/\", os.O_RDONLY)\nos.chroot(\"/tmp/c\")\nos.fchdir(d)\n"
@@ -165,7 +165,7 @@ def test_a_second_chroot_leads_nowhere(entry: str, script: Script) -> None:
     assert "Operation not permitted" in said
 
 
-def test_what_is_installed_in_one_session_is_everywhere_at_once(entry: str, script: Script) -> None:
+def test_what_is_installed_in_one_session_is_everywhere_at_once(script: Script) -> None:
     said = script(
         "mkdir -p p/DEBIAN p/usr/bin && printf '#!/bin/sh\\necho installed\\n' >p/usr/bin/corral-test && chmod 755 p/usr/bin/corral-test\n"
         "printf 'Package: corral-test\\nVersion: 1\\nArchitecture: all\\nMaintainer: nobody <n@example.com>\\nDescription: test\\n' >p/DEBIAN/control\n"
@@ -175,7 +175,7 @@ def test_what_is_installed_in_one_session_is_everywhere_at_once(entry: str, scri
     assert sorted(said.splitlines()) == ["/home/guest"] * 2 + ["guest"] * 2 + ["installed"] * 2
 
 
-def test_a_login_shell_that_the_pod_does_not_have(entry: str, cluster: Cluster, script: Script) -> None:
+def test_a_login_shell_that_the_pod_does_not_have(cluster: Cluster, script: Script) -> None:
     """The jail's programs count, not the pod's."""
     script("sudo cp /bin/sh /usr/local/bin/jailsh; sudo usermod -s /usr/local/bin/jailsh bob")
     try:

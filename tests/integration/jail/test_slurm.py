@@ -86,7 +86,8 @@ def test_pmi2(script: Script) -> None:
 
 def test_task_prolog_of_the_jail(script: Script) -> None:
     said = script(
-        "printf '#!/bin/sh\\necho print from the prolog\\necho export SET=here\\n' >p.sh; chmod +x p.sh; srun --task-prolog=$HOME/p.sh sh -c 'echo $SET'; rm p.sh"
+        "printf '#!/bin/sh\\necho print from the prolog\\necho export SET=here\\n' >p.sh; chmod +x p.sh; "
+        "srun --task-prolog=$HOME/p.sh sh -c 'echo $SET'; rm p.sh"
     )
     assert said.splitlines() == ["from the prolog", "here"]
 
@@ -94,7 +95,8 @@ def test_task_prolog_of_the_jail(script: Script) -> None:
 def test_sbcast_reaches_the_jail_or_says_that_it_does_not(script: Script) -> None:
     """slurmd writes it in the pod, where /home and the submounts are the jail's, and /tmp is nobody's."""
     said = script(
-        "printf '#!/bin/sh\\necho payload >p.txt; sbcast -f p.txt ~/copied.txt; sbcast -f p.txt /scratch/copied.txt; srun -N2 cat ~/copied.txt /scratch/copied.txt\\n"
+        "printf '#!/bin/sh\\necho payload >p.txt; sbcast -f p.txt ~/copied.txt; sbcast -f p.txt /scratch/copied.txt; "
+        "srun -N2 cat ~/copied.txt /scratch/copied.txt\\n"
         "sbcast -f p.txt /tmp/copied.txt || echo refused\\n' >b.sh\n"
         "sbatch -Q --wait -N2 -o b.txt b.sh; cat b.txt; rm b.txt b.sh p.txt copied.txt; srun -N2 rm /scratch/copied.txt"
     )
@@ -107,7 +109,8 @@ def test_sbcast_reaches_the_jail_or_says_that_it_does_not(script: Script) -> Non
 def test_tmp_and_shared_memory_are_the_jobs_own(cluster: Cluster, script: Script) -> None:
     said = script(
         "cat >t.sh <<'EOF'\n#!/bin/bash\n"
-        "echo batch >/tmp/mine; echo batch >/dev/shm/mine; srun cat /tmp/mine /dev/shm/mine; ls -A /tmp /dev/shm | xargs; df -P /dev/shm | tail -1 | cut -d' ' -f1\n"
+        "echo batch >/tmp/mine; echo batch >/dev/shm/mine; srun cat /tmp/mine /dev/shm/mine; "
+        "ls -A /tmp /dev/shm | xargs; df -P /dev/shm | tail -1 | cut -d' ' -f1\n"
         "EOF\nsbatch -Q --wait -w one-0 -o t.txt t.sh; cat t.txt; srun -w one-0 sh -c 'ls -A /tmp /dev/shm | xargs; stat -c %a /tmp /dev/shm'; rm t.*"
     )
     assert said.splitlines() == ["batch", "batch", "/dev/shm: mine /tmp: mine", "tmpfs", "/dev/shm: /tmp:", "1777", "1777"]
@@ -162,8 +165,10 @@ def test_read_only(script: Script) -> None:
 def test_an_overlay_is_the_jobs_own(script: Script) -> None:
     said = script(
         "cat >o.sh <<'EOF'\n#!/bin/bash\n"
-        "echo mine >~/overlaid; sudo rm -r /var/log; echo volume >/disk/from-overlay; srun -N1 -w one-0 cat ~/overlaid; srun -N1 -w two-0 sh -c 'ls ~/overlaid' 2>&1; ls -d /var/log; echo $CORRAL_JAIL_MODE\n"
-        "EOF\nsbatch -Q --wait --jail-overlay -w one-0,two-0 -o /disk/o.txt o.sh || true; cat /disk/o.txt; ls ~/overlaid 2>&1 || true; ls -d /var/log; cat /disk/from-overlay; rm /disk/o.txt /disk/from-overlay o.sh",
+        "echo mine >~/overlaid; sudo rm -r /var/log; echo volume >/disk/from-overlay; "
+        "srun -N1 -w one-0 cat ~/overlaid; srun -N1 -w two-0 sh -c 'ls ~/overlaid' 2>&1; ls -d /var/log; echo $CORRAL_JAIL_MODE\n"
+        "EOF\nsbatch -Q --wait --jail-overlay -w one-0,two-0 -o /disk/o.txt o.sh || true; "
+        "cat /disk/o.txt; ls ~/overlaid 2>&1 || true; ls -d /var/log; cat /disk/from-overlay; rm /disk/o.txt /disk/from-overlay o.sh",
         check=False,
     )
     assert said.splitlines()[0] == "mine"

@@ -37,11 +37,13 @@ def python(code: str) -> str:
 
 SYSCALL = "import ctypes, sys; l = ctypes.CDLL(None, use_errno=True); "
 
+SECOND_CHROOT = "import os; d = os.open('/', 0); os.makedirs('/tmp/c', exist_ok=True); os.chroot('/tmp/c'); os.fchdir(d)"
+
 ATTEMPTS = (
     Attempt("read the pod's root through `/proc/1/root`", "ls /proc/1/root/"),
     Attempt("read it through the step daemon's or sshd's `/proc/<pid>/root`", "ls /proc/$PPID/root/usr/sbin/slurmd /proc/$PPID/root/usr/sbin/sshd"),
     Attempt("join the pod's mount namespace (`nsenter`)", "nsenter -t 1 -m true"),
-    Attempt("a second chroot, out over an open directory", python("import os; d = os.open('/', 0); os.makedirs('/tmp/c', exist_ok=True); os.chroot('/tmp/c'); os.fchdir(d)")),
+    Attempt("a second chroot, out over an open directory", python(SECOND_CHROOT)),
     Attempt("`pivot_root` back", python(SYSCALL + "sys.exit(l.syscall(155, b'/tmp', b'/tmp') and 1)")),
     Attempt("mount something", "mount -t tmpfs none /mnt"),
     Attempt("unmount the mask of `/proc/sys`", "umount /proc/sys"),
@@ -117,7 +119,7 @@ def page(found: dict[str, dict[str, bool]]) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(cluster: Cluster, script: Script, root: Path) -> dict[str, dict[str, bool]]:
+def found(script: Script, root: Path) -> dict[str, dict[str, bool]]:
     script("echo private >private; chmod 600 private", user="bob")
     # As an administrator of the volume could; in the jail nobody can make one.
     os.mknod(root / "wall-zero", 0o20666, os.makedev(1, 5))
@@ -150,7 +152,7 @@ def test_the_page_tells_what_was_seen(found: dict[str, dict[str, bool]]) -> None
     assert PAGE.read_text() == page(found), "docs/walls.md is stale: run the test with CORRAL_WRITE_DOCS=1"
 
 
-def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script, root: Path) -> None:
+def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script) -> None:
     """Root of the jail plants libraries where root's daemons look for them: name services, hwloc's plugins, PMIx', a preload."""
     libraries = "usr/lib/x86_64-linux-gnu"
     planted = [
