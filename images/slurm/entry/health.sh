@@ -27,6 +27,6 @@ if [ "$code" = 125 ]; then
 	if [[ $state != *DRAIN* || $reason == "batch job complete failure"* ]]; then
 		scontrol update "nodename=$node" state=drain "reason=$ours ${said#jail-exec: }"
 	fi
-elif [[ $reason == "$ours"* ]]; then
+elif [[ $state == *DRAIN* && $reason == "$ours"* ]]; then # an idle node keeps the reason that it had
 	scontrol update "nodename=$node" state=resume
 fi

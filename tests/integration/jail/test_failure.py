@@ -48,10 +48,9 @@ def test_a_jail_that_is_gone_for_a_while(cluster: Cluster, script: Script, root:
             lambda: len([reason for reason in reasons(cluster) if "corral: jail:" in reason and words in reason]) == 2,
             f"both nodes drained: {words}",
         )
-        # By the controller's own client: login sessions have no jail either.
-        job = cluster.slurm(
-            "sbatch", "--parsable", "--uid=10001", "-N2", "-D", "/home/alice", "-o", "/home/alice/gone.txt", "--wrap", "srun hostname"
-        ).strip()
+        # From a pod, as root may for a user: login sessions have no jail either.
+        submit = "sbatch --parsable --uid=10001 --gid=10001 -N2 -D /home/alice -o /home/alice/gone.txt --wrap 'srun hostname'"
+        job = cluster.kubectl("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c", submit).strip()
     finally:
         mend()
     eventually(lambda: not reasons(cluster), "all nodes in service again", timeout=90)
