@@ -327,7 +327,7 @@ static int dress_tmp(const struct jail_dress *dress, struct jail_error *error)
 	return dress->tmp < 0 ? 0 : lay(dress, dress->root, &part, dress->tmp, error);
 }
 
-static int dress_binds(const struct jail_dress *dress, struct jail_error *error)
+int jail_dress_binds(const struct jail_dress *dress, struct jail_error *error)
 {
 	for (size_t i = 0; i < dress->plan->bind_count; i++) {
 		const struct jail_bind *bind = &dress->plan->binds[i];
@@ -363,5 +363,5 @@ int jail_dress(const struct jail_dress *dress, struct jail_error *error)
 		return -1;
 	if (dress->spool && (show(dress, dress->root, &spool, error) < 0 || hide_jobs(dress, error) < 0))
 		return -1;
-	return dress_binds(dress, error);
+	return jail_dress_binds(dress, error);
 }

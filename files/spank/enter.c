@@ -267,6 +267,24 @@ static int harden_once(const struct jail_plan *plan, int root, struct jail_error
 	return jail_fail(error, "the mount attributes of the jail %s can not be set (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
 }
 
+/* The volumes of a pod below its jail, in the mount namespace of the caller, so that every entry takes them along. Not mounted there by the
+ * container's runtime: it follows links, and root in the jail could plant one that leads over the pod's own programs. A second call changes
+ * nothing. */
+int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
+{
+	struct jail_dress what = {.plan = plan, .log = log, .tmp = -1, .shm = -1, .spool = false, .keep = true};
+	int result;
+
+	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
+		return -1;
+	what.root = jail_open(plan->jail, error);
+	if (what.root < 0)
+		return -1;
+	result = jail_dress_binds(&what, error);
+	close_keeping_errno(what.root);
+	return result;
+}
+
 /* The mounts of a login pod, in the mount namespace of the caller and without entering: sshd does a chroot. A second call
  * finds them there and changes nothing. */
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)

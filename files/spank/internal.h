@@ -40,6 +40,7 @@ struct jail_dress {
 	bool keep; /* leave alone what is mounted already: makes a second call harmless */
 };
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
+int jail_dress_binds(const struct jail_dress *dress, struct jail_error *error);
 
 /* overlay.c */
 int jail_overlay_tree(const struct jail_plan *plan, uint32_t job, struct jail_error *error);

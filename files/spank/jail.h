@@ -112,6 +112,7 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 int jail_verify(const struct jail_view *view, struct jail_error *error);
 int jail_strip(struct jail_view *view, struct jail_error *error);
 void jail_view_close(struct jail_view *view);
+int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
 
 /* caps.c */

@@ -30,10 +30,12 @@ static int usage(FILE *to)
 {
 	fputs("usage: jail-exec [-v] [--job ID] [--ro|--overlay] KEY=VALUE... -- COMMAND [ARGUMENT...]\n"
 	      "       jail-exec [-v] --prepare PATH [KEY=VALUE...]\n"
+	      "       jail-exec [-v] --attach PATH bind=SOURCE:TARGET[:ro]...\n"
 	      "       jail-exec --time COUNT [--job ID] KEY=VALUE...\n"
 	      "\n"
 	      "Runs COMMAND in the jail, as root without the capabilities that lead out of it;\n"
 	      "or makes the mounts for a chroot to PATH in the current mount namespace (again: changes nothing);\n"
+	      "or mounts the pod's directories below the jail at PATH, there, following no link (again: changes nothing);\n"
 	      "or enters COUNT times and prints how long the median and the slowest of a hundred took, in microseconds.\n"
 	      "KEY=VALUE are those of the plugin: jail= spool= tmp= shm= overlay= timeout= wait= bind= dev=.\n"
 	      "--job ID: with what that job has of its own. --ro, --overlay: as a job has it with --jail-ro, --jail-overlay.\n",
@@ -136,11 +138,12 @@ static int read_number(const char *option, const char *text, uint32_t *number)
 	return 0;
 }
 
-/* The command line. "word" are those of the plan, with room for a jail= made of --prepare's path. */
+/* The command line. "word" are those of the plan, with room for a jail= made of --prepare's or --attach's path. */
 struct line {
 	int count;
 	char **word;
 	char *prepare;
+	bool attach; /* "prepare" is --attach's path */
 	char **command;
 	uint32_t job;
 	uint32_t times;
@@ -157,6 +160,8 @@ static int act(struct line *line)
 	if (jail_plan_parse(&plan, line->count, line->word, &error) < 0 || jail_plan_choose_mode(&plan, line->mode, &error) < 0 ||
 	    (line->mode == JAIL_OVERLAY && jail_overlay_mount(&plan, line->job, &error) < 0))
 		result = refuse(&error);
+	else if (line->attach)
+		result = jail_attach_binds(&plan, &narrator, &error) < 0 ? refuse(&error) : EXIT_SUCCESS;
 	else if (line->prepare)
 		result = jail_prepare(&plan, &narrator, &error) < 0 ? refuse(&error) : EXIT_SUCCESS;
 	else if (line->times)
@@ -183,7 +188,8 @@ static int read_argument(struct line *line, int left, char **argument)
 		return read_number(word, value, &line->job) < 0 ? 0 : 2;
 	else if (strcmp(word, "--time") == 0 && value)
 		return read_number(word, value, &line->times) < 0 ? 0 : 2;
-	else if (strcmp(word, "--prepare") == 0 && value && !line->prepare) {
+	else if ((strcmp(word, "--prepare") == 0 || strcmp(word, "--attach") == 0) && value && !line->prepare) {
+		line->attach = word[2] == 'a';
 		if (asprintf(&line->prepare, "jail=%s", value) < 0)
 			return 0;
 		line->word[line->count++] = line->prepare;

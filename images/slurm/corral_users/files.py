@@ -39,6 +39,16 @@ def directory(parent: int, *names: str) -> Iterator[int]:
         os.close(fd)
 
 
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[int]:
+    """Opens a directory of the pod's own."""
+    fd = os.open(path, DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def make_directories(root: int, path: str) -> bool:
     """Makes the missing ones of a path below ``root``, of root and 0755, following no link. True when something was made."""
     made = False

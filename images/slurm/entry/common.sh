@@ -18,3 +18,22 @@ wait_for_munge() {
 		sleep 0.1
 	done
 }
+
+# Attaches the pod's volumes below each of its jails. Not the container's runtime does it: that follows links, which root in a jail can plant.
+#   CORRAL_JAILS      roots of jails
+#   CORRAL_SUBMOUNTS  SOURCE:PATH[:ro] each
+#   CORRAL_SCRATCH    those sources that the kubelet makes anew, writable by all: to be like /tmp
+attach_submounts() {
+	local jail mount
+	local -a binds=() jails=() scratch=()
+	read -ra jails <<<"${CORRAL_JAILS:-/mnt/jail}"
+	read -ra scratch <<<"${CORRAL_SCRATCH:-}"
+	for mount in ${CORRAL_SUBMOUNTS:-}; do
+		binds+=("bind=$mount")
+	done
+	[ ${#scratch[@]} = 0 ] || chmod 1777 "${scratch[@]}"
+	[ ${#binds[@]} != 0 ] || return 0
+	for jail in "${jails[@]}"; do
+		/opt/corral/bin/jail-exec --attach "$jail" "${binds[@]}" || exit 1
+	done
+}

@@ -12,6 +12,7 @@ set -euo pipefail
 jail=${CORRAL_JAIL:-/mnt/jail}
 keys=/etc/corral/host-keys
 
+attach_submounts
 case ${CORRAL_LOGIN_ENTRY:-Chroot} in
 Chroot)
 	/opt/corral/bin/jail-exec --prepare "$jail" || exit 1

@@ -66,6 +66,7 @@ same_paths() {
 }
 
 [ "${CORRAL_PROCESS_TRACKING:-cgroup}" = linuxproc ] || own_cgroup
+attach_submounts
 same_paths
 mkdir -p "$spool" /run/slurm
 echo "$name" >/run/corral-node # for health.sh

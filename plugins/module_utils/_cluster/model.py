@@ -75,10 +75,11 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class PodVolumes:
-    """Volumes of a pod and their mounts in its main container, as Kubernetes writes them."""
+    """Volumes of a pod, and their mounts and variables in its main container, as Kubernetes writes them."""
 
     volumes: list[Json]
     mounts: list[Json]
+    env: list[Json]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ JAIL = "/mnt/jail"
 JAILS = "/mnt/jails"
 SHM = "/dev/shm"
 OVERLAYS = "/var/spool/corral-overlay"
+SUB_MOUNTS = "/mnt/submounts"
+HOMES = "/mnt/homes"
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 # What slurmd and its step daemons need of a pod's memory; the rest is Slurm's to give to jobs.
@@ -275,7 +277,11 @@ class _Resolver:
         ]
 
     def jail_volumes(self, sub_mounts: list[tuple[int, Json]], *, named: bool) -> PodVolumes:
-        """Volumes and mounts of the default jail, and with ``named`` of the others, each with the submounts in it."""
+        """Volumes and mounts of the default jail, and with ``named`` of the others, and what shall be a submount in each of them.
+
+        Never mounted in the jail by Kubernetes: the container runtime follows links, and who is root in the jail could lead the volume over the
+        pod's own programs. The pod attaches them itself (``jail-exec --attach``), by the variables given here.
+        """
         volumes: list[Json] = []
         mounts: list[Json] = []
         for name, spec in self.jail_specs():
@@ -284,16 +290,20 @@ class _Resolver:
             volume = "jail" if name == "default" else f"jail-{name}"
             volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": self.jail_volume(name, spec).claim}})
             mounts.append({"name": volume, "mountPath": _root(name), "subPath": "root"})
-            mounts.extend(
-                {
-                    "name": f"submount-{index}",
-                    "mountPath": f"{_root(name)}{mount['path']}",
-                    **({"readOnly": True} if mount["readOnly"] else {}),
-                }
-                for index, mount in sub_mounts
-            )
-        volumes.extend({"name": f"submount-{index}", **self.sub_mount_source(mount)} for index, mount in sub_mounts)
-        return PodVolumes(volumes=volumes, mounts=mounts)
+        for index, mount in sub_mounts:
+            read_only = {"readOnly": True} if mount["readOnly"] else {}
+            volumes.append({"name": f"submount-{index}", **self.sub_mount_source(mount)})
+            mounts.append({"name": f"submount-{index}", "mountPath": f"{SUB_MOUNTS}/{index}", **read_only})
+        variables = {
+            "CORRAL_JAILS": " ".join(_root(name) for name, spec in self.jail_specs() if named or name == "default"),
+            "CORRAL_SUBMOUNTS": " ".join(
+                f"{SUB_MOUNTS}/{index}:{mount['path']}{':ro' if mount['readOnly'] else ''}" for index, mount in sub_mounts
+            ),
+            "CORRAL_SCRATCH": " ".join(f"{SUB_MOUNTS}/{index}" for index, mount in sub_mounts if "scratch" in mount or "memory" in mount),
+        }
+        return PodVolumes(
+            volumes=volumes, mounts=mounts, env=[{"name": name, "value": value} for name, value in variables.items() if value]
+        )
 
     def sub_mount_source(self, mount: Json) -> Json:
         if "memory" in mount:
@@ -384,14 +394,16 @@ class _Resolver:
         )
 
     def users_volumes(self, jail: Volume) -> PodVolumes:
-        """The jail and the submounts that are the same everywhere, for homes may be on one of them."""
+        """The jail, and the volume of /home where that is one: beside the jail, for the reason that ``jail_volumes`` gives."""
         volumes: list[Json] = [{"name": "jail", "persistentVolumeClaim": {"claimName": jail.claim}}]
         mounts: list[Json] = [{"name": "jail", "mountPath": JAIL, "subPath": "root"}]
-        for index, mount in enumerate(self.spec["jail"]["subMounts"]):
-            if not mount["readOnly"] and ("claimName" in mount or "storageClassName" in mount):
-                volumes.append({"name": f"submount-{index}", **self.sub_mount_source(mount)})
-                mounts.append({"name": f"submount-{index}", "mountPath": f"{JAIL}{mount['path']}"})
-        return PodVolumes(volumes=volumes, mounts=mounts)
+        env: list[Json] = []
+        for mount in self.spec["jail"]["subMounts"]:
+            if mount["path"] == "/home" and not mount["readOnly"] and ("claimName" in mount or "storageClassName" in mount):
+                volumes.append({"name": "homes", **self.sub_mount_source(mount)})
+                mounts.append({"name": "homes", "mountPath": HOMES})
+                env.append({"name": "CORRAL_HOMES", "value": HOMES})
+        return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
     def secrets(self, munge: Munge, login: Login, components: Components) -> list[Json]:
         return [

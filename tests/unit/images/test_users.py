@@ -275,3 +275,14 @@ def test_mount_points_are_made_once_and_lead_nowhere_else(jail: pathlib.Path) ->
         users.apply(str(jail), read_document(json.dumps({"mountPoints": ["/link/x"]})))
     with pytest.raises(UsersError, match="without"):
         read_document(json.dumps({"mountPoints": ["/a/../b"]}))
+
+
+def test_homes_are_made_on_the_volume_that_is_home(jail: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Where /home is a volume of its own, what lies under it in the jail is seen by nobody."""
+    volume = tmp_path / "homes"
+    volume.mkdir()
+    document = read_document(json.dumps({"groups": [LAB], "users": [ALICE]}))
+    assert "made /home/alice" in users.apply(str(jail), document, str(volume))
+    assert (volume / "alice/.ssh/authorized_keys").exists()
+    assert not (jail / "home/alice").exists()
+    assert users.apply(str(jail), document, str(volume)) == []

@@ -30,6 +30,51 @@ static void makes_a_chroot_usable(void)
 	CHECK(there_is(POD "/iam-pod"));
 }
 
+static int attach(char *bind)
+{
+	char *words[] = {"jail=" JAIL, "wait=0", bind};
+	struct jail_plan plan;
+	int result;
+
+	CHECK(jail_plan_parse(&plan, 3, words, &error) == 0);
+	result = jail_attach_binds(&plan, NULL, &error);
+	jail_plan_free(&plan);
+	return result;
+}
+
+static void volumes_are_attached_once(void)
+{
+	struct statvfs status;
+	int mounts;
+
+	make_pod();
+	make_directory(POD "/volume", 0755);
+	make_file(POD "/volume/file", "");
+	CHECK(attach("bind=" POD "/volume:/data") == 0);
+	CHECK(there_is(JAIL "/data/file"));
+	CHECK(statvfs(JAIL "/data", &status) == 0 && (status.f_flag & ST_NOSUID) && (status.f_flag & ST_NODEV));
+	mounts = count_mounts();
+	CHECK(attach("bind=" POD "/volume:/data") == 0);
+	CHECK(count_mounts() == mounts);
+}
+
+/* What root in the jail could do to have his files in the place of the pod's programs. */
+static void volumes_follow_no_planted_link(void)
+{
+	int mounts;
+
+	make_pod();
+	make_directory(POD "/volume", 0755);
+	make_directory(POD "/programs", 0755);
+	make_file(POD "/programs/slurmd.sh", "");
+	CHECK(rmdir(JAIL "/data") == 0);
+	CHECK(symlink(POD "/programs", JAIL "/data") == 0);
+	mounts = count_mounts();
+	CHECK(attach("bind=" POD "/volume:/data") == -1);
+	CHECK_HAS(error.text, "Too many levels of symbolic links");
+	CHECK(count_mounts() == mounts && there_is(POD "/programs/slurmd.sh"));
+}
+
 static void volumes_lose_set_uid_and_the_jail_does_not(void)
 {
 	struct statvfs status;
@@ -88,6 +133,8 @@ int main(void)
 	if (needs_root())
 		return 0;
 	CASE(makes_a_chroot_usable);
+	CASE(volumes_are_attached_once);
+	CASE(volumes_follow_no_planted_link);
 	CASE(volumes_lose_set_uid_and_the_jail_does_not);
 	CASE(again_changes_nothing);
 	CASE(goes_on_after_a_stop_half_way);

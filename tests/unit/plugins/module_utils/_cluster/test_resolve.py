@@ -184,23 +184,32 @@ def test_sub_mounts_go_where_they_are_wanted() -> None:
     ]
     resolved = model(document)
     login, (cpu, big) = resolved["login"]["jail"], (node_set["jail"] for node_set in resolved["workers"]["node_sets"])
-    assert list(_mounts(login)) == ["/mnt/jail", "/mnt/jail/home", "/mnt/jail/data"]
-    assert list(_mounts(cpu)) == ["/mnt/jail", "/mnt/jail/home", "/mnt/jail/data", "/mnt/jail/fast", "/dev/shm"]
-    assert list(_mounts(big)) == ["/mnt/jail", "/mnt/jail/home", "/mnt/jail/data", "/mnt/jail/scratch", "/mnt/jail/fast", "/dev/shm"]
+    # Beside the jail: the runtime would follow links in it.
+    assert list(_mounts(login)) == ["/mnt/jail", "/mnt/submounts/0", "/mnt/submounts/1"]
+    assert list(_mounts(cpu)) == ["/mnt/jail", "/mnt/submounts/0", "/mnt/submounts/1", "/mnt/submounts/3", "/dev/shm"]
+    assert list(_mounts(big)) == ["/mnt/jail", *(f"/mnt/submounts/{n}" for n in range(4)), "/dev/shm"]
+    assert {item["name"]: item["value"] for item in big["env"]} == {
+        "CORRAL_JAILS": "/mnt/jail",
+        "CORRAL_SUBMOUNTS": "/mnt/submounts/0:/home /mnt/submounts/1:/data:ro /mnt/submounts/2:/scratch /mnt/submounts/3:/fast",
+        "CORRAL_SCRATCH": "/mnt/submounts/3",
+    }
     for found in (login, cpu, big):
         assert set(_mounts(found).values()) == {volume["name"] for volume in found["volumes"]}
     sources = {volume["name"]: volume for volume in big["volumes"]}
     assert sources["submount-0"]["persistentVolumeClaim"] == {"claimName": "homes"}
     assert sources["submount-2"]["hostPath"] == {"path": "/mnt/nvme", "type": "Directory"}
     assert sources["submount-3"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "64Mi"}
-    assert next(mount for mount in big["mounts"] if mount["mountPath"] == "/mnt/jail/data")["readOnly"]
+    assert next(mount for mount in big["mounts"] if mount["mountPath"] == "/mnt/submounts/1")["readOnly"]
     (claim,) = resolved["sub_mount_volumes"]
     assert (claim["storage_class"], claim["size"], claim["access_mode"]) == ("fast", "1Ti", "ReadWriteMany")
     assert sources["submount-1"]["persistentVolumeClaim"] == {"claimName": claim["claim"]}
     # Data: destroy asks for it and keep_data keeps it.
     assert claim["claim"] in {item["metadata"]["name"] for item in resolved["teardown"]["data"]}
     # Homes are made on the volume that users will see.
-    assert list(_mounts(resolved["jail"]["users"]["volumes"])) == ["/mnt/jail", "/mnt/jail/home"]
+    users = resolved["jail"]["users"]["volumes"]
+    assert _mounts(users) == {"/mnt/jail": "jail", "/mnt/homes": "homes"}
+    assert users["env"] == [{"name": "CORRAL_HOMES", "value": "/mnt/homes"}]
+    assert {volume["name"]: volume for volume in users["volumes"]}["homes"]["persistentVolumeClaim"] == {"claimName": "homes"}
     assert json.loads(resolved["jail"]["users"]["document"])["mountPoints"] == ["/home", "/data", "/scratch", "/fast"]
 
 
@@ -233,9 +242,9 @@ def test_further_jails() -> None:
         "overlay=/var/spool/corral-overlay",
         "no-jail=10001",
     ]
-    worker = _mounts(resolved["workers"]["node_sets"][0]["jail"])
-    assert worker["/mnt/jails/old"] == "jail-old"
-    assert worker["/mnt/jails/old/home"] == worker["/mnt/jail/home"]
+    worker = resolved["workers"]["node_sets"][0]["jail"]
+    assert _mounts(worker)["/mnt/jails/old"] == "jail-old"
+    assert {"name": "CORRAL_JAILS", "value": "/mnt/jail /mnt/jails/old"} in worker["env"]
     assert "/mnt/jails/old" not in _mounts(resolved["login"]["jail"])
     assert old["claim"] in {item["metadata"]["name"] for item in resolved["teardown"]["data"]}
 

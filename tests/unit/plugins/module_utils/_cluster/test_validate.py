@@ -95,7 +95,7 @@ STRUCTURE = [
         [{"name": "default", "volume": {"claimName": "c"}, "populate": {"image": "i"}}],
         "spec.jails[0].name is default, which has a meaning",
     ),
-    ("spec.jails", [{"name": "old", "volume": {"claimName": "c"}}], "spec.jails[0].populate.image is missing"),
+    ("spec.jails", [{"name": "old", "volume": {"claimName": "c"}}], "spec.jails[0].populate is missing"),
     ("spec.jails", [{"name": "old", "volume": {}, "populate": {"image": "i"}}], "spec.jails[0].volume has no source"),
     ("spec.partitions[1].jail", "old", "spec.partitions[1].jail is old, which is no jail of spec.jails (default)."),
     (
@@ -141,6 +141,7 @@ MEANING = [
     ("spec.jail.volume", {"claimName": "a", "hostPath": "/b", "size": "1Gi"}, "spec.jail.volume has claimName and hostPath"),
     ("spec.jail.volume", {"hostPath": "/b"}, "spec.jail.volume.size is missing"),
     ("spec.jail.volume", {"claimName": "a", "size": "1Gi"}, "spec.jail.volume.size goes with"),
+    ("spec.jail.populate", REMOVE, "spec.jail.populate is missing; it is needed: The image that fills an empty volume, or policy Never."),
     ("spec.jail.populate.image", REMOVE, "spec.jail.populate.image is missing"),
     ("spec.login.service", {"nodePort": 30022}, "spec.login.service.nodePort goes with type NodePort, but the type is ClusterIP"),
     ("spec.slurm.extraConfig", ["NodeName=x"], "spec.slurm.extraConfig[0] sets NodeName, which corral sets itself: set spec.nodeSets"),

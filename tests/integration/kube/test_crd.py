@@ -1,0 +1,19 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The custom resource's definition before the API server, which checks more than its own schema: defaults against rules, the rules' cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..kubectl import Kubectl
+
+pytestmark = pytest.mark.lab
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def test_the_api_server_takes_the_definition() -> None:
+    said = Kubectl(REPOSITORY)("create", "--dry-run=server", "-f", str(REPOSITORY / "playbooks" / "files" / "slurmclusters.corral.hpc.yml"))
+    assert "slurmclusters.corral.hpc created" in said
