@@ -11,6 +11,8 @@ MAKEFLAGS += --no-print-directory
 # Nodes of the lab's Kubernetes.
 LAB_NODES ?= 2
 export LAB_NODES
+# Files of the lab's tests that run at once: they mostly wait for Kubernetes and Slurm.
+LAB_TESTS ?= 2
 # Where the C code is built: outside its own folder.
 SPANK := $(MAKE) -C files/spank BUILD=../../build/spank
 # Set by tools/test, which makes each target once and in order, so that none makes what it stands on again.
@@ -59,7 +61,7 @@ types: ## mypy --strict
 	@tools/types
 
 unit: ## unit tests
-	@tools/run python -m pytest tests/unit $(ARGS)
+	@tools/run python -m pytest -n auto tests/unit $(ARGS)
 
 spank: ## tests of the C code
 	@$(SPANK) test
@@ -68,7 +70,10 @@ sanity: ## ansible-test sanity, without containers
 	@tools/sanity
 
 integration: $(if $(LAB_READY),,lab-load) ## tests against the lab's Kubernetes with real Slurm
-	@tools/run --lab python -m pytest tests/integration $(ARGS)
+	@tools/run --lab python -m pytest -n $(LAB_TESTS) --no-loadscope-reorder tests/integration $(ARGS)
+
+bare: $(if $(LAB_READY),,images) ## of these, the tests of the jail on a Slurm without Kubernetes; needs no lab
+	@tools/run python -m pytest tests/integration/bare $(ARGS)
 
 molecule: $(if $(LAB_READY),,lab-load) ## the molecule scenario against the lab
 	@tools/run --lab tools/molecule
@@ -88,6 +93,9 @@ format: ## have ruff put Python into shape
 crd: ## write the CustomResourceDefinition from the schema
 	@tools/run python tools/crd.py
 
+profiles: ## write the seccomp profiles from their list of system calls
+	@tools/run python tools/seccomp.py
+
 collection: ## build the collection's archive into build/ and try it
 	@tools/collection
 
@@ -95,4 +103,4 @@ clean: ## remove build/ and what Python left; the lab and the cache stay
 	@rm -rf build .ansible .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/output
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration molecule bench prerequisites format crd collection clean
+.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration bare molecule bench prerequisites format crd profiles collection clean

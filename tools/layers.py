@@ -21,7 +21,14 @@ ALLOWED = {
     f"{UTILS}._errors": (),
     f"{UTILS}._slurm": (f"{UTILS}._slurm", f"{UTILS}._errors"),
     f"{UTILS}._kube": (f"{UTILS}._kube", f"{UTILS}._errors"),
-    f"{UTILS}._cluster": (f"{UTILS}._cluster", f"{UTILS}._slurm.hostlist", f"{UTILS}._slurm.conf", f"{UTILS}._errors"),
+    f"{UTILS}._scheduler": (f"{UTILS}._scheduler", f"{UTILS}._kube", f"{UTILS}._slurm", f"{UTILS}._errors"),
+    f"{UTILS}._cluster": (
+        f"{UTILS}._cluster",
+        f"{UTILS}._slurm.hostlist",
+        f"{UTILS}._slurm.conf",
+        f"{UTILS}._slurm.keys",
+        f"{UTILS}._errors",
+    ),
 }
 # Nothing under module_utils knows Ansible: backends can be tested, and run by an operator, without it.
 FORBIDDEN = ("ansible", "ansible_test")

@@ -8,10 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,51 +45,77 @@ static int check(int root, const char *path, struct jail_error *error)
 	return 0;
 }
 
+#define LOOK_STACK 65536
+
 /* What a dead file server would never answer, in a process of its own: a look that hangs can not be interrupted, only left. What it finds
- * does not matter here. Between fork and exit only system calls are made, since slurmstepd has threads. */
-static void look(const char *path)
+ * does not matter here. It shares the caller's memory, so it makes system calls and nothing else. */
+static int look(void *path)
 {
 	char byte;
 	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	int marker = root < 0 ? -1 : openat(root, JAIL_MARKER, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
-	if (marker >= 0 && read(marker, &byte, 1) < 0)
-		_exit(1);
-	_exit(0);
+	return marker >= 0 && read(marker, &byte, 1) < 0;
 }
 
-static int await(const char *path, pid_t child, unsigned timeout, struct jail_error *error)
+/* Without a copy of the memory: that of slurmstepd took longer than the rest of the entry. No signal comes to the child, whose handlers
+ * would be slurmstepd's; SIGKILL does. */
+static pid_t start_look(const char *path, char *stack, int *ended)
 {
-	struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
-	int count;
+	sigset_t all;
+	sigset_t before;
+	pid_t child;
 
-	if (ended.fd < 0)
-		return jail_fail(error, "a look at the jail %s can not be followed (pidfd_open: %s): Linux 5.12 is needed", path, strerror(errno));
-	do
-		count = poll(&ended, 1, (int)timeout * 1000);
-	while (count < 0 && errno == EINTR);
-	close(ended.fd);
-	if (count > 0)
-		return 0;
-	kill(child, SIGKILL);
-	/* Not waited for: it may take as long as the volume. */
-	return jail_fail(error, "the jail %s did not answer within %u s: its volume hangs, look at the storage and at its mount on this node", path, timeout);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	child = clone(look, stack + LOOK_STACK, CLONE_VM | CLONE_PIDFD | SIGCHLD, (void *)(uintptr_t)path, ended);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return child;
+}
+
+/* True when it ended in time. errno is the child's as well, so it is not asked: a call that failed is made again. */
+static bool has_ended(int ended, unsigned timeout)
+{
+	struct pollfd wanted = {.fd = ended, .events = POLLIN};
+	struct timespec now;
+	time_t deadline;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	deadline = now.tv_sec + (time_t)timeout;
+	do {
+		if (poll(&wanted, 1, (int)(deadline - now.tv_sec) * 1000) > 0)
+			return true;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (now.tv_sec < deadline);
+	return false;
 }
 
 static int check_answers(const char *path, unsigned timeout, struct jail_error *error)
 {
-	int result;
-	pid_t child = _Fork();
+	int ended = -1;
+	pid_t child;
+	char *stack = mmap(NULL, LOOK_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 
-	if (child == 0)
-		look(path);
-	if (child < 0)
-		return jail_fail(error, "a look at the jail %s can not be made (fork: %s)", path, strerror(errno));
-	result = await(path, child, timeout, error);
-	if (result == 0)
-		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-			;
-	return result;
+	if (stack == MAP_FAILED)
+		return jail_fail(error, "a look at the jail %s can not be made (mmap: %s)", path, strerror(errno));
+	child = start_look(path, stack, &ended);
+	if (child < 0) {
+		jail_fail(error, "a look at the jail %s can not be made (clone: %s)", path, strerror(errno));
+		munmap(stack, LOOK_STACK);
+		return -1;
+	}
+	if (!has_ended(ended, timeout)) {
+		/* Not waited for: it may take as long as the volume. Its stack stays with it. */
+		kill(child, SIGKILL);
+		close(ended);
+		return jail_fail(error, "the jail %s did not answer within %u s: its volume hangs, look at the storage and at its mount on this node",
+				 path, timeout);
+	}
+	close(ended);
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	munmap(stack, LOOK_STACK);
+	return 0;
 }
 
 /* Opens the root of a jail that was just waited for, for lookups in this mount namespace; a link in the place of the last name is refused. */

@@ -8,13 +8,21 @@
  *
  * A task leaves the second for the first (jail_strip) before it becomes the user. Making both at the entry costs one copy of
  * the mount table; going back is one setns, so nothing has to be found and unmounted by its name.
+ *
+ * The pod's root lies over both when they are made. To unmount it takes as long as all the rest of the entry, since the kernel waits for
+ * every processor (RCU), so a thread does it while slurmstepd goes on, and a task waits for that.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -145,14 +153,12 @@ static int dress(const struct jail_plan *plan, uint32_t job, const struct jail_l
 	return result;
 }
 
-/* Makes "root" the root of this mount namespace and lets go of the pod's. */
+/* Makes "root" the root of this mount namespace; the pod's stays attached over it, where no name leads. */
 static int pivot(int root, struct jail_error *error)
 {
-	if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+	if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || chdir("/") < 0)
 		return jail_fail(error, "the jail can not become the root (pivot_root: %s): the container needs CAP_SYS_ADMIN, and seccomp and AppArmor "
 				 "profiles that allow pivot_root and mount", strerror(errno));
-	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-		return jail_fail(error, "the pod's root can not be left behind (%s)", strerror(errno));
 	return 0;
 }
 
@@ -163,6 +169,74 @@ static int same_root(const struct jail_view *view)
 	return stat("/", &status) == 0 && status.st_dev == view->device && status.st_ino == view->inode;
 }
 
+/* Who comes into a namespace by setns stands on what lies uppermost at its root. */
+static void unmount_pod(const struct jail_view *view, int namespace)
+{
+	if (setns(namespace, CLONE_NEWNS) == 0 && !same_root(view))
+		umount2("/", MNT_DETACH);
+}
+
+/* Nothing is told of a failure: the task looks where it is when it has left slurmstepd's namespace. */
+static void *leave_pod(void *argument)
+{
+	const struct jail_view view = *(struct jail_view *)argument;
+	int veneered = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+
+	free(argument);
+	/* Its root is its own from here, as setns wants it. */
+	if (unshare(CLONE_FS) == 0) {
+		unmount_pod(&view, view.pure);
+		unmount_pod(&view, veneered);
+	}
+	if (veneered >= 0)
+		close(veneered);
+	eventfd_write(view.left, 1);
+	return NULL;
+}
+
+static int start_leaving(struct jail_view *view, struct jail_error *error)
+{
+	sigset_t all;
+	sigset_t before;
+	int result;
+	struct jail_view *copy = malloc(sizeof(*copy));
+
+	view->left = eventfd(0, EFD_CLOEXEC);
+	if (!copy || view->left < 0) {
+		free(copy);
+		return jail_fail(error, "the pod's root can not be left behind (%s)", strerror(errno));
+	}
+	*copy = *view;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	result = pthread_create(&view->thread, NULL, leave_pod, copy);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (result != 0) {
+		free(copy);
+		return jail_fail(error, "the pod's root can not be left behind (pthread_create: %s)", strerror(result));
+	}
+	view->maker = getpid();
+	return 0;
+}
+
+/* Waits until the pod's root is gone: for the thread itself, or in a process that was forked since for its word. */
+static int await_left(struct jail_view *view, struct jail_error *error)
+{
+	struct pollfd wanted = {.fd = view->left, .events = POLLIN};
+	int result;
+
+	if (view->maker == getpid()) {
+		pthread_join(view->thread, NULL);
+		view->maker = 0;
+	}
+	do
+		result = poll(&wanted, 1, 60000);
+	while (result < 0 && errno == EINTR);
+	if (result == 1)
+		return 0;
+	return jail_fail(error, "the pod's root was not left behind within a minute: nothing is run beside it, tell the administrator");
+}
+
 static int split(struct jail_view *view, struct jail_veneer *veneer, const struct jail_log *log, struct jail_error *error)
 {
 	view->pure = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -170,6 +244,8 @@ static int split(struct jail_view *view, struct jail_veneer *veneer, const struc
 		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
 	if (unshare(CLONE_NEWNS) < 0)
 		return jail_fail(error, "the jail's mount namespace can not be copied (%s)", strerror(errno));
+	if (start_leaving(view, error) < 0)
+		return -1;
 	return jail_veneer_apply(log, veneer, error);
 }
 
@@ -206,7 +282,7 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 	int root;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	*view = (struct jail_view){.entered = false, .pure = -1};
+	*view = (struct jail_view)JAIL_NO_VIEW;
 	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
 		return -1;
 	if (unshare(CLONE_NEWNS) < 0)
@@ -229,6 +305,26 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 	return 0;
 }
 
+/* Gives the calling thread, which stays in the pod, the job's own /tmp all the same: the pod's is not for users. */
+int jail_stay_outside(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
+{
+	int result = -1;
+	int tree = plan->tmp ? tree_of(jail_job_open(plan->tmp, job, 01777, error), "the job's /tmp", error) : -1;
+	int target = -1;
+
+	if (tree < 0)
+		return plan->tmp ? -1 : 0;
+	/* Opened in the new namespace: a directory of the old one can not be mounted on. */
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0 ||
+	    (target = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) < 0 || jail_attach(tree, target) < 0)
+		jail_fail(error, "the job's /tmp can not be mounted in the pod (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
+	else
+		result = 0;
+	close_keeping_errno(target);
+	close_keeping_errno(tree);
+	return result;
+}
+
 int jail_verify(const struct jail_view *view, struct jail_error *error)
 {
 	if (!view->entered)
@@ -243,15 +339,22 @@ int jail_strip(struct jail_view *view, struct jail_error *error)
 {
 	if (jail_verify(view, error) < 0)
 		return -1;
+	if (await_left(view, error) < 0)
+		return -1;
 	if (setns(view->pure, CLONE_NEWNS) < 0)
 		return jail_fail(error, "the task can not leave the pod's libraries behind (setns: %s)", strerror(errno));
 	return jail_verify(view, error);
 }
 
+/* In the process that made it. */
 void jail_view_close(struct jail_view *view)
 {
+	/* Its thread needs the descriptors. */
+	if (view->maker == getpid())
+		pthread_join(view->thread, NULL);
+	close_keeping_errno(view->left);
 	close_keeping_errno(view->pure);
-	*view = (struct jail_view){.entered = false, .pure = -1};
+	*view = (struct jail_view)JAIL_NO_VIEW;
 }
 
 /* Before the first mounts of a login pod: those are not to lose their devices. A jail that is a plain directory has its file system's

@@ -10,6 +10,7 @@
 #ifndef CORRAL_JAIL_H
 #define CORRAL_JAIL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -83,12 +84,17 @@ struct jail_view {
 	dev_t device; /* of the jail's root */
 	ino_t inode;
 	int pure; /* the mount namespace without the pod's libraries over the jail's */
+	int left; /* an eventfd: can be read once the pod's root is gone */
+	pid_t maker; /* the process whose thread takes it away; 0: that is over */
+	pthread_t thread;
 };
+#define JAIL_NO_VIEW {.entered = false, .pure = -1, .left = -1, .maker = 0}
 
 /* plan.c */
 int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail_error *error);
 int jail_plan_choose(struct jail_plan *plan, const char *name, struct jail_error *error);
 int jail_plan_choose_mode(struct jail_plan *plan, enum jail_mode mode, struct jail_error *error);
+const char *jail_mode_name(enum jail_mode mode);
 const char *jail_plan_of_partition(const struct jail_plan *plan, const char *partition);
 bool jail_plan_lets_out(const struct jail_plan *plan, uid_t uid);
 void jail_plan_free(struct jail_plan *plan);
@@ -102,6 +108,12 @@ int jail_image(const char *path, char *image, size_t size);
 int jail_job_open(const char *base, uint32_t job, mode_t mode, struct jail_error *error);
 int jail_job_remove(const char *base, uint32_t job, struct jail_error *error);
 
+/* session.c: who comes to a running job by ssh */
+int jail_note(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
+int jail_follow_note(struct jail_plan *plan, uint32_t job, struct jail_error *error);
+int jail_session_begin(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
+int jail_sessions_end(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
+
 /* overlay.c */
 int jail_overlay_mount(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
 int jail_overlay_remove(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
@@ -109,6 +121,7 @@ int jail_overlay_remove(const struct jail_plan *plan, uint32_t job, struct jail_
 /* enter.c */
 int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view,
 	       struct jail_error *error);
+int jail_stay_outside(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
 int jail_verify(const struct jail_view *view, struct jail_error *error);
 int jail_strip(struct jail_view *view, struct jail_error *error);
 void jail_view_close(struct jail_view *view);

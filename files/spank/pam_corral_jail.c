@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * The PAM session module of login nodes. sshd opens the session as root, in the process that all of the connection's others come of.
+ * The PAM session module of login nodes and workers. sshd opens the session as root, in the process that all of the connection's others come of.
  *
  *   without words   takes the capabilities that lead out of a chroot (ChrootDirectory) from the session. sshd itself needs SYS_CHROOT, and
  *                   what it has a user's sudo would have: with it, and with /proc/1/root, root leaves any chroot.
  *   jail=PATH ...   enters the jail (a mount namespace of the session's own, pivot_root), then takes the capabilities: there is no other root
  *                   behind it that a second chroot could lead to.
+ *   plugstack=FILE  enters as the steps of a job do: with the words that the SPANK plugin has in that file, in the job that pam_slurm_adopt has
+ *                   chosen (SLURM_JOB_ID), in its jail and with its /tmp; and ends with the job.
  *
  * After the entry this process, which is root, looks names up in the jail. What it needs for that is loaded before: libraries of the
  * jail are never loaded into it.
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define PAM_SM_SESSION
 #include <security/pam_modules.h>
@@ -46,15 +52,77 @@ static void load_name_services(pam_handle_t *handle)
 	getgrnam("tty");
 }
 
+#define PLUGIN "spank_corral_jail.so"
+#define WORDS_MAX 256
+
+/* The words after the plugin's name in plugstack.conf; "line" keeps their text. Returns their number, or -1. */
+static int plugin_words(const char *file, char **line, char **words, struct jail_error *error)
+{
+	size_t size = 0;
+	int count = -1;
+	FILE *stream = fopen(file, "re");
+
+	while (stream && count < 0 && getline(line, &size, stream) > 0) {
+		char *rest = *line;
+		char *word = strsep(&rest, " \t\n");
+		size_t length;
+
+		if (word[0] == '#')
+			continue;
+		while (rest && (word = strsep(&rest, " \t\n"))) {
+			length = strlen(word);
+			if (count >= 0 && length && count < WORDS_MAX)
+				words[count++] = word;
+			else if (length >= strlen(PLUGIN) && strcmp(word + length - strlen(PLUGIN), PLUGIN) == 0)
+				count = 0;
+		}
+	}
+	if (count < 0)
+		snprintf(error->text, sizeof(error->text), "%s has no line of " PLUGIN " (%s): is slurmd running?", file,
+			 stream ? "it can be read" : strerror(errno));
+	if (stream)
+		fclose(stream);
+	return count;
+}
+
+static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, int count, const char **words, struct jail_error *error)
+{
+	static const char option[] = "plugstack=";
+	char *line = NULL;
+	char *found[WORDS_MAX];
+	const char *id = pam_getenv(handle, "SLURM_JOB_ID");
+	int result;
+
+	*job = 0;
+	memset(plan, 0, sizeof(*plan));
+	if (strncmp(words[0], option, strlen(option)) != 0)
+		return jail_plan_parse(plan, count, (char **)words, error);
+	result = plugin_words(words[0] + strlen(option), &line, found, error);
+	if (result >= 0)
+		result = jail_plan_parse(plan, result, found, error);
+	free(line);
+	if (result < 0)
+		return -1;
+	*job = id ? (uint32_t)strtoul(id, NULL, 10) : 0;
+	if (*job == 0) {
+		snprintf(error->text, sizeof(error->text), "no job has taken this session: pam_slurm_adopt must stand before this module");
+		return -1;
+	}
+	return jail_follow_note(plan, *job, error) < 0 ? -1 : jail_session_begin(plan, *job, error);
+}
+
 static int enter(pam_handle_t *handle, int count, const char **words, struct jail_error *error)
 {
 	struct jail_plan plan;
-	struct jail_view view = {.entered = false, .pure = -1};
-	int result = jail_plan_parse(&plan, count, (char **)words, error);
+	struct jail_view view = JAIL_NO_VIEW;
+	uint32_t job;
+	int result = plan_of(&plan, &job, handle, count, words, error);
 
 	load_name_services(handle);
+	if (result == 0 && plan.mode == JAIL_OVERLAY)
+		result = jail_overlay_mount(&plan, job, error);
 	if (result == 0)
-		result = jail_enter(&plan, 0, NULL, &view, error);
+		result = jail_enter(&plan, job, NULL, &view, error);
 	/* Not the veneer: the user's shell comes of this very process. */
 	if (result == 0)
 		result = jail_strip(&view, error);

@@ -301,6 +301,14 @@ int jail_plan_choose_mode(struct jail_plan *plan, enum jail_mode mode, struct ja
 	return 0;
 }
 
+/* As users see it in CORRAL_JAIL_MODE. */
+const char *jail_mode_name(enum jail_mode mode)
+{
+	static const char *const names[] = {[JAIL_RW] = "rw", [JAIL_RO] = "ro", [JAIL_OVERLAY] = "overlay"};
+
+	return names[mode];
+}
+
 /* NULL: the default jail. */
 const char *jail_plan_of_partition(const struct jail_plan *plan, const char *partition)
 {

@@ -7,7 +7,7 @@
  *   slurm_spank_init_post_opt   srun, sbatch, salloc: are the options right?
  *                               slurmstepd, before it opens the job's files: enter
  *   slurm_spank_task_init_privileged  the task, still root: are we in? leave the pod's libraries and the capabilities behind
- *   slurm_spank_job_epilog      after the job: remove what it had of its own
+ *   slurm_spank_job_epilog      after the job: end who came to it by ssh, remove what it had of its own
  *
  * In plugstack.conf it must be "required" and first: an "optional" plugin that fails lets the job run in the pod (seen with
  * 24.11). What fails in init_post_opt comes before the user's output exists, so its sentence is in slurmd's log only; what fails
@@ -15,6 +15,7 @@
  */
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,7 +30,10 @@ SPANK_PLUGIN(corral_jail, 1)
 
 #define EXPORTED __attribute__((visibility("default")))
 
-static struct jail_view view = {.entered = false, .pure = -1};
+/* Where the pod's entry shows the driver that the container runtime brought. */
+#define DRIVER "/opt/corral/gpu"
+
+static struct jail_view view = JAIL_NO_VIEW;
 
 /* What the user asks for. */
 static struct {
@@ -109,12 +113,21 @@ static int choose(struct jail_plan *plan, const char *partition, struct jail_err
 	return jail_plan_choose_mode(plan, mode, error);
 }
 
-/* The extern step runs nothing of the user; slurmd and Slurm's own tools look at it from the pod. */
+/* The extern step runs no program of the user, and Slurm's own tools look at it from the pod. */
 static bool is_jailed_step(spank_t spank)
 {
 	uint32_t step = 0;
 
 	return spank_remote(spank) == 1 && spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS && step != SLURM_EXTERN_CONT;
+}
+
+/* But it keeps the cookie of a forwarded X11 display in /tmp, as the user: that is to be the one that the job's tasks see. */
+static void dress_extern_step(const struct jail_plan *plan, uint32_t job)
+{
+	struct jail_error error;
+
+	if (jail_stay_outside(plan, job, &error) < 0)
+		slurm_error("corral_jail: %s", error.text);
 }
 
 static bool has_options(void)
@@ -158,14 +171,42 @@ static int check_command_line(int count, char **words)
 
 static void tell(spank_t spank, const struct jail_plan *plan)
 {
-	static const char *const modes[] = {[JAIL_RW] = "rw", [JAIL_RO] = "ro", [JAIL_OVERLAY] = "overlay"};
 	char image[256];
 	char text[384];
 
 	jail_image(plan->jail, image, sizeof(image));
 	snprintf(text, sizeof(text), "%s%s%s", plan->name, image[0] ? "@" : "", image);
 	spank_setenv(spank, "CORRAL_JAIL", text, 1);
-	spank_setenv(spank, "CORRAL_JAIL_MODE", modes[plan->mode], 1);
+	spank_setenv(spank, "CORRAL_JAIL_MODE", jail_mode_name(plan->mode), 1);
+}
+
+/* Behind what the user has, and once: a step's environment comes from its job's. */
+static void append(spank_t spank, const char *name, const char *directory)
+{
+	/* The kernel takes no longer variable. */
+	size_t size = 128 * 1024;
+	char *value = malloc(size);
+	spank_err_t found = value ? spank_getenv(spank, name, value, (int)size) : ESPANK_ERROR;
+
+	if (found == ESPANK_ENV_NOEXIST) {
+		spank_setenv(spank, name, directory, 1);
+	} else if (found == ESPANK_SUCCESS && !strstr(value, directory)) {
+		size_t length = strlen(value);
+
+		if (snprintf(value + length, size - length, "%s%s", length ? ":" : "", directory) < (int)(size - length))
+			spank_setenv(spank, name, value, 1);
+	}
+	free(value);
+}
+
+/* The driver's programs and libraries, where the pod's entry found some (images/slurm/entry/gpus.sh): no jail's linker cache could name them, for it
+ * is one for nodes with and without GPUs. */
+static void show_driver(spank_t spank)
+{
+	if (access(DRIVER "/lib", F_OK) == 0) {
+		append(spank, "LD_LIBRARY_PATH", DRIVER "/lib");
+		append(spank, "PATH", DRIVER "/bin");
+	}
 }
 
 /* What slurmstepd knows of the job from its credential. */
@@ -175,16 +216,19 @@ struct job {
 	uid_t uid;
 };
 
-static int stay_outside(spank_t spank, const struct jail_plan *plan, const struct job *job)
+static void stay_outside(spank_t spank, const struct jail_plan *plan, const struct job *job)
 {
-	if (!jail_plan_lets_out(plan, job->uid))
-		return -1;
+	if (!jail_plan_lets_out(plan, job->uid)) {
+		snprintf(deferred.text, sizeof(deferred.text), "--no-jail is not for you: the administrator lists those who may in the cluster's document");
+		return;
+	}
+	if (jail_stay_outside(plan, job->id, &deferred) < 0)
+		return;
 	slurm_info("corral_jail: AUDIT uid=%u job=%u step=%u runs outside of the jail by --no-jail", (unsigned)job->uid, (unsigned)job->id,
 		   (unsigned)job->step);
 	spank_setenv(spank, "CORRAL_JAIL", "none", 1);
 	spank_setenv(spank, "CORRAL_JAIL_MODE", "none", 1);
 	outside = true;
-	return 0;
 }
 
 /* A wish that can not be met is not met by something else: the step enters the default jail, so that its output lands there, and
@@ -196,8 +240,8 @@ static void settle(spank_t spank, struct jail_plan *plan, const struct job *job)
 
 	deferred.text[0] = '\0';
 	if (choose(plan, known ? partition : NULL, &deferred) == 0) {
-		if (wish.outside && stay_outside(spank, plan, job) < 0)
-			snprintf(deferred.text, sizeof(deferred.text), "--no-jail is not for you: the administrator lists those who may in the cluster's document");
+		if (wish.outside)
+			stay_outside(spank, plan, job);
 		else if (plan->mode == JAIL_OVERLAY)
 			jail_overlay_mount(plan, job->id, &deferred);
 	}
@@ -210,13 +254,20 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 	struct jail_plan plan;
 	struct jail_error error;
 	int result = jail_plan_parse(&plan, count, words, &error);
+	bool jailed = job->step != SLURM_EXTERN_CONT;
 
-	if (result == 0)
+	if (result == 0 && jailed)
 		settle(spank, &plan, job);
-	if (result == 0 && !outside) {
+	else if (result == 0)
+		dress_extern_step(&plan, job->id);
+	jailed = jailed && !outside;
+	if (result == 0 && jailed) {
 		tell(spank, &plan);
-		result = jail_enter(&plan, job->id, &slurm_log, &view, &error);
+		show_driver(spank);
+		result = jail_note(&plan, job->id, &error);
 	}
+	if (result == 0 && jailed)
+		result = jail_enter(&plan, job->id, &slurm_log, &view, &error);
 	jail_plan_free(&plan);
 	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
 }
@@ -227,8 +278,6 @@ EXPORTED int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
 
 	if (spank_remote(spank) != 1)
 		return has_options() ? check_command_line(count, words) : ESPANK_SUCCESS;
-	if (!is_jailed_step(spank))
-		return ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &job.id) != ESPANK_SUCCESS || job.id == 0 || spank_get_item(spank, S_JOB_STEPID, &job.step) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_UID, &job.uid) != ESPANK_SUCCESS) {
 		slurm_error("corral_jail: Slurm does not tell the id of this step's job and its user: nothing is run");
@@ -270,6 +319,7 @@ EXPORTED int slurm_spank_job_epilog(spank_t spank, int count, char **words)
 	if (jail_plan_parse(&plan, count, words, &error) < 0) {
 		report(-1, &error);
 	} else {
+		report(jail_sessions_end(&plan, job, &error), &error);
 		if (plan.tmp)
 			report(jail_job_remove(plan.tmp, job, &error), &error);
 		if (plan.shm)

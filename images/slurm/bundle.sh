@@ -48,8 +48,10 @@ awk '$2 == "=>" {print $3}' "$list" | sort -u | while read -r library; do
 done
 rm -f "$list"
 install -m 0755 "$loader" "$to/lib/${loader##*/}"
-# The same for pthread_cancel.
-install -m 0644 "$(ldconfig -p | awk '$1 == "libgcc_s.so.1" {print $NF; exit}')" "$to/lib/"
+# The same for pthread_cancel; and for users of a directory, where the jail's nsswitch.conf says sss: the jail's own may be linked with a newer libc.
+for library in libgcc_s.so.1 libnss_sss.so.2; do
+	install -m 0644 "$(ldconfig -p | awk -v name="$library" '$1 == name {print $NF; exit}')" "$to/lib/"
+done
 
 for object in "$to"/lib/*.so* "$to"/lib/slurm/*.so "$to"/lib/corral/*.so; do
 	if ! printf '%s' "${object##*/}" | grep -Eq "$untouched"; then

@@ -151,6 +151,8 @@ def kubelet_config(paths: Paths, name: str, index: int, address: str) -> str:
         # Images come from `lab load` and could not be fetched again.
         "imageGCHighThresholdPercent": 100,
         "imageMinimumGCAge": "24h",
+        # Changed ConfigMaps and Secrets reach pods sooner than by the default of a minute; tests wait for them.
+        "syncFrequency": "10s",
         "kubeAPIQPS": 500,
         "kubeAPIBurst": 1000,
         "eventRecordQPS": 500,

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the connection options; the argument spec of the same options is in module_utils/_kube/args.py."""
+"""Documentation of the connection options, and what is said of all modules that have them; their argument spec is in module_utils/_kube/args.py."""
 
 from __future__ import annotations
 
@@ -48,21 +48,11 @@ requirements:
   - urllib3 >= 2.0
   - PyYAML
   - kubernetes, for kubeconfigs with exec plugins, auth providers or several files
-"""
-
-    # Attributes that the actions of this collection have in common.
-    ATTRIBUTES = r"""
 attributes:
   check_mode:
     description: Can run in C(check_mode) and say what would change without changing it.
-    support: full
-    details:
-      - The API server itself is asked, with C(dryRun=All).
   diff_mode:
     description: Returns what has changed, or would change, when run with C(--diff).
-    support: full
-    details:
-      - Only the fields that this collection owns are shown, values of Secrets as the beginning of their SHA-256.
   idempotent:
     description: When run twice with the same options and nothing else changing the cluster, the second run changes nothing.
     support: full
@@ -71,4 +61,30 @@ attributes:
     support: full
     membership:
       - corral.slurm.kubernetes
+"""
+
+    # For those that ask the API server alone.
+    ATTRIBUTES = r"""
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The API server itself is asked, with C(dryRun=All).
+  diff_mode:
+    support: full
+    details:
+      - Only the fields that this collection owns are shown, values of Secrets as the beginning of their SHA-256.
+"""
+
+    # For those that only ask.
+    INFO = r"""
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Changes nothing in any mode.
+  diff_mode:
+    support: N/A
+    details:
+      - Changes nothing.
 """

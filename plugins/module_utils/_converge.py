@@ -1,24 +1,20 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where Kubernetes meets Slurm: backends that ask or tell slurmctld by a command in its pod.
+"""The backends of slurm_reconfigure and slurm_node_info: the controller's configuration as Kubernetes has it, and as slurmctld serves it.
 
-The layers below know one of the two worlds each; what needs both is here, and nothing else.
+The other backends that ask or tell slurmctld by a command in its pod are in _scheduler.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
-    ApiError,
     ExecError,
     Forbidden,
     KubeError,
@@ -26,16 +22,20 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     WaitTimeout,
 )
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output, run_in_pod
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, nodes
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, until
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, nodes, reasons
 
 WANTED = "corral.hpc/config-hash"
 SERVED = "corral.hpc/config-served"
+
+# In the slurmctld container: images/slurm/controller.py.
+STANDBY = ["/usr/local/lib/corral/controller.py", "reread"]
 
 # Not `corral`: the StatefulSet's pods are not applied by us, and these two annotations shall never be in conflict with anything that is.
 _MANAGER = "corral-reconfigure"
 # A kubelet that synced the pod before the new ConfigMap had reached it would look again after a minute; another change of the pod wakes it.
 _WAKE_AGAIN = 5.0
-_PAUSE, _MAX_PAUSE = 0.2, 1.0
 _COMMAND = 30.0
 
 
@@ -44,15 +44,23 @@ def reconfigure(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str,
 
     Returns ``changed``, ``requests``. Raises CorralError.
     """
-    with _connected(params) as client:
-        pod = _Pod(client, params)
-        hashes = {"before": {SERVED: pod.annotation(SERVED)}, "after": {SERVED: params["config_hash"]}}
-        changed = pod.annotation(SERVED) != params["config_hash"]
-        if changed and not check:
-            _serve(pod, str(params["config_hash"]), str(params["config_dir"]), float(params["timeout"]))
-        result: dict[str, Any] = {"changed": changed, "requests": client.requests}
-        if diff and changed:
-            result["diff"] = [{"before_header": str(pod.ref), "after_header": str(pod.ref), **hashes}]
+    with connected(params) as client:
+        wanted = str(params["config_hash"])
+        pods = _reachable([_Pod(client, {**params, "pod": name}) for name in (params["pod"], params.get("backup")) if name])
+        stale = [pod for pod in pods if pod.annotation(SERVED) != wanted]
+        if stale and not check:
+            _serve(pods, wanted, str(params["config_dir"]), float(params["timeout"]), backed=bool(params.get("backup")))
+        result: dict[str, Any] = {"changed": bool(stale), "requests": client.requests}
+        if diff and stale:
+            result["diff"] = [
+                {
+                    "before_header": str(pod.ref),
+                    "after_header": str(pod.ref),
+                    "before": {SERVED: pod.annotation(SERVED)},
+                    "after": {SERVED: wanted},
+                }
+                for pod in stale
+            ]
         return result
 
 
@@ -60,36 +68,49 @@ def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, A
     """Return what slurmctld says of its nodes; the parameters are those of the module slurm_node_info.
 
     Returns ``nodes`` (see nodes.Node.to_dict), ``missing`` (hostlist of asked-for names that slurmctld does not know), ``drained``
-    (hostlist) and ``requests``. Raises CorralError, with ``wait`` also WaitTimeout that says what is missing.
+    (hostlist), ``drained_by`` (hostlists by the owner of the drain, "" for one that is not of this collection) and ``requests``.
+    Raises CorralError, with ``wait`` also WaitTimeout that says what is missing.
     """
     del diff  # nothing is changed, so nothing differs
     names = hostlist.expand(str(params.get("nodes") or ""))
-    with _connected(params) as client:
-        pod = _Pod(client, params, must_exist=False)
-        found = _wait_for_nodes(pod, names, float(params["wait_timeout"])) if params.get("wait") and not check else _ask(pod, names)
+    with connected(params) as client:
+        slurmctld = Slurmctld(client, params)
+        waits = params.get("wait") and not check
+        found = _wait_for_nodes(slurmctld, names, float(params["wait_timeout"])) if waits else _ask(slurmctld, names)
+        full = slurmctld.state_room() if waits else ""
         known = {node.name for node in found}
-        return {
+        result: dict[str, Any] = {
             "changed": False,
             "nodes": [node.to_dict() for node in found],
             "missing": hostlist.compress(name for name in names if name not in known),
             "drained": hostlist.compress(node.name for node in found if node.drained),
+            "drained_by": _drained_by(found),
             "requests": client.requests,
         }
+        if full:
+            result["warnings"] = [full]
+        return result
+
+
+def _drained_by(found: list[nodes.Node]) -> dict[str, str]:
+    owners: dict[str, list[str]] = {}
+    for node in found:
+        if node.drained:
+            owners.setdefault(reasons.owner(node.reason), []).append(node.name)
+    return {owner: hostlist.compress(names) for owner, names in owners.items()}
 
 
 class _Pod:
     """The controller's pod and its slurmctld container."""
 
-    def __init__(self, client: Client, params: dict[str, Any], *, must_exist: bool = True) -> None:
+    def __init__(self, client: Client, params: dict[str, Any]) -> None:
         self.client = client
         self.ref = Ref(BUILTIN["", "Pod"], str(params.get("namespace") or client.access.namespace), str(params["pod"]))
         self.container = str(params["container"])
-        self.live: dict[str, Any] = {}
-        if must_exist:
-            try:
-                self.live = client.get(self.ref.path, what=f"read {self.ref}").data
-            except NotFound:
-                self.live = {}  # before the first run, in check mode
+        try:
+            self.live: dict[str, Any] = client.get(self.ref.path, what=f"read {self.ref}").data
+        except NotFound:
+            self.live = {}  # before the first run, in check mode
 
     def annotation(self, name: str) -> str | None:
         """Return an annotation of the pod as it was read."""
@@ -115,22 +136,50 @@ class _Pod:
         )
 
 
-def _serve(pod: _Pod, wanted: str, folder: str, timeout: float) -> None:
-    """Wake the kubelet, wait for the files, have slurmctld read them, and note that it did."""
-    if not pod.live:
-        raise KubeError(f"{pod.ref} does not exist, so there is no slurmctld to reconfigure; apply the controller first.")
+def _reachable(pods: list[_Pod]) -> list[_Pod]:
+    """Of two controllers those that are ready: one that is not begins with the configuration of its ConfigMap, and the next run sees to it."""
+    return [pod for pod in pods if pod.live and not describe(pod.live)] or pods[:1]
+
+
+def _serve(pods: list[_Pod], wanted: str, folder: str, timeout: float, *, backed: bool) -> None:
+    """Wake the kubelets, wait for the files, have slurmctld read them, and note that it did.
+
+    The files are there in all pods before, since any may have the active slurmctld. A standby is not told by Slurm: it begins anew.
+    """
+    for pod in pods:
+        if not pod.live:
+            raise KubeError(f"{pod.ref} does not exist, so there is no slurmctld to reconfigure; apply the controller first.")
     deadline = time.monotonic() + timeout
-    pod.annotate({WANTED: wanted, **_kept(pod)})
-    _await_files(pod, wanted, folder, deadline, timeout)
+    for pod in pods:
+        pod.annotate({WANTED: wanted, **_kept(pod)})
+    for pod in pods:
+        _await_files(pod, wanted, folder, deadline, timeout)
+    _reread(pods[0], deadline, timeout)
+    for pod in pods:
+        if backed:
+            _begin_anew(pod, deadline)
+        pod.annotate({WANTED: wanted, SERVED: wanted})
+
+
+def _begin_anew(pod: _Pod, deadline: float) -> None:
+    """Have a standby begin anew with its configuration; an active slurmctld goes on."""
+    done = pod.run(STANDBY, deadline - time.monotonic())
+    if done.code != 0:
+        raise KubeError(
+            f"The standby in {pod.ref} could not be told to read its configuration: {done.words.rstrip('.')}; is its image of this release?"
+        )
+
+
+def _reread(pod: _Pod, deadline: float, timeout: float) -> None:
+    """Have slurmctld read its files."""
     last = ""
-    for left in _until(deadline):
+    for left in until(deadline):
         try:
             done = pod.run(["scontrol", "reconfigure"], left)
         except ExecError as error:
             last = str(error)
             continue
         if done.code == 0:
-            pod.annotate({WANTED: wanted, SERVED: wanted})
             return
         last = done.words
         if "contact slurm controller" not in last.lower():
@@ -144,7 +193,7 @@ def _await_files(pod: _Pod, wanted: str, folder: str, deadline: float, timeout: 
     """Return when the pod sees the files with the wanted hash."""
     path = f"{folder.rstrip('/')}/config.hash"
     last, wakes, woken = "it has not been read yet", 1, time.monotonic()
-    for left in _until(deadline):
+    for left in until(deadline):
         try:
             seen = pod.run(["cat", path], left)
         except ExecError as error:
@@ -168,13 +217,13 @@ def _kept(pod: _Pod) -> dict[str, str]:
     return {} if served is None else {SERVED: served}
 
 
-def _wait_for_nodes(pod: _Pod, names: list[str], timeout: float) -> list[nodes.Node]:
+def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> list[nodes.Node]:
     """Ask until every named node answers."""
     deadline = time.monotonic() + timeout
     missing = "slurmctld was not asked"
-    for _dummy in _until(deadline):
+    for _dummy in until(deadline):
         try:
-            found = _ask(pod, names)
+            found = _ask(slurmctld, names)
         except Forbidden:
             raise
         except CorralError as error:  # its pod may be starting just now
@@ -193,41 +242,7 @@ def _wait_for_nodes(pod: _Pod, names: list[str], timeout: float) -> list[nodes.N
     raise WaitTimeout(f"Not all nodes are in service after {timeout:g} s: {missing.rstrip('.')}. Run again to go on waiting.")
 
 
-def _ask(pod: _Pod, names: list[str]) -> list[nodes.Node]:
+def _ask(slurmctld: Slurmctld, names: list[str]) -> list[nodes.Node]:
     """Return the named nodes, or all when none is named."""
-    try:
-        answer = pod.run(["scontrol", "show", "nodes", "--json"], _COMMAND)
-    except (ApiError, ExecError) as error:
-        if isinstance(error, Forbidden):
-            raise
-        raise KubeError(f"slurmctld in {pod.ref} can not be asked for its nodes: {error}") from error
-    if answer.code != 0:
-        raise KubeError(f"slurmctld in {pod.ref} can not be asked for its nodes: {answer.words.rstrip('.')}; see its log.")
     wanted = set(names)
-    return [node for node in nodes.parse(answer.stdout) if not wanted or node.name in wanted]
-
-
-def _until(deadline: float) -> Iterator[float]:
-    """Yield the seconds left, with a growing pause between, at least once and until ``deadline``."""
-    pause = _PAUSE
-    while True:
-        left = deadline - time.monotonic()
-        yield max(left, 0.0)
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return
-        time.sleep(min(pause, left))
-        pause = min(pause * 1.5, _MAX_PAUSE)
-
-
-@contextmanager
-def _connected(params: dict[str, Any]) -> Iterator[Client]:
-    """Give a client, and put the number of its requests on an error that passes."""
-    client = Client(auth.resolve(params))
-    try:
-        yield client
-    except CorralError as error:
-        error.data.setdefault("requests", client.requests)
-        raise
-    finally:
-        client.close()
+    return [node for node in slurmctld.read_nodes() if not wanted or node.name in wanted]

@@ -27,11 +27,20 @@ options:
   path:
     description:
       - A YAML file that holds the document, on the host that runs the task.
-      - Give this or O(document), exactly one of them.
+      - Give this, O(document) or O(model), exactly one of them.
     type: path
   document:
     description: The document itself.
     type: dict
+  model:
+    description:
+      - A model that this module has returned, to be returned with O(held) instead of what it held before.
+    type: dict
+  held:
+    description:
+      - Nodes that the document no longer has and that stay for their jobs' sake, as M(corral.slurm.slurm_scale) returns them.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -42,6 +51,11 @@ EXAMPLES = r"""
 - name: Show the nodes that Slurm will know
   ansible.builtin.debug:
     var: corral.node_names
+
+- name: Keep nodes on which jobs are left
+  corral.slurm.slurm_cluster_model:
+    model: "{{ corral }}"
+    held: "{{ scale.held }}"
 """
 
 RETURN = r"""
@@ -67,20 +81,27 @@ try:
 except ImportError:
     yaml = None  # type: ignore[assignment]
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import held, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
-CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document"]]}
+CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document", "model"]]}
 
 
 def argument_spec() -> dict[str, Any]:
     """Options of the module and of its action plugin."""
-    return {"path": {"type": "path"}, "document": {"type": "dict"}}
+    return {
+        "path": {"type": "path"},
+        "document": {"type": "dict"},
+        "model": {"type": "dict"},
+        "held": {"type": "dict", "default": {}},
+    }
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Return the model as the fact ``corral``. Raises CorralError for a file that can not be read and for a wrong document."""
     del check, diff  # it changes nothing, so there is nothing to predict and nothing to show
+    if params.get("model"):
+        return {"changed": False, "ansible_facts": {"corral": held.hold(params["model"], params["held"])}}
     if not params.get("path") and params.get("document") is None:
         raise CorralError(
             "There is no SlurmCluster document; give a file with -e slurm_cluster_file=my.yml, or the document itself in slurm_cluster "
@@ -88,7 +109,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         )
     document = read(params["path"]) if params.get("path") else params["document"]
     model = resolve.model(document).to_dict()
-    return {"changed": False, "ansible_facts": {"corral": model}}
+    return {"changed": False, "ansible_facts": {"corral": held.hold(model, params["held"]) if params.get("held") else model}}
 
 
 def read(path: str) -> Any:

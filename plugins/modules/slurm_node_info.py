@@ -56,6 +56,8 @@ options:
 author:
   - the corral authors (@corral-hpc)
 seealso:
+  - module: corral.slurm.slurm_node
+  - module: corral.slurm.slurm_why
   - module: corral.slurm.slurm_reconfigure
 """
 
@@ -86,7 +88,7 @@ nodes:
       elements: str
       returned: always
     reason:
-      description: Why it is drained or down.
+      description: Why it is drained or down. A node in service may keep the reason that it had.
       type: str
       returned: always
     address:
@@ -119,6 +121,55 @@ nodes:
       description: Whether somebody has drained it.
       type: bool
       returned: always
+    active_features:
+      description: Those of its features that are active.
+      type: list
+      elements: str
+      returned: always
+    weight:
+      description: Its weight; nodes of a low weight get jobs first.
+      type: int
+      returned: always
+    comment:
+      description: The comment on it.
+      type: str
+      returned: always
+    reason_user:
+      description: Who set the reason, as slurmctld knows them.
+      type: str
+      returned: always
+    reason_time:
+      description: When the reason was set, in UTC.
+      type: str
+      returned: always
+    reservation:
+      description: The reservation that holds it now.
+      type: str
+      returned: always
+    gres:
+      description: Its generic resources, such as GPUs.
+      type: str
+      returned: always
+    gres_used:
+      description: Those of them that jobs have.
+      type: str
+      returned: always
+    allocated_cpus:
+      description: Number of its CPUs that jobs have.
+      type: int
+      returned: always
+    version:
+      description: Version of its slurmd.
+      type: str
+      returned: always
+    boot_time:
+      description: When its machine started, in UTC.
+      type: str
+      returned: always
+    slurmd_start_time:
+      description: When its slurmd started, in UTC.
+      type: str
+      returned: always
 missing:
   description: Hostlist of those of O(nodes) that slurmctld does not know.
   returned: success
@@ -128,7 +179,12 @@ drained:
   description: Hostlist of the drained ones.
   returned: success
   type: str
-  sample: cpu-1
+  sample: cpu-3
+drained_by:
+  description: Hostlists of the drained ones by the owner that the reason names, which is empty where it is nobody of this collection.
+  returned: success
+  type: dict
+  sample: {"admin": "cpu-3"}
 requests:
   description: Number of requests to the API server.
   returned: always

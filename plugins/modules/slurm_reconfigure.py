@@ -33,6 +33,12 @@ options:
       - Name of the pod that runs slurmctld.
     type: str
     required: true
+  backup:
+    description:
+      - Name of the pod that runs a second slurmctld, where the cluster has one. The configuration is to reach both pods before any slurmctld reads it,
+        and a standby, which C(scontrol reconfigure) does not reach, begins anew.
+      - Of two pods one that is not ready is left out.
+    type: str
   container:
     description:
       - Name of the container that runs slurmctld.
@@ -89,6 +95,7 @@ def argument_spec() -> dict[str, object]:
         **connection_options(env_fallback),
         "namespace": {"type": "str"},
         "pod": {"type": "str", "required": True},
+        "backup": {"type": "str"},
         "container": {"type": "str", "default": "slurmctld"},
         "config_hash": {"type": "str", "required": True},
         "config_dir": {"type": "str", "default": "/etc/slurm"},

@@ -12,6 +12,7 @@ Imports at the top of an action plugin are paid once a run: the parent process l
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.parameters import remove_values
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
@@ -59,7 +61,8 @@ class BackendAction(ActionBase):
                     arguments = self._arguments(validated, params)
                     result.update(self._execute_module(module_args=arguments, task_vars=variables, wrap_async=self._task.async_val))
                     return result
-                outcome = type(self).backend(params, check=bool(self._task.check_mode), diff=bool(self._task.diff))
+                with _progress_shown():
+                    outcome = type(self).backend(params, check=bool(self._task.check_mode), diff=bool(self._task.diff))
             except CorralError as error:
                 outcome = {"failed": True, "changed": bool(error.data.get("changed", False)), **error.data, "msg": str(error)}
         result.update(remove_values(outcome, secrets))
@@ -99,6 +102,30 @@ class BackendAction(ActionBase):
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+
+class _Shown(logging.Handler):
+    """Shows a backend's progress among Ansible's own lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one line."""
+        Display().display(f"corral.slurm: {record.getMessage()}")
+
+
+@contextmanager
+def _progress_shown() -> Iterator[None]:
+    """Backends know no Ansible and say by a logger how a wait goes; here it is shown while they run."""
+    logger = logging.getLogger("corral.slurm.progress")
+    handler, level, spread = _Shown(), logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = spread
 
 
 def plain(value: t.Any) -> t.Any:

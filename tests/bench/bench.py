@@ -136,6 +136,43 @@ def entering_the_jail(document: Path) -> list[dict[str, Any]]:
     ]
 
 
+def a_new_user(document: Path, scratch: Path) -> dict[str, Any]:
+    """From the edited document to the user's own session and a task of his on every node."""
+    edited = yaml.safe_load(document.read_text())
+    spec = edited["spec"]
+    spec["users"].append({"name": "newcomer", "uid": 19999, "sshKeys": spec["users"][0]["sshKeys"]})
+    nodes = sum(node_set.get("replicas", 1) for node_set in spec["nodeSets"])
+    path = scratch / "newcomer.yml"
+    path.write_text(yaml.safe_dump(edited))
+    asked = ["get", "nodes", "-o", 'jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}']
+    address = subprocess.run([str(REPOSITORY / "lab" / "kubectl"), *asked], capture_output=True, text=True, check=True).stdout
+    ssh = ["ssh", "-i", str(document.parent / "id_ed25519"), "-p", str(spec["login"]["service"]["nodePort"]), "-o", "LogLevel=ERROR"]
+    options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={scratch}/known_hosts"]
+
+    def add() -> None:
+        play("corral.slurm.site", "-e", f"slurm_cluster_file={path}")
+        command = [*ssh, *options, f"newcomer@{address}", f"srun -N{nodes} id -un"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if done.stdout.split() != ["newcomer"] * nodes:
+            sys.exit(f"bench: the new user is not everywhere: {done.stdout}{done.stderr}")
+
+    try:
+        took = seconds(add)
+    finally:
+        play("corral.slurm.site", "-e", f"slurm_cluster_file={document}")
+    return result("a user added to the document → his task on all nodes", took, "s", 60, "absolute, the goal is one")
+
+
+def steps_in_the_jail() -> list[dict[str, Any]]:
+    """On bare daemons, so that this part needs no lab; the plugin is all that differs."""
+    from ansible_collections.corral.slurm.tests.bench import steps
+
+    return [
+        result(found.command, found.ratio, "× without the plugin", 1.1 if "-n50" in found.command else 1.05, str(found))
+        for found in steps.compare()
+    ]
+
+
 def ten_thousand_nodes() -> list[dict[str, Any]]:
     from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
 
@@ -175,6 +212,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         results = [*unchanged_site(options.document, Path(scratch)), apply_engine(40), apply_engine(400), *ten_thousand_nodes()]
         results.extend(entering_the_jail(options.document))
+        results.append(a_new_user(options.document, Path(scratch)))
+        results.extend(steps_in_the_jail())
     if options.cold:
         results.append(from_nothing())
     RESULTS.parent.mkdir(parents=True, exist_ok=True)

@@ -20,11 +20,27 @@ from typing import Any
 
 import pytest
 import yaml
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from .kubectl import Kubectl
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VOLUMES = Path(os.environ.get("CORRAL_LAB_DIR", "/var/lib/corral-lab")) / "volumes"
+# Another Slurm's image, which lies in the lab: CORRAL_SLURM_IMAGE=localhost/corral/slurm:26.05 make integration
+SLURM_IMAGE = os.environ.get("CORRAL_SLURM_IMAGE", "localhost/corral/slurm:24.11")
+
+
+class OneCluster(LoadScopeScheduling):
+    """Gives each worker of pytest-xdist whole files, and the files of jail/, which share a cluster, as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.split("::")[0]
+        return "jail" if Path(path).parent.name == "jail" else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneCluster:
+    return OneCluster(config, log)
 
 
 @dataclass
@@ -41,8 +57,13 @@ class Run:
 
 
 def playbook(name: str, document: Path | None, *args: str, env: dict[str, str] | None = None, timeout: int = 600) -> Run:
-    """Run `corral.slurm.<name>` with a document, as a user would."""
-    command = ["ansible-playbook", f"corral.slurm.{name}", *(["-e", f"slurm_cluster_file={document}"] if document else []), *args]
+    """Run `corral.slurm.<name>` with a document, as a user would, or the playbook of a path."""
+    command = [
+        "ansible-playbook",
+        name if "/" in name else f"corral.slurm.{name}",
+        *(["-e", f"slurm_cluster_file={document}"] if document else []),
+        *args,
+    ]
     done = subprocess.run(
         command,
         env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "0", **(env or {})},
@@ -94,13 +115,29 @@ class Cluster:
         """Output of a Slurm command in the controller's pod."""
         return self.kubectl("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--", *command)
 
-    def ssh(self, command: str, *, check: bool = True, user: str = "alice", stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            ["ssh", "-i", str(self.key), "-p", str(self.port), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
-             "-o", f"UserKnownHostsFile={self.directory}/known_hosts", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=10",
-             f"{user}@{self.kubectl.node_address()}", command],
-            capture_output=True, text=True, timeout=180, check=False, input=stdin,
-        )  # fmt: skip
+    def ssh(
+        self,
+        command: str,
+        *flags: str,
+        check: bool = True,
+        user: str = "alice",
+        stdin: str | None = None,
+        env: dict[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        arguments = [
+            "ssh", "-i", str(self.key), "-p", str(self.port), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+            "-o", f"UserKnownHostsFile={self.directory}/known_hosts", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=10",
+            *flags, f"{user}@{self.kubectl.node_address()}", command,
+        ]  # fmt: skip
+        deadline = time.monotonic() + 10
+        while True:
+            done = subprocess.run(
+                arguments, capture_output=True, text=True, timeout=180, check=False, input=stdin, env={**os.environ, **(env or {})}
+            )
+            # kube-proxy opens the port a moment after the login pod is ready, and nothing has run yet.
+            if "Connection refused" not in done.stderr or not done.stderr.startswith("ssh: connect to") or time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
         if check and done.returncode:
             raise AssertionError(f"ssh {command!r} ended {done.returncode}: {done.stdout}{done.stderr}")
         return done
@@ -113,7 +150,7 @@ class Cluster:
 def make_spec(name: str, public_key: str, port: int) -> dict[str, Any]:
     small = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
     return {
-        "images": {"slurm": "localhost/corral/slurm:24.11"},
+        "images": {"slurm": SLURM_IMAGE},
         "slurm": {"processTracking": "linuxproc"},
         "controller": {"stateVolume": {"hostPath": f"{VOLUMES}/{name}-state", "size": "1Gi"}},
         "login": {"service": {"type": "NodePort", "nodePort": port}},
@@ -166,9 +203,12 @@ def make_cluster(kubectl: Kubectl, ssh_key: Path, tmp_path_factory: pytest.TempP
 
 
 def eventually(condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
-    """Poll until a condition holds; the wait is bounded and its failure says what never came."""
-    deadline = time.monotonic() + timeout
+    """Poll until a condition holds; the wait is bounded and its failure says what never came.
+
+    ``timeout`` is for a machine that does nothing else: three times as long is waited, which costs nothing where it is not needed.
+    """
+    deadline = time.monotonic() + 3 * timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout:.0f} s: {what}")
+            raise AssertionError(f"not within {3 * timeout:.0f} s: {what}")
         time.sleep(0.5)

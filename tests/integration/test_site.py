@@ -68,6 +68,15 @@ def test_private_tmp_and_fresh_proc_in_a_step(cluster: Cluster) -> None:
     )
 
 
+def test_pods_end_when_they_are_told_to(cluster: Cluster) -> None:
+    """A container's first process that neither catches SIGTERM nor waits for it never gets it: its pod would last for its whole grace period."""
+    pods = ("-n", cluster.namespace, "-l", "app.kubernetes.io/component in (controller,login,worker)")
+    cluster.kubectl("delete", "pods", *pods, "--grace-period=1800", "--timeout=240s")
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    assert cluster.ssh("srun -N3 true").returncode == 0
+
+
 def test_an_unchanged_document_writes_nothing(cluster: Cluster) -> None:
     before, pods = cluster.objects(), cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/instance=life")
     run = cluster.site()
@@ -144,7 +153,8 @@ def test_keep_data_keeps_claims_keys_and_homes(cluster: Cluster) -> None:
     assert run.rc == 0, run.output
     left = {name.split("/")[0] for name in cluster.objects()}
     assert left == {"PersistentVolumeClaim", "Secret"}
-    assert cluster.site().rc == 0
+    run = cluster.site()
+    assert run.rc == 0, run.output
     assert cluster.ssh("cat kept.txt").stdout.strip() == "kept"
     assert {s["metadata"]["name"]: s["data"] for s in cluster.kubectl.items("secrets", "-n", cluster.namespace)} == keys
 

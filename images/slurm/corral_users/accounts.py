@@ -97,6 +97,13 @@ def write_state(etc: int, ours: Ours) -> None:
         replace(etc, STATE, text, 0o644)
 
 
+def make_account_files(etc: int) -> None:
+    """Makes the files that Accounts wants to find, empty, where there are none."""
+    for name in ("passwd", "group"):
+        if read(etc, name) is None:
+            replace(etc, name, "", 0o644)
+
+
 class Accounts:
     """The account files of a jail, and the changes to them."""
 

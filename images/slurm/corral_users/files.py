@@ -97,9 +97,9 @@ def replace(parent: int, name: str, text: str, mode: int, uid: int = 0, gid: int
 
 
 @contextlib.contextmanager
-def locked(etc: int) -> Iterator[None]:
-    """The lock of useradd and passwd, so that both never write at once."""
-    fd = os.open(".pwd.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=etc)
+def locked(parent: int, name: str = ".pwd.lock", place: str = "/etc") -> Iterator[None]:
+    """A lock on a file: as it is, that of useradd and passwd, so that both never write at once."""
+    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=parent)
     try:
         until = time.monotonic() + LOCK_SECONDS
         while True:
@@ -108,7 +108,7 @@ def locked(etc: int) -> Iterator[None]:
                 break
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() > until:
-                    why = f"/etc/.pwd.lock of the jail can not be locked ({error.strerror}): see who edits accounts there"
+                    why = f"{place}/{name} of the jail can not be locked ({error.strerror}): see who edits accounts there"
                     raise UsersError(why) from error
                 time.sleep(0.2)
         yield

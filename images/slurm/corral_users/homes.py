@@ -9,6 +9,9 @@ import errno
 import os
 import secrets
 import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
 
 from corral_users import UsersError
 from corral_users.document import User
@@ -17,6 +20,7 @@ from corral_users.files import DIRECTORY, FILE, directory, read, replace
 BEGIN = "# BEGIN of corral's keys: they come from the SlurmCluster, edits inside are lost"
 END = "# END of corral's keys"
 MAX_KEYS_FILE = 1 << 20
+KEY = "corral"
 
 
 def copy_skeleton(source: int, target: int, user: User) -> None:
@@ -49,20 +53,21 @@ def remove_tree(parent: int, name: str) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
-def make_home(root: int, home: int, user: User) -> bool:
-    """Makes a home of /etc/skel unless there is one of this user."""
+def make_home(root: int, home: int, user: User, name: str | None = None) -> bool:
+    """Makes a home of /etc/skel unless there is one of this user. ``name`` is its own, where that is not the user's."""
+    name = name or user.name
     try:
-        status = os.stat(user.name, dir_fd=home, follow_symlinks=False)
+        status = os.stat(name, dir_fd=home, follow_symlinks=False)
     except FileNotFoundError:
         status = None
     if status is not None:
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != user.uid:
             raise UsersError(
-                f"/home/{user.name} in the jail is no directory of uid {user.uid} (its owner is {status.st_uid}): "
+                f"/home/{name} in the jail is no directory of uid {user.uid} (its owner is {status.st_uid}): "
                 "change its owner or move it away"
             )
         return False
-    part = f".corral-home-{user.name}"
+    part = f".corral-home-{name}"
     with contextlib.suppress(FileNotFoundError):
         os.stat(part, dir_fd=home, follow_symlinks=False)
         remove_tree(home, part)
@@ -76,7 +81,7 @@ def make_home(root: int, home: int, user: User) -> bool:
             with directory(root, "etc", "skel") as skeleton:
                 copy_skeleton(skeleton, made, user)
         os.fchown(made, user.uid, user.gid)
-    os.rename(part, user.name, src_dir_fd=home, dst_dir_fd=home)
+    os.rename(part, name, src_dir_fd=home, dst_dir_fd=home)
     return True
 
 
@@ -115,8 +120,9 @@ def with_keys(text: str, keys: tuple[str, ...]) -> str:
     return "".join(f"{line}\n" for line in [*block, *kept])
 
 
-def write_keys(home: int, user: User) -> bool:
-    """Makes ~/.ssh/authorized_keys hold the document's keys. The home is the user's: whatever lies there is looked at by descriptor."""
+@contextlib.contextmanager
+def ssh_directory(home: int, user: User) -> Iterator[int]:
+    """The user's ~/.ssh, made where it is missing. The home is the user's: whatever lies there is looked at by descriptor."""
     with directory(home, user.name) as own:
         try:
             ssh = os.open(".ssh", DIRECTORY, dir_fd=own)
@@ -131,14 +137,45 @@ def write_keys(home: int, user: User) -> bool:
                 if os.listdir(ssh):
                     raise UsersError(f"/home/{user.name}/.ssh in the jail belongs to uid {status.st_uid}: change its owner to {user.name}")
                 os.fchown(ssh, user.uid, user.gid)
-            old = own_text(ssh, user)
-            new = with_keys(old or "", user.keys)
-            if old == new:
-                return False
-            with contextlib.suppress(FileNotFoundError):
-                if stat.S_ISDIR(os.stat("authorized_keys", dir_fd=ssh, follow_symlinks=False).st_mode):
-                    set_aside(ssh, "authorized_keys")
-            replace(ssh, "authorized_keys", new, 0o600, user.uid, user.gid)
-            return True
+            yield ssh
         finally:
             os.close(ssh)
+
+
+def make_way(parent: int, name: str) -> None:
+    """Sets a directory of that name aside; anything else is replaced by a rename."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            set_aside(parent, name)
+
+
+def write_keys(home: int, user: User) -> bool:
+    """Makes ~/.ssh/authorized_keys hold the document's keys."""
+    with ssh_directory(home, user) as ssh:
+        old = own_text(ssh, user)
+        new = with_keys(old or "", user.keys)
+        if old == new:
+            return False
+        make_way(ssh, "authorized_keys")
+        replace(ssh, "authorized_keys", new, 0o600, user.uid, user.gid)
+        return True
+
+
+def make_key_for_workers(home: int, user: User) -> bool:
+    """Makes ~/.ssh/corral and corral.pub, by which the user goes on from a login node to a worker and from worker to worker."""
+    with ssh_directory(home, user) as ssh:
+        if {KEY, f"{KEY}.pub"} <= set(os.listdir(ssh)):
+            return False
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, KEY)
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{user.name} within the cluster", "-f", path]
+            made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            if made.returncode:
+                raise UsersError(f"ssh-keygen made no key for {user.name}: {made.stderr.strip() or made.returncode}")
+            # The public half last: it is what a second run looks for.
+            for name, mode in ((KEY, 0o600), (f"{KEY}.pub", 0o644)):
+                with open(os.path.join(folder, name), encoding="ascii") as file:
+                    text = file.read()
+                make_way(ssh, name)
+                replace(ssh, name, text, mode, user.uid, user.gid)
+        return True

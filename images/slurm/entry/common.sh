@@ -19,6 +19,40 @@ wait_for_munge() {
 	done
 }
 
+# Where slurmctld is, with its backup where the cluster has one now: its name is the primary's with -1. Asked for at each start, so that a change of
+# spec.controller.replicas restarts neither login nor worker pods.
+conf_servers() {
+	local host=${SLURM_CONF_SERVER%:*} port=${SLURM_CONF_SERVER##*:} backup
+	backup="${host%%.*}-1.${host#*.}"
+	if getent hosts "$backup" >/dev/null; then
+		echo "$SLURM_CONF_SERVER,$backup:$port"
+	else
+		echo "$SLURM_CONF_SERVER"
+	fi
+}
+
+# sshd refuses keys that others can read; a Secret's files are links.
+install_host_keys() {
+	local key keys=/etc/corral/host-keys
+	install -d -m 0700 /etc/ssh/host-keys
+	for key in "$keys"/ssh_host_*_key; do
+		[ -r "$key" ] || die "no ssh_host_*_key in $keys: mount the Secret of the host keys there"
+		install -m 0600 "$key" /etc/ssh/host-keys/
+	done
+	for key in /etc/ssh/host-keys/*; do
+		printf 'HostKey %s\n' "$key"
+	done >/etc/ssh/sshd_config.d/10-host-keys.conf
+}
+
+# Users of a directory have their keys there too: sshd asks the sssd beside it.
+use_directory_keys() {
+	[ -n "${CORRAL_LDAP_HOMES:-}" ] || return 0
+	cat >/etc/ssh/sshd_config.d/30-ldap.conf <<-END
+		AuthorizedKeysCommand /usr/local/lib/corral/ldap-keys/sss_ssh_authorizedkeys %u
+		AuthorizedKeysCommandUser nobody
+	END
+}
+
 # Attaches the pod's volumes below each of its jails. Not the container's runtime does it: that follows links, which root in a jail can plant.
 #   CORRAL_JAILS      roots of jails
 #   CORRAL_SUBMOUNTS  SOURCE:PATH[:ro] each

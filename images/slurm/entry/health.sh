@@ -5,9 +5,13 @@
 # slurmd's HealthCheckProgram: can a step enter the jail? A node that can not goes out of service, with a reason of ours, before jobs are
 # lost on it; it comes back by itself when it can again. Reasons of others are left alone, but for the one that Slurm gives a node
 # whose batch job could not enter.
+#
+# When more than a quarter of the nodes are out for that, it is the volume and not they: the next ones are not drained. A reservation of all
+# nodes holds new jobs instead, renewed as long as a node fails, and removed by the first that finds all well.
 set -euo pipefail
 
 ours="corral: jail:"
+outage=corral-jail-outage
 node=$(</run/corral-node)
 
 # The plugin's own words, so that this tries what a step does. At most one quick look: slurmd asks again.
@@ -22,11 +26,47 @@ shown=$(scontrol show node "$node" --oneliner)
 state=$(sed -n 's/.* State=\([^ ]*\).*/\1/p' <<<"$shown")
 reason=$(sed -n 's/.* Reason=//p' <<<"$shown")
 
+# Sets $nodes, $out: how many of the others we took out of service, and $before: how many of those come before this one by name.
+count_nodes() {
+	local seen
+	seen=$(sinfo -h -N -o '%N %T %E' | sort -u)
+	nodes=$(wc -l <<<"$seen")
+	read -r out before < <(awk -v node="$node" -v ours="$ours" '
+		$1 != node && $2 ~ /^drain/ && index($0, ours) { out++; before += ($1 < node) }
+		END { print out + 0, before + 0 }' <<<"$seen")
+}
+
+hold_jobs() {
+	scontrol update "reservation=$outage" endtime=now+5minutes >/dev/null 2>&1 ||
+		scontrol create "reservationname=$outage" starttime=now duration=5 nodes=ALL users=root flags=MAINT,IGNORE_JOBS
+}
+
+drain() {
+	scontrol update "nodename=$node" state=drain "reason=$ours ${said#jail-exec: }"
+}
+
 # 125: the entry failed; anything else is the command's.
 if [ "$code" = 125 ]; then
-	if [[ $state != *DRAIN* || $reason == "batch job complete failure"* ]]; then
-		scontrol update "nodename=$node" state=drain "reason=$ours ${said#jail-exec: }"
+	count_nodes
+	most=$((nodes < 8 ? 1 : nodes / 4))
+	if [[ $state != *DRAIN* ]]; then
+		[ "$out" -ge "$most" ] || drain
+	elif [[ $reason == "batch job complete failure"* ]]; then
+		drain
+	elif [[ $reason == "$ours"* && $before -ge $most ]]; then
+		# Nodes that looked at the same time did not see each other.
+		hold_jobs
+		scontrol update "nodename=$node" state=resume
 	fi
-elif [[ $state == *DRAIN* && $reason == "$ours"* ]]; then # an idle node keeps the reason that it had
+	[ "$out" -lt "$most" ] || hold_jobs
+	exit 0
+fi
+if [[ $state == *DRAIN* && $reason == "$ours"* ]]; then # an idle node keeps the reason that it had
 	scontrol update "nodename=$node" state=resume
+fi
+if [[ $state == *MAINT* ]] && scontrol show reservation "$outage" >/dev/null 2>&1; then
+	count_nodes
+	if [ "$out" = 0 ]; then
+		scontrol delete "reservation=$outage"
+	fi
 fi

@@ -5,12 +5,12 @@
 # sshd, whose users land in the jail.
 #   CORRAL_LOGIN_ENTRY  Chroot (default): ChrootDirectory. The jail's mounts are made first and need SYS_ADMIN, which nothing has any more
 #                       once sshd runs. Pivot: the PAM module makes each session a mount namespace with the jail as its root.
+#   CORRAL_LDAP_HOMES   where users' homes are made at their first login; set where users come from LDAP too, by the sssd beside
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /usr/local/lib/corral/common.sh
 
 jail=${CORRAL_JAIL:-/mnt/jail}
-keys=/etc/corral/host-keys
 
 attach_submounts
 case ${CORRAL_LOGIN_ENTRY:-Chroot} in
@@ -28,16 +28,17 @@ Pivot)
 *) die "CORRAL_LOGIN_ENTRY is $CORRAL_LOGIN_ENTRY: it is Chroot or Pivot" ;;
 esac
 
-# sshd refuses keys that others can read; a Secret's files are links.
-install -d -m 0700 /etc/ssh/host-keys
-for key in "$keys"/ssh_host_*_key; do
-	[ -r "$key" ] || die "no ssh_host_*_key in $keys: mount the Secret of the host keys there"
-	install -m 0600 "$key" /etc/ssh/host-keys/
-done
-for key in /etc/ssh/host-keys/*; do
-	printf 'HostKey %s\n' "$key"
-done >/etc/ssh/sshd_config.d/10-host-keys.conf
+install_host_keys
 printf 'ChrootDirectory %s\n' "$root" >/etc/ssh/sshd_config.d/20-root.conf
+
+use_directory_keys
+# Homes of a directory's users are made when they come.
+if [ -n "${CORRAL_LDAP_HOMES:-}" ]; then
+	# sshd gives what PAM calls an environment of its own.
+	printf '#!/bin/sh\nexec env CORRAL_JAIL=%s CORRAL_LDAP_HOMES=%s /usr/local/lib/corral/make_home.py\n' "$jail" "$CORRAL_LDAP_HOMES" >/etc/ssh/make-home
+	chmod 0755 /etc/ssh/make-home
+	sed -i '/pam_corral_jail\.so/i session  optional pam_exec.so quiet type=open_session /etc/ssh/make-home' /etc/pam.d/sshd
+fi
 
 install -d -m 0755 /run/sshd
 wait_for_munge

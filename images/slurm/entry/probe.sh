@@ -33,7 +33,11 @@ munged)
 		bad "munged does not answer on /run/munge/munge.socket.2"
 	;;
 slurmctld)
+	# A backup that has not seen its primary yet (controller.py).
+	[ ! -e /tmp/corral-waiting ] || exit 0
 	running slurmctld
+	# Each pod answers for its own; a standby does its work when it answers.
+	[ ! -e /tmp/corral-own.conf ] || export SLURM_CONF=/tmp/corral-own.conf
 	answer=$(timeout 9 scontrol ping 2>&1) || bad "slurmctld does not answer: $(tail -n 1 <<<"$answer")"
 	;;
 slurmd)

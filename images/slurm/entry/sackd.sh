@@ -9,4 +9,5 @@ set -euo pipefail
 
 [ -n "${SLURM_CONF_SERVER:-}" ] || die "SLURM_CONF_SERVER is not set: it names slurmctld as host:port"
 wait_for_munge
-exec /usr/sbin/sackd -D --conf-server "$SLURM_CONF_SERVER" "$@"
+# As the first process of its container it would ignore SIGTERM, and the pod would take the whole grace period to end.
+exec tini -- /usr/sbin/sackd -D --conf-server "$(conf_servers)" "$@"

@@ -10,5 +10,4 @@ set -euo pipefail
 [ -r /etc/slurm/slurm.conf ] || die "/etc/slurm/slurm.conf is missing: mount the cluster's ConfigMap there"
 [ -w /var/spool/slurmctld ] || die "/var/spool/slurmctld is not writable by uid $(id -u): give the pod fsGroup 64030 or own the volume by 64030"
 wait_for_munge
-# Names of pods that do not exist yet must not hold it up: see resolve_once.c.
-LD_PRELOAD=/usr/local/lib/corral/resolve_once.so exec /usr/sbin/slurmctld -D "$@"
+exec /usr/bin/python3 /usr/local/lib/corral/controller.py run "$@"

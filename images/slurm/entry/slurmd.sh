@@ -6,6 +6,10 @@
 #   SLURM_NODE_NAME      its name in slurm.conf; else made of POD_NAME less "CORRAL_CLUSTER-"
 #   SLURM_CONF_SERVER    host:port of slurmctld
 #   POD_IP               the pod's address, told to slurmctld: it resolves a node's name once and would talk to the pod before this one
+#   CORRAL_SSH           WithJob: sshd beside slurmd, for those who have a job on the node; Never (default)
+#   CORRAL_LDAP_HOMES    set where users come from LDAP too, by the sssd beside
+#   CORRAL_GPU_VENDOR    set where the node has GPUs; see gpus.sh
+#   CORRAL_INIT_SCRIPTS  NAME:SECONDS each: scripts in /etc/corral/init that are run before slurmd is, in this order, and how long each may take
 #   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
 set -euo pipefail
 
@@ -15,6 +19,8 @@ if [ $$ = 1 ]; then
 fi
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /usr/local/lib/corral/common.sh
+# shellcheck source-path=SCRIPTDIR source=ready.sh
+. /usr/local/lib/corral/ready.sh
 
 spool=/var/spool/slurmd
 name=${SLURM_NODE_NAME:-}
@@ -73,23 +79,34 @@ echo "$name" >/run/corral-node # for health.sh
 chmod 0755 "$spool"
 clean_spool
 wait_for_munge
+SLURM_CONF_SERVER=$(conf_servers)
 
 # slurmctld keeps the address that a node's name had first (seen with 24.11.5, NoAddrCache or not), and the registration does not
-# renew it; a changed NodeAddr does.
+# renew it; a changed NodeAddr does. Before slurmd registers: a job that starts in between would be sent to the pod before this one.
+# scontrol fetches the configuration by itself here (SLURM_CONF_SERVER).
 announce() {
-	local tries=0
-	until [ -r /run/slurm/conf/slurm.conf ] && scontrol update "nodename=$name" "nodeaddr=$POD_IP" >/dev/null 2>&1; do
-		tries=$((tries + 1))
-		if [ "$tries" -ge 120 ]; then
+	local until=$((SECONDS + 120))
+	until timeout 15 scontrol update "nodename=$name" "nodeaddr=$POD_IP" >/dev/null 2>&1; do
+		if [ "$SECONDS" -ge "$until" ]; then
 			echo "slurmd.sh: slurmctld did not take this node's address $POD_IP within two minutes; it may not reach the node" >&2
 			return
 		fi
 		sleep 1
 	done
 }
-# A grandchild: slurmd would not reap a child that it does not know.
-if [ -n "${POD_IP:-}" ]; then
-	(announce &)
+[ -z "${POD_IP:-}" ] || announce
+
+if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
+	ready "making its GPUs known" 60 /usr/local/lib/corral/gpus.sh
+fi
+for script in ${CORRAL_INIT_SCRIPTS:-}; do
+	ready "init script ${script%:*}" "${script##*:}" "/etc/corral/init/${script%:*}"
+done
+[ -z "${CORRAL_GPU_VENDOR:-}${CORRAL_INIT_SCRIPTS:-}" ] || back_in_service
+
+# Its own process to be started again when it ends: slurmd.sh becomes slurmd.
+if [ "${CORRAL_SSH:-Never}" = WithJob ]; then
+	(/usr/local/lib/corral/worker_sshd.sh &)
 fi
 
 # The slurmstepd of the bundle can execute itself in the jail too, where the libraries of Debian's are missing.

@@ -9,7 +9,8 @@ The files are served by slurmctld to all others (configless), so the same text h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import NodeSet, Partition
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist
@@ -21,6 +22,12 @@ STATE_DIR = "/var/spool/slurmctld"
 SPOOL_DIR = "/var/spool/slurmd"
 MUNGE_SOCKET = "/run/munge/munge.socket.2"
 HASH_FILE = "config.hash"
+# What slurmd and its step daemons need of a pod's memory, in MiB; the rest is Slurm's to give to jobs.
+SLURMD_MEMORY = 128
+# Seconds. Measured: the next command is answered 12 to 17 s after the primary's death, of 30 that users may wait (docs/ha.md).
+BACKUP_TIMEOUT = 10
+# Above the switches of all node sets, where the document names none. No name of the document's can be this one.
+TOP_SWITCH = "corral_top"
 
 _HEADER = ("Written by corral.slurm from a SlurmCluster document; the next run replaces every edit.",)
 
@@ -51,6 +58,69 @@ OWNED: dict[str, str] = {
     "include": "give the lines themselves",
 }
 
+# The same for the line of a node set, for that of a partition, and for the other files.
+OWNED_NODE: dict[str, str] = {
+    "nodename": "it is name and replicas",
+    "nodeaddr": "the workers' service has it",
+    "nodehostname": "the pods have it",
+    "bcastaddr": "the workers' service has it",
+    "port": "the workers' service has it",
+    "cpus": "set resources",
+    "procs": "set resources",
+    "realmemory": "set resources",
+    "feature": "set features",
+    "features": "set features",
+    "weight": "set weight",
+    "state": "ask Slurm: scontrol update",
+    "reason": "ask Slurm: scontrol update",
+}
+# Fields of a partition that are keys of its line as they stand. Of amounts of memory Slurm wants MiB.
+PARTITION_FIELDS: dict[str, str] = {
+    "defaultTime": "DefaultTime",
+    "minNodes": "MinNodes",
+    "maxNodes": "MaxNodes",
+    "maxCpusPerNode": "MaxCPUsPerNode",
+    "defMemPerCpu": "DefMemPerCPU",
+    "defMemPerNode": "DefMemPerNode",
+    "maxMemPerCpu": "MaxMemPerCPU",
+    "maxMemPerNode": "MaxMemPerNode",
+    "priorityTier": "PriorityTier",
+    "priorityJobFactor": "PriorityJobFactor",
+    "preemptMode": "PreemptMode",
+    "graceTime": "GraceTime",
+    "overSubscribe": "OverSubscribe",
+    "allowGroups": "AllowGroups",
+    "allowAccounts": "AllowAccounts",
+    "denyAccounts": "DenyAccounts",
+    "qos": "QOS",
+    "allowQos": "AllowQos",
+    "denyQos": "DenyQos",
+    "exclusiveUser": "ExclusiveUser",
+    "hidden": "Hidden",
+    "rootOnly": "RootOnly",
+}
+PARTITION_MEMORY = frozenset({"defMemPerCpu", "defMemPerNode", "maxMemPerCpu", "maxMemPerNode"})
+OWNED_PARTITION: dict[str, str] = {
+    "partitionname": "it is name",
+    "nodes": "set nodeSets",
+    "default": "set default",
+    "maxtime": "set maxTime",
+    "state": "set state",
+    "shared": "set overSubscribe",
+    "priority": "set priorityTier and priorityJobFactor",
+    **{key.lower(): f"set {field}" for field, key in PARTITION_FIELDS.items()},
+}
+OWNED_CGROUP: dict[str, str] = {
+    "cgroupplugin": "set spec.slurm.processTracking",
+    "cgroupmountpoint": "the container runtime mounts it",
+    "ignoresystemd": "there is no systemd in a pod",
+    "ignoresystemdonfailure": "there is no systemd in a pod",
+    "enablecontrollers": "there is no systemd in a pod that would do it",
+}
+
+# Any of these makes the step on each node of a job that takes in who comes by ssh.
+CONTAIN_FLAGS = frozenset({"contain", "runinjob", "x11"})
+
 # Keys that hold lists on which the cluster depends: an extra line must repeat these items.
 NEEDED_ITEMS: dict[str, tuple[str, ...]] = {
     "slurmctldparameters": ("enable_configless",),
@@ -60,35 +130,58 @@ NEEDED_ITEMS: dict[str, tuple[str, ...]] = {
 def files(
     *,
     cluster: str,
-    host: str,
-    address: str,
+    controllers: Sequence[tuple[str, str]],
     port: int,
     slurmd_port: int,
     worker_domain: str,
-    process_tracking: str,
-    extra: Sequence[str],
+    slurm: dict[str, Any],
     node_sets: Sequence[NodeSet],
     partitions: Sequence[Partition],
     jail: Sequence[tuple[str, str]],
+    constrain_devices: bool,
 ) -> tuple[dict[str, str], str]:
     """Return the files by name, with config.hash among them, and the hash (16 hexadecimal digits).
 
-    ``jail`` are the arguments of the jail's plugin. Raises ConfError.
+    ``controllers`` are host name and address of the primary and of its backup; ``slurm`` is spec.slurm with its defaults; ``jail`` are
+    the arguments of the jail's plugin; ``constrain_devices`` is whether a job can open no other device files than its own, with cgroup
+    tracking. Raises ConfError.
     """
+    process_tracking: str = slurm["processTracking"]
+    settings = _settings(cluster, controllers, port, slurmd_port, process_tracking)
+    gpus = [node_set for node_set in node_sets if node_set.gpus]
+    if gpus:
+        settings["GresTypes"] = "gpu"
+    topology = slurm.get("topology")
+    if topology:
+        settings["TopologyPlugin"] = f"topology/{topology['plugin'].lower()}"
     texts = {
         "slurm.conf": conf.text(
             _HEADER,
             [
-                *_settings(cluster, host, address, port, slurmd_port, process_tracking, extra),
+                *_overridden(settings, slurm["extraConfig"], {"SlurmctldHost": [_host(*one) for one in controllers[1:]]}),
                 "",
                 *_node_lines(cluster, worker_domain, node_sets),
                 *_partition_lines(partitions),
             ],
         ),
-        "cgroup.conf": conf.text(_HEADER, _cgroup(process_tracking)),
+        "cgroup.conf": conf.text(_HEADER, _overridden(_cgroup(process_tracking, constrain_devices), slurm["extraCgroupConfig"])),
         # required and first: with `optional` a failing plugin would let the job run in the pod.
         "plugstack.conf": conf.text(_HEADER, [conf.plugin_line(True, JAIL_PLUGIN, jail)]),
     }
+    gres = [*_gpu_lines(gpus), *(conf.line(conf.parse_pairs(line)) for line in slurm["extraGresConfig"])]
+    if gres:
+        texts["gres.conf"] = conf.text(_HEADER, gres)
+    if topology:
+        write = _switch_lines if topology["plugin"] == "Tree" else _block_lines
+        texts["topology.conf"] = conf.text(_HEADER, write(topology, _places(node_sets)))
+    if slurm["extraMpiConfig"]:
+        texts["mpi.conf"] = conf.text(_HEADER, _overridden({}, slurm["extraMpiConfig"]))
+    return with_hash(texts)
+
+
+def with_hash(texts: dict[str, str]) -> tuple[dict[str, str], str]:
+    """Return the files with config.hash of all the others among them, and that hash."""
+    texts = {name: text for name, text in texts.items() if name != HASH_FILE}
     digest = hashlib.sha256()
     for name in sorted(texts):
         digest.update(f"{name}\0{texts[name]}\0".encode())
@@ -96,11 +189,42 @@ def files(
     return {**texts, HASH_FILE: fingerprint + "\n"}, fingerprint
 
 
-def _settings(cluster: str, host: str, address: str, port: int, slurmd_port: int, process_tracking: str, extra: Sequence[str]) -> list[str]:
+def effective(process_tracking: str, extra: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return what Slurm will find in slurm.conf, keys in lower case: corral's defaults, and the extra pairs instead of them."""
+    defaults = _settings("", [("", "")], 0, 0, process_tracking)
+    found = {key.lower(): conf.value(value) for key, value in defaults.items()}
+    found.update((key.lower(), value) for key, value in extra)
+    return found
+
+
+def _host(host: str, address: str) -> str:
+    return f"{host}({address})"
+
+
+def _overridden(
+    defaults: dict[str, conf.Value], extra: Iterable[str], further: Mapping[str, Sequence[conf.Value]] | None = None
+) -> list[str]:
+    """The lines of a file: the defaults, where an extra line has the same key that instead, and the other extra lines after them.
+
+    ``further`` are more values of keys that have a line for each.
+    """
+    settings = dict(defaults)
+    names = {key.lower(): key for key in settings}
+    for line in extra:
+        key, value = conf.parse_pair(line)
+        settings[names.setdefault(key.lower(), key)] = value
+    more = further or {}
+    return [conf.line([(key, one)]) for key, value in settings.items() for one in (value, *more.get(key, ()))]
+
+
+def _settings(
+    cluster: str, controllers: Sequence[tuple[str, str]], port: int, slurmd_port: int, process_tracking: str
+) -> dict[str, conf.Value]:
     confined = process_tracking == "cgroup"
-    settings: dict[str, conf.Value] = {
+    backed = len(controllers) > 1
+    return {
         "ClusterName": cluster,
-        "SlurmctldHost": f"{host}({address})",
+        "SlurmctldHost": _host(*controllers[0]),
         "SlurmctldPort": port,
         "SlurmdPort": slurmd_port,
         "SlurmUser": "slurm",
@@ -111,8 +235,8 @@ def _settings(cluster: str, host: str, address: str, port: int, slurmd_port: int
         "PluginDir": PLUGIN_DIR,
         "StateSaveLocation": STATE_DIR,
         "SlurmdSpoolDir": SPOOL_DIR,
-        # slurmctld is not root and /run is not its own.
-        "SlurmctldPidFile": f"{STATE_DIR}/slurmctld.pid",
+        # slurmctld is not root and /run is not its own. It ends the process whose number it finds there, so two must never share the file.
+        "SlurmctldPidFile": "/tmp/slurmctld.pid" if backed else f"{STATE_DIR}/slurmctld.pid",
         "SlurmdPidFile": f"{SPOOL_DIR}/slurmd.pid",
         "SlurmctldParameters": "enable_configless",
         "ProctrackType": "proctrack/cgroup" if confined else "proctrack/linuxproc",
@@ -126,9 +250,12 @@ def _settings(cluster: str, host: str, address: str, port: int, slurmd_port: int
         "JobRequeue": 1,
         "MpiDefault": "none",
         "LaunchParameters": "use_interactive_step",
+        # An extern step on each node of a job, which takes in who comes by ssh; and for srun --x11, which slurmctld refuses with linuxproc.
+        "PrologFlags": "Contain,X11" if confined else "Contain",
         # The limits of the login pod are not those of a worker.
         "PropagateResourceLimits": "NONE",
-        "SlurmctldTimeout": 120,
+        # With a backup: how long the primary is silent before that takes over; clients wait for it one and a half times as long (docs/ha.md).
+        "SlurmctldTimeout": BACKUP_TIMEOUT if backed else 120,
         "SlurmdTimeout": 120,
         "KillWait": 30,
         "UnkillableStepTimeout": 180,
@@ -140,13 +267,6 @@ def _settings(cluster: str, host: str, address: str, port: int, slurmd_port: int
         "SlurmctldDebug": "info",
         "SlurmdDebug": "info",
     }
-    if confined:
-        settings["PrologFlags"] = "Contain"
-    names = {key.lower(): key for key in settings}
-    for line in extra:
-        key, value = conf.parse_pair(line)
-        settings[names.setdefault(key.lower(), key)] = value
-    return [conf.line([(key, value)]) for key, value in settings.items()]
 
 
 def _node_lines(cluster: str, domain: str, node_sets: Iterable[NodeSet]) -> list[str]:
@@ -160,12 +280,59 @@ def _node_lines(cluster: str, domain: str, node_sets: Iterable[NodeSet]) -> list
                 ("RealMemory", node_set.real_memory),
                 ("Feature", node_set.features or None),
                 ("Weight", node_set.weight),
+                ("Gres", node_set.gpus.gres if node_set.gpus else None),
+                *node_set.extra.items(),
                 ("State", "UNKNOWN"),
             ]
         )
         for node_set in node_sets
         if node_set.replicas
     ]
+
+
+def _gpu_lines(node_sets: Iterable[NodeSet]) -> list[str]:
+    return [
+        conf.line([("NodeName", node_set.node_names), *node_set.gpus.pairs.items()])
+        for node_set in node_sets
+        if node_set.gpus and node_set.replicas
+    ]
+
+
+def _places(node_sets: Iterable[NodeSet]) -> dict[str, str]:
+    """The nodes of each switch or block that has some, as hostlists."""
+    places: dict[str, list[str]] = {}
+    for node_set in node_sets:
+        if node_set.place and node_set.replicas:
+            places.setdefault(node_set.place, []).append(node_set.node_names)
+    return {place: ",".join(names) for place, names in places.items()}
+
+
+def _switch_lines(topology: dict[str, Any], places: dict[str, str]) -> list[str]:
+    """Leaves first. Switches without nodes are left out, for slurmctld refuses a line that has none."""
+    lines = [conf.line([("SwitchName", name), ("Nodes", nodes)]) for name, nodes in places.items()]
+    switches = {switch["name"]: switch["switches"] for switch in topology["switches"]}
+    if not switches and len(places) > 1:
+        switches = {TOP_SWITCH: list(places)}
+    written = set(places)
+    while True:
+        ready = [
+            name for name, below in switches.items() if name not in written and all(one in written or one not in switches for one in below)
+        ]
+        if not ready:
+            return lines
+        for name in ready:
+            below = [one for one in switches[name] if one in places]
+            written.add(name)
+            if below:
+                places = {**places, name: ""}
+                lines.append(conf.line([("SwitchName", name), ("Switches", below)]))
+
+
+def _block_lines(topology: dict[str, Any], places: dict[str, str]) -> list[str]:
+    """Without sizes of the document the smallest block's: Slurm's own default can be more than that, and slurmctld then ends (seen with 24.11.5)."""
+    lines = [conf.line([("BlockName", name), ("Nodes", nodes)]) for name, nodes in places.items()]
+    sizes = topology["blockSizes"] or [min(map(hostlist.count, places.values()))] if places else []
+    return [*lines, *([conf.line([("BlockSizes", [str(size) for size in sizes])])] if sizes else [])]
 
 
 def _partition_lines(partitions: Iterable[Partition]) -> list[str]:
@@ -178,24 +345,22 @@ def _partition_lines(partitions: Iterable[Partition]) -> list[str]:
                 ("Default", partition.default),
                 ("MaxTime", partition.max_time),
                 ("State", partition.state),
+                *partition.extra.items(),
             ]
         )
         for partition in partitions
     ]
 
 
-def _cgroup(process_tracking: str) -> list[str]:
+def _cgroup(process_tracking: str, constrain_devices: bool) -> dict[str, conf.Value]:
     if process_tracking != "cgroup":
-        return [conf.line([("CgroupPlugin", "disabled")])]
-    return [
-        conf.line([(key, value)])
-        for key, value in (
-            ("CgroupPlugin", "cgroup/v2"),
-            # There is no systemd in a pod to ask for a scope.
-            ("IgnoreSystemd", True),
-            ("EnableControllers", True),
-            ("ConstrainCores", True),
-            ("ConstrainRAMSpace", True),
-            ("ConstrainDevices", True),
-        )
-    ]
+        return {"CgroupPlugin": "disabled"}
+    return {
+        "CgroupPlugin": "cgroup/v2",
+        # There is no systemd in a pod to ask for a scope.
+        "IgnoreSystemd": True,
+        "EnableControllers": True,
+        "ConstrainCores": True,
+        "ConstrainRAMSpace": True,
+        "ConstrainDevices": constrain_devices,
+    }

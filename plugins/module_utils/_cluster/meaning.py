@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+import contextlib
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, quantity, schema
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, keys
 
 Json = dict[str, Any]
 
@@ -90,12 +92,44 @@ OWN_PATHS = (
     "/var/run",
     "/var/spool/slurmd",
 )
+# sssd's sockets are mounted in it.
+SSSD_PATH = "/var/lib/sss"
+# Of the containers that the document's variables go to.
+OWN_VARIABLES = frozenset({"POD_NAME", "POD_IP"})
+# Of the pods: where the cluster's own files are, or what leads into the jail.
+POD_PATHS = (
+    "/dev",
+    "/etc/corral",
+    "/etc/slurm",
+    "/home",
+    "/mnt/homes",
+    "/mnt/jail",
+    "/mnt/jails",
+    "/mnt/submounts",
+    "/opt/corral",
+    "/proc",
+    "/run/munge",
+    "/run/slurm",
+    "/sys",
+    "/tmp",
+    "/usr/local/lib/corral",
+    "/var/lib/extrausers",
+    "/var/lib/sss",
+    "/var/run",
+    "/var/spool/corral-overlay",
+    "/var/spool/slurmd",
+)
+# A volume over a whole one of these hides programs and libraries; a file in it may be replaced.
+POD_FOLDERS = frozenset(
+    {"/bin", "/lib", "/lib64", "/sbin", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/sbin", "/usr/share"}
+)
 SUB_MOUNT_SOURCES = ("claimName", "storageClassName", "hostPath", "memory", "scratch")
 
 
 def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     """Yield a sentence for each mistake of a document whose structure is right."""
     yield from _volumes(spec)
+    yield from _controller(spec["controller"])
     yield from _login(spec)
     yield from _node_sets(metadata["name"], spec.get("nodeSets") or [])
     yield from _partitions(spec)
@@ -104,11 +138,19 @@ def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     yield from _sub_mounts(spec)
     yield from _no_jail_users(spec)
     yield from _extra(spec)
+    yield from _gpus(spec)
+    yield from _topology(spec)
+    yield from _pod_volumes(spec)
     yield from _accounts(spec)
+    yield from _sssd(metadata["name"], spec)
 
 
 def _volumes(spec: Json) -> Iterator[str]:
-    volumes = [("spec.controller.stateVolume", spec["controller"]["stateVolume"]), ("spec.jail.volume", spec["jail"]["volume"])]
+    volumes = [("spec.controller.stateVolume", spec["controller"]["stateVolume"])]
+    if spec["jail"].get("shared", True):
+        volumes.append(("spec.jail.volume", spec["jail"]["volume"]))
+    else:
+        yield from _own_volume(spec["jail"])
     volumes.extend((f"spec.jails[{index}].volume", jail["volume"]) for index, jail in enumerate(spec.get("jails") or []))
     for path, volume in volumes:
         given = [key for key in ("claimName", "storageClassName", "hostPath") if volume.get(key) is not None]
@@ -118,6 +160,35 @@ def _volumes(spec: Json) -> Iterator[str]:
             yield f"{path}.size goes with storageClassName and hostPath; a claim that exists has its size, so remove it."
         elif given != ["claimName"] and volume.get("size") is None:
             yield f"{path}.size is missing; say how big the claim shall be, such as 10Gi."
+
+
+def _controller(controller: Json) -> Iterator[str]:
+    """A second slurmctld is on another node, as a rule, and needs the same state."""
+    volume = controller["stateVolume"]
+    mode = volume.get("accessMode")
+    if volume.get("claimName") is not None:
+        if mode is not None:
+            yield "spec.controller.stateVolume.accessMode goes with storageClassName and hostPath; a claim that exists has its own, so remove it."
+    elif controller.get("replicas", 1) > 1 and mode != "ReadWriteMany":
+        yield (
+            f"spec.controller.replicas is {controller['replicas']}, but spec.controller.stateVolume.accessMode is {mode or 'ReadWriteOnce'}, a volume for "
+            "one Kubernetes node; set it to ReadWriteMany, with a storage class or directory that all nodes share (docs/ha.md)."
+        )
+
+
+def _own_volume(jail: Json) -> Iterator[str]:
+    """The volume that each pod has for itself."""
+    volume = jail["volume"]
+    given = [key for key in ("claimName", "hostPath") if volume.get(key) is not None]
+    if given:
+        yield (
+            f"spec.jail.volume has {' and '.join(given)}, which is one for all pods, but spec.jail.shared is false: give size alone for a part of the "
+            "nodes' own disks, or size and storageClassName for a claim of each pod."
+        )
+    elif volume.get("size") is None:
+        yield "spec.jail.volume.size is missing; say how big the root of each pod may become, such as 50Gi."
+    if (jail.get("populate") or {}).get("policy") == "Never":
+        yield "spec.jail.populate.policy is Never, but with spec.jail.shared: false each pod's root begins empty: remove policy, and name an image."
 
 
 def _login(spec: Json) -> Iterator[str]:
@@ -137,6 +208,11 @@ def _node_sets(cluster: str, node_sets: list[Json]) -> Iterator[str]:
         if len(f"{cluster}-{name}") > MAX_SET_NAME:
             yield f"{path}.name makes the name {cluster}-{name} of {len(cluster) + 1 + len(name)} characters; {MAX_SET_NAME} are the most, so shorten it."
         yield from _size(path, node_set)
+        yield from _node_line(path, node_set)
+        yield from _init_scripts(path, node_set)
+        for place, variable in enumerate(node_set.get("environment") or []):
+            if variable["name"] in OWN_VARIABLES or variable["name"].startswith(("CORRAL_", "SLURM_")):
+                yield f"{path}.environment[{place}].name is {variable['name']}, which corral sets or Slurm's daemons read; remove it."
     if total > schema.MAX_NODES:
         yield f"spec.nodeSets has {total} nodes together; Slurm takes {schema.MAX_NODES} at most, so lower replicas."
 
@@ -159,6 +235,41 @@ def _size(path: str, node_set: Json) -> Iterator[str]:
             yield f"{path}.resources.requests.{what} is {amount}, more than the limit of {limits[what]}; lower the one or raise the other."
 
 
+def _node_line(path: str, node_set: Json) -> Iterator[str]:
+    """What is added to the line of a set must not make Slurm count its nodes otherwise than the pods are."""
+    extra: dict[str, str] = node_set.get("extraNodeParameters") or {}
+    yield from _pairs(f"{path}.extraNodeParameters", extra.items(), keys.NODE, config.OWNED_NODE)
+    numbers = {key.lower(): int(value) for key, value in extra.items() if value.isascii() and value.isdigit()}
+    limits, requests = node_set["resources"]["limits"], node_set["resources"].get("requests") or {}
+    cpus = int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1))
+    cores, threads = numbers.get("corespersocket", 1), numbers.get("threadspercore", 1)
+    sockets = numbers.get("sockets", numbers.get("socketsperboard", 0) * numbers.get("boards", 1))
+    if sockets and cpus not in (sockets * cores, sockets * cores * threads):
+        yield f"{path}.extraNodeParameters makes {sockets} × {cores} × {threads} sockets, cores and threads, but the node has {cpus} CPUs; make them agree."
+    elif not sockets and cores * threads and cpus % (cores * threads):
+        yield f"{path}.extraNodeParameters has {cores} cores a socket and {threads} threads a core, of which {cpus} CPUs are no multiple; make them agree."
+    memory = quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY
+    if "memspeclimit" in numbers and numbers["memspeclimit"] >= memory:
+        yield f"{path}.extraNodeParameters sets MemSpecLimit to {numbers['memspeclimit']} MiB, but the node has {memory}; give less."
+
+
+def _pairs(path: str, pairs: Iterable[tuple[str, str]], table: keys.Table, owned: dict[str, str]) -> Iterator[str]:
+    """Pairs for a line of slurm.conf."""
+    seen: set[str] = set()
+    for key, value in pairs:
+        wrong = table.mistake(key, value)
+        reason = conf.refusal(value)
+        if key.lower() in owned:
+            yield f"{path} sets {key}, which is corral's own: {owned[key.lower()]}; remove it."
+        elif wrong:
+            yield f"{path} sets {wrong}"
+        elif reason:
+            yield f"{path}.{key} {reason}; remove it."
+        elif key.lower() in seen:
+            yield f"{path} sets {key} a second time, since case does not count; remove one."
+        seen.add(key.lower())
+
+
 def _partitions(spec: Json) -> Iterator[str]:
     known = {node_set["name"] for node_set in spec.get("nodeSets") or []}
     defaults: list[int] = []
@@ -171,8 +282,54 @@ def _partitions(spec: Json) -> Iterator[str]:
                 yield f"{path}.nodeSets[{place}] is {name}, which is not in spec.nodeSets ({', '.join(sorted(known)) or 'there are none'})."
         if partition.get("default"):
             defaults.append(index)
+        yield from _limits(path, partition)
+        yield from _who(path, partition, spec)
     if len(defaults) > 1:
         yield f"spec.partitions[{defaults[1]}].default is true, as spec.partitions[{defaults[0]}].default is; only one partition can be the default."
+
+
+def _limits(path: str, partition: Json) -> Iterator[str]:
+    yield from _pairs(f"{path}.extraParameters", (partition.get("extraParameters") or {}).items(), keys.PARTITION, config.OWNED_PARTITION)
+    for one, other in schema.PARTITION_EXCLUSIVE:
+        if one in partition and other in partition:
+            yield f"{path} has {one} and {other}, which exclude one another; remove one."
+    for less, more, amount in (
+        ("minNodes", "maxNodes", int),
+        ("defaultTime", "maxTime", _seconds),
+        ("defMemPerCpu", "maxMemPerCpu", quantity.parse),
+        ("defMemPerNode", "maxMemPerNode", quantity.parse),
+    ):
+        if less in partition and more in partition and amount(partition[less]) > amount(partition[more]):
+            yield f"{path}.{less} is {partition[less]}, more than {more}, {partition[more]}; lower the one or raise the other."
+    for field in sorted(config.PARTITION_MEMORY):
+        if field in partition and quantity.mebibytes(partition[field]) < 1:
+            yield f"{path}.{field} is {partition[field]}, less than 1Mi, which Slurm counts in; give more."
+
+
+def _seconds(time: str) -> float:
+    """A time of the schema's pattern."""
+    if time == "INFINITE":
+        return math.inf
+    days, _dash, clock = time.rpartition("-")
+    hours, minutes, seconds = (int(part) for part in clock.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _who(path: str, partition: Json, spec: Json) -> Iterator[str]:
+    """Groups that nobody is in, and what needs more of the configuration."""
+    settings = config.effective("cgroup", _extra_pairs(spec))
+    groups = {"root", *(group["name"] for group in spec.get("groups") or []), *(user["name"] for user in spec.get("users") or [])}
+    for place, name in enumerate(partition.get("allowGroups") or []):
+        # A directory has groups of its own.
+        if name not in groups and not spec.get("sssd"):
+            yield f"{path}.allowGroups[{place}] is {name}, which is not in spec.groups; add it there."
+    if settings.get("accountingstoragetype", "").lower() in ("", "accounting_storage/none"):
+        for field in ("qos", "allowQos", "denyQos", "allowAccounts", "denyAccounts"):
+            if field in partition:
+                yield f"{path}.{field} needs accounting, which this cluster has not; set AccountingStorageType in spec.slurm.extraConfig, or remove it."
+    mode = partition.get("preemptMode", "OFF")
+    if mode not in ("OFF", "GANG") and settings.get("preempttype", "").lower() != "preempt/partition_prio":
+        yield f"{path}.preemptMode is {mode}, which needs PreemptType=preempt/partition_prio; add the line to spec.slurm.extraConfig."
 
 
 def _populate(path: str, jail: Json) -> Iterator[str]:
@@ -219,8 +376,130 @@ def _sub_mounts(spec: Json) -> Iterator[str]:
                 yield f"{path}.nodeSets[{place}] is {name}, which is not in spec.nodeSets ({', '.join(sorted(known)) or 'there are none'})."
 
 
+def _pod_volumes(spec: Json) -> Iterator[str]:
+    places = [("spec.login", spec.get("login") or {})]
+    places.extend((f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec.get("nodeSets") or []))
+    for place, pods in places:
+        seen: dict[str, str] = {}
+        for index, volume in enumerate(pods.get("volumes") or []):
+            path = f"{place}.volumes[{index}]"
+            target: str = volume["mountPath"]
+            given = [source for source in schema.POD_VOLUME_SOURCES if volume.get(source) is not None]
+            if len(given) != 1:
+                yield f"{path} has {' and '.join(given) or 'no source'}; give exactly one of {', '.join(schema.POD_VOLUME_SOURCES)}."
+            if {".", ".."} & set(target.split("/")):
+                yield f"{path}.mountPath is {target}; write it without '.' and '..'."
+            own = (
+                target if target in POD_FOLDERS else next((own for own in POD_PATHS if _within(target, own) or _within(own, target)), None)
+            )
+            if own:
+                yield (
+                    f"{path}.mountPath is {target}, but {own} is the pod's own; choose a path beside it, such as /mnt/{volume['name']}, or for what "
+                    "users shall see spec.jail.subMounts."
+                )
+            if target in seen:
+                yield f"{path}.mountPath is {target}, as that of {seen[target]} is; choose another."
+            seen.setdefault(target, path)
+
+
+def _init_scripts(path: str, node_set: Json) -> Iterator[str]:
+    for index, script in enumerate(node_set.get("initScripts") or []):
+        given = [source for source in ("script", "configMap") if script.get(source) is not None]
+        if len(given) != 1:
+            yield f"{path}.initScripts[{index}] has {' and '.join(given) or 'no text'}; give exactly one of script and configMap."
+
+
+def _topology(spec: Json) -> Iterator[str]:
+    """Where nodes are: every set at one place, and places that fit together."""
+    topology: Json | None = (spec.get("slurm") or {}).get("topology")
+    sets = [(f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec.get("nodeSets") or [])]
+    if topology is None:
+        for path, node_set in sets:
+            if node_set.get("topology"):
+                yield f"{path}.topology goes with spec.slurm.topology, which is missing; say there which plugin shall use it."
+        return
+    kind, other = ("switch", "block") if topology["plugin"] == "Tree" else ("block", "switch")
+    for path, node_set in sets:
+        place = node_set.get("topology") or {}
+        if other in place:
+            yield f"{path}.topology.{other} does not go with plugin {topology['plugin']}; name the {kind} instead."
+        elif kind not in place:
+            yield f"{path}.topology.{kind} is missing: with spec.slurm.topology Slurm must know of every node where it is; name its {kind}."
+    if any(key.lower() == "topologyplugin" for key, _value in _extra_pairs(spec)):
+        yield "spec.slurm.extraConfig sets TopologyPlugin, which spec.slurm.topology sets too; remove the line."
+    places: dict[str, int] = {}
+    for _path, node_set in sets:
+        name = (node_set.get("topology") or {}).get(kind)
+        if name:
+            places[name] = places.get(name, 0) + node_set.get("replicas", 1)
+    for field, plugin in (("switches", "Tree"), ("blockSizes", "Block")):
+        if topology.get(field) and topology["plugin"] != plugin:
+            yield f"spec.slurm.topology.{field} goes with plugin {plugin}, but it is {topology['plugin']}; remove it."
+    if topology["plugin"] == "Tree":
+        yield from _switches(topology.get("switches") or [], places)
+    else:
+        yield from _block_sizes(topology.get("blockSizes") or [], places)
+
+
+def _switches(switches: list[Json], leaves: dict[str, int]) -> Iterator[str]:
+    own = {switch["name"] for switch in switches}
+    above: dict[str, str] = {}
+    for index, switch in enumerate(switches):
+        path = f"spec.slurm.topology.switches[{index}]"
+        if switch["name"] in leaves:
+            yield f"{path}.name is {switch['name']}, on which nodes of a node set hang; a switch has nodes or switches below it, so choose another name."
+        for place, name in enumerate(switch["switches"]):
+            if name not in own and name not in leaves:
+                known = ", ".join(sorted({*own, *leaves} - {switch["name"]}))
+                yield f"{path}.switches[{place}] is {name}, which is no switch of a node set nor of this list ({known})."
+            elif name in above:
+                yield f"{path}.switches[{place}] is {name}, which hangs below {above[name]} already; a switch hangs below one other."
+            above.setdefault(name, switch["name"])
+    if not switches:
+        return
+    for name in sorted(set(leaves) - set(above) - own):
+        yield f"spec.slurm.topology.switches has nothing above {name}, on which nodes of a node set hang; name it below one of them."
+    for switch in switches:
+        name, seen = switch["name"], {switch["name"]}
+        while name in above and above[name] not in seen:
+            name = above[name]
+            seen.add(name)
+        if name in above and above[name] == switch["name"]:
+            yield f"spec.slurm.topology.switches goes round in a circle at {switch['name']}, which hangs below itself; remove one of its lines."
+            return
+
+
+def _block_sizes(sizes: list[int], blocks: dict[str, int]) -> Iterator[str]:
+    path = "spec.slurm.topology.blockSizes"
+    for index, size in enumerate(sizes[1:], 1):
+        factor = size // sizes[0]
+        if size <= sizes[index - 1] or size % sizes[0] or factor & (factor - 1):
+            yield f"{path}[{index}] is {size}; each is twice, four times, … the first, {sizes[0]}, and more than the one before it."
+    for name, count in sorted(blocks.items()):
+        if sizes and 0 < count < sizes[0]:
+            yield f"{path}[0] is {sizes[0]}, but the block {name} has {count} nodes; give no more than the smallest block has."
+
+
 def _within(path: str, parent: str) -> bool:
     return path == parent or path.startswith(f"{parent}/")
+
+
+def _sssd(cluster: str, spec: Json) -> Iterator[str]:
+    sssd = spec.get("sssd")
+    if not sssd:
+        return
+    secrets = (f"{cluster}-base-munge-key", f"{cluster}-login-host-keys")
+    if sssd["configSecret"] in secrets:
+        yield f"spec.sssd.configSecret is {sssd['configSecret']}, one of corral's own Secrets; name the one that holds sssd.conf."
+    homes: str = sssd.get("homes", "/home")
+    if {".", ".."} & set(homes.split("/")):
+        yield f"spec.sssd.homes is {homes}; write it without '.' and '..'."
+    own = next((own for own in OWN_PATHS if _within(homes, own) or _within(own, homes)), None)
+    if own:
+        yield f"spec.sssd.homes is {homes}, but {own} is the system's own; choose where homes lie, such as /home."
+    for index, mount in enumerate(spec["jail"].get("subMounts") or []):
+        if _within(SSSD_PATH, mount["path"]) or _within(mount["path"], SSSD_PATH):
+            yield f"spec.jail.subMounts[{index}].path is {mount['path']}, but with spec.sssd {SSSD_PATH} is the jail's own; choose a path beside it."
 
 
 def _no_jail_users(spec: Json) -> Iterator[str]:
@@ -231,18 +510,127 @@ def _no_jail_users(spec: Json) -> Iterator[str]:
 
 
 def _extra(spec: Json) -> Iterator[str]:
-    for index, line in enumerate((spec.get("slurm") or {}).get("extraConfig") or []):
-        path = f"spec.slurm.extraConfig[{index}]"
+    slurm = spec.get("slurm") or {}
+    tracking = slurm.get("processTracking", "cgroup")
+    yield from _lines("spec.slurm.extraConfig", slurm.get("extraConfig"), keys.SLURM, config.OWNED)
+    yield from _lines("spec.slurm.extraCgroupConfig", slurm.get("extraCgroupConfig"), keys.CGROUP, config.OWNED_CGROUP)
+    yield from _lines("spec.slurm.extraGresConfig", slurm.get("extraGresConfig"), keys.GRES, {}, several=True)
+    yield from _lines("spec.slurm.extraMpiConfig", slurm.get("extraMpiConfig"), keys.MPI, {})
+    if slurm.get("extraCgroupConfig") and tracking != "cgroup":
+        yield f"spec.slurm.extraCgroupConfig goes with processTracking: cgroup, but it is {tracking}; remove the lines."
+    settings = config.effective(tracking, _extra_pairs(spec))
+    for sentence in keys.conflicts(settings):
+        yield f"spec.slurm.extraConfig: {sentence}"
+    flags = {flag.strip().lower() for flag in settings["prologflags"].split(",")}
+    if (spec.get("workers") or {}).get("ssh", "WithJob") != "Never" and not flags & config.CONTAIN_FLAGS:
+        yield "spec.slurm.extraConfig replaces PrologFlags but leaves out Contain, without which nobody gets into his job by ssh; add it to the list."
+    for index, node_set in enumerate(spec.get("nodeSets") or []):
+        if any(key.lower() == "gres" for key in node_set.get("extraNodeParameters") or {}) and "grestypes" not in settings:
+            yield f"spec.nodeSets[{index}].extraNodeParameters sets Gres, which needs GresTypes; add such a line to spec.slurm.extraConfig."
+
+
+def _gpus(spec: Json) -> Iterator[str]:
+    """GPUs of node sets, and what else speaks of such."""
+    slurm = spec.get("slurm") or {}
+    sets = [(f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec.get("nodeSets") or []) if node_set.get("gpu")]
+    if not sets:
+        return
+    for path, node_set in sets:
+        yield from _gpu(path, node_set)
+    kinds = dict(_extra_pairs(spec))
+    for key, value in kinds.items():
+        if key.lower() == "grestypes" and "gpu" not in value.lower().split(","):
+            yield f"spec.slurm.extraConfig replaces GresTypes but leaves out gpu, which {sets[0][0]}.gpu needs; add it to the list."
+    vendors = {node_set["gpu"]["vendor"]: path for path, node_set in sets}
+    if slurm.get("processTracking", "cgroup") == "cgroup" and "simulated" in vendors:
+        real = next((path for vendor, path in vendors.items() if vendor != "simulated"), None)
+        if real:
+            yield (
+                f"{vendors['simulated']}.gpu is simulated and {real}.gpu is not: with processTracking: cgroup one file for the whole cluster says whether jobs "
+                "are kept from the GPUs of others, which simulated ones can not be; give them a cluster of their own."
+            )
+        for line in _pairs_of(slurm.get("extraCgroupConfig")):
+            if any(key.lower() == "constraindevices" and value.lower() in ("yes", "true", "1", "up") for key, value in line):
+                yield (
+                    f"spec.slurm.extraCgroupConfig sets ConstrainDevices, but {vendors['simulated']}.gpu is simulated: its GPUs are one device file, which "
+                    "jobs need; remove the line."
+                )
+    for index, line in enumerate(_pairs_of(slurm.get("extraGresConfig"))):
+        yield from _gres_line(f"spec.slurm.extraGresConfig[{index}]", dict(line), sets)
+
+
+def _gpu(path: str, node_set: Json) -> Iterator[str]:
+    gpu = node_set["gpu"]
+    for field in ("resourceName", "runtimeClassName"):
+        if gpu["vendor"] == "simulated" and field in gpu:
+            yield f"{path}.gpu.{field} goes with GPUs that are there, but vendor is simulated; remove it."
+    if "mig-" in gpu.get("resourceName", ""):
+        yield (
+            f"{path}.gpu.resourceName is {gpu['resourceName']}, parts of GPUs, which are no device file each for Slurm to tell apart; ask for whole GPUs, or "
+            "leave gpu out and describe them by spec.slurm.extraGresConfig."
+        )
+    if any(key.lower() == "gres" for key in node_set.get("extraNodeParameters") or {}):
+        yield f"{path}.extraNodeParameters sets Gres, which {path}.gpu sets too; remove one of them."
+
+
+def _gres_line(path: str, line: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:
+    """A line of gres.conf about GPUs of a set that has its own."""
+    words = {key.lower(): value for key, value in line.items()}
+    if words.get("name", "").lower() != "gpu" and "autodetect" not in words:
+        return
+    try:
+        names = {name.rpartition("-")[0] for name in hostlist.expand(words["nodename"])} if "nodename" in words else None
+    except hostlist.HostlistError as error:
+        yield f"{path}: {error}"
+        return
+    for place, node_set in sets:
+        if names is None or node_set["name"] in names:
+            yield f"{path} describes GPUs of nodes whose GPUs {place}.gpu describes; remove the line, or name other nodes by NodeName."
+            return
+
+
+def _pairs_of(lines: list[str] | None) -> list[list[tuple[str, str]]]:
+    """The pairs of each line, none of a line that is not well-formed."""
+    found = []
+    for line in lines or []:
         try:
-            key, value = conf.parse_pair(line)
+            found.append(conf.parse_pairs(line))
+        except conf.ConfError:
+            found.append([])
+    return found
+
+
+def _extra_pairs(spec: Json) -> list[tuple[str, str]]:
+    """The extra lines of slurm.conf that are well-formed."""
+    pairs = []
+    for line in (spec.get("slurm") or {}).get("extraConfig") or []:
+        with contextlib.suppress(conf.ConfError):
+            pairs.append(conf.parse_pair(line))
+    return pairs
+
+
+def _lines(path: str, lines: list[str] | None, table: keys.Table, owned: dict[str, str], *, several: bool = False) -> Iterator[str]:
+    """Lines for one of Slurm's files, of one pair each, or of ``several``."""
+    seen: dict[str, int] = {}
+    for index, line in enumerate(lines or []):
+        where = f"{path}[{index}]"
+        try:
+            pairs = conf.parse_pairs(line) if several else [conf.parse_pair(line)]
         except conf.ConfError as error:
-            yield f"{path}: {error}"
+            yield f"{where}: {error}"
             continue
-        if key.lower() in config.OWNED:
-            yield f"{path} sets {key}, which corral sets itself: {config.OWNED[key.lower()]}; remove the line."
-        for item in config.NEEDED_ITEMS.get(key.lower(), ()):
-            if item.lower() not in value.lower().split(","):
-                yield f"{path} replaces {key} but leaves out {item}, without which the cluster does not work; add it to the list."
+        for key, value in pairs:
+            wrong = table.mistake(key, value)
+            if key.lower() in owned:
+                yield f"{where} sets {key}, which corral sets itself: {owned[key.lower()]}; remove the line."
+            elif wrong:
+                yield f"{where} sets {wrong}"
+            elif not several and key.lower() in seen:
+                yield f"{where} sets {key}, as {path}[{seen[key.lower()]}] does; remove one."
+            for item in config.NEEDED_ITEMS.get(key.lower(), ()):
+                if item.lower() not in value.lower().split(","):
+                    yield f"{where} replaces {key} but leaves out {item}, without which the cluster does not work; add it to the list."
+            seen.setdefault(key.lower(), index)
 
 
 def _accounts(spec: Json) -> Iterator[str]:

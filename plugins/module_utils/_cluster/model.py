@@ -83,29 +83,48 @@ class PodVolumes:
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
-    """slurmctld. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it.
+class ControllerHost:
+    """One slurmctld. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it, by ``service`` and its ``selector``."""
 
-    ``dns_searches`` are the domains in which it finds worker and login pods by their host names, as jobs' clients give them.
+    host: str
+    address: str
+    service: str
+    selector: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """slurmctld. ``hosts`` are the primary and, with two ``replicas``, the backup; ``pod``, ``host`` and ``address`` are the primary's.
+
+    ``backup`` is the backup's pod or None; ``affinity`` is as a pod has it, empty for one replica. ``dns_searches`` are
+    the domains in which it finds worker and login pods by their host names, as jobs' clients give them. ``jail`` is where it finds the accounts;
+    ``accounts`` is for the container that writes them, where each pod has a jail of its own.
     """
 
     name: str
     service: str
+    replicas: int
+    hosts: list[ControllerHost]
     pod: str
+    backup: str | None
     host: str
     address: str
     port: int
+    affinity: Json
     dns_searches: list[str]
     resources: Json
     node_selector: Labels
     tolerations: list[Json]
     state: Volume
+    jail: PodVolumes
+    accounts: PodVolumes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
     """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service`` gives each pod a DNS name;
-    ``entry`` is ``Chroot`` or ``Pivot``."""
+    ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
+    container that writes users into the pod's own jail."""
 
     name: str
     replicas: int
@@ -121,13 +140,28 @@ class Login:
     host_keys_secret: str
     capabilities: list[str]
     seccomp: Json
+    app_armor: Json
     entry: str
     jail: PodVolumes
+    accounts: PodVolumes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """GPUs of a node: ``gres`` is what its line in slurm.conf says, ``pairs`` their line in gres.conf."""
+
+    gres: str
+    pairs: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """One StatefulSet of workers. ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB."""
+    """One StatefulSet of workers. ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB; ``extra`` are further pairs
+    of its line in slurm.conf, and ``gpus`` what Slurm has of GPUs. ``environment``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor`` are as a pod or
+    container has them, empty where nothing is asked; ``runtime_class`` is None where the nodes' own is; ``accounts`` as in Login.
+
+    ``init_scripts`` are the texts that the document itself has, by name, for the ConfigMap ``init_config_map``; ``probes`` are startup, readiness
+    and liveness, as a container has their times; ``place`` is the switch or block of spec.slurm.topology, None without one."""
 
     name: str
     stateful_set: str
@@ -137,34 +171,65 @@ class NodeSet:
     real_memory: int
     features: list[str]
     weight: int
+    gpus: Gpus | None
+    extra: dict[str, str]
+    environment: list[Json]
     resources: Json
     node_selector: Labels
     tolerations: list[Json]
+    affinity: Json
+    spread: list[Json]
     labels: Labels
     selector: Labels
+    runtime_class: str | None
+    place: str | None
+    init_config_map: str
+    init_scripts: dict[str, str]
+    probes: Json
+    seccomp: Json
+    app_armor: Json
     jail: PodVolumes
+    accounts: PodVolumes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """All node sets, behind one headless service. ``process_tracking`` is ``cgroup`` or ``linuxproc``."""
+    """All node sets, behind one headless service. ``process_tracking`` is ``cgroup`` or ``linuxproc``, ``ssh`` is ``WithJob`` or ``Never``."""
 
     service: str
     port: int
     process_tracking: str
+    ssh: str
+    host_keys_secret: str
     capabilities: list[str]
     node_sets: list[NodeSet]
 
 
 @dataclass(frozen=True, slots=True)
+class Scaling:
+    """What slurm_scale has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
+
+    ``node_sets`` are ``{"name", "replicas", "policy", "deadline"}``, the deadline in seconds since the drain; ``policy`` and ``deadline`` hold for
+    sets that the document no longer has. ``selector`` finds the StatefulSets, ``config_map`` holds the slurm.conf of the run before.
+    """
+
+    selector: str
+    config_map: str
+    policy: str
+    deadline: int
+    node_sets: list[Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
-    """A Slurm partition. ``nodes`` is a hostlist, ``""`` where its sets have no replicas."""
+    """A Slurm partition. ``nodes`` is a hostlist, ``""`` where its sets have no replicas; ``extra`` are further pairs of its line, memory in MiB."""
 
     name: str
     nodes: str
     default: bool
     max_time: str
     state: str
+    extra: Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,35 +249,63 @@ class Munge:
 
 
 @dataclass(frozen=True, slots=True)
-class Populate:
-    """The job that fills the jail, or with policy Never only looks at it; it runs ``image``."""
+class Sssd:
+    """sssd beside each of Slurm's daemons. ``mounts`` are those of its clients; ``check_job`` looks whether the directory answers."""
 
-    job: str
+    image: str
+    config_secret: str
+    ca_config_map: str | None
+    homes: str
+    debug_level: int
+    resources: Json
+    volumes: list[Json]
+    mounts: list[Json]
+    own_mounts: list[Json]
+    check_job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Populate:
+    """What fills the jail, or with policy Never only looks at it: it runs ``image``. ``job`` is None where each pod does it for itself;
+    ``limit`` is then the most that fits, in MiB, and ``requests`` what is set aside for it; else they are None and the job's."""
+
+    job: str | None
     config_map: str
     image: str
     policy: str
+    limit: int | None
+    requests: Json
 
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """The job that writes users and groups into the jail at ``/mnt/jail`` of its pod, and homes; ``document`` is its input, JSON text."""
+    """The job that writes users and groups into the jail at ``/mnt/jail`` of its pod, and homes; ``document`` is its input, JSON text.
+
+    Where each pod has a jail of its own, its pods write them by ``document`` too, and the job makes the homes of all of them: ``job`` is
+    None without a volume for these. ``hash`` is that of the document; pods tell by it what they have written.
+    """
 
     volumes: PodVolumes
     config_map: str
-    job: str
+    job: str | None
     document: str
+    hash: str
+    selector: str
     applyset: ApplySet
 
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """A shared root. Pods mount ``sub_path`` of the claim at ``mount_path``; ``name`` is ``default`` for the one of ``spec.jail``."""
+    """A root. With ``shared`` it is on the volume ``claim``, else on one of each pod. Pods mount ``sub_path`` of it at ``mount_path``; ``name`` is
+    ``default`` for the one of ``spec.jail``. ``kind`` is the object that keeps a cluster from changing ``shared``."""
 
     name: str
-    claim: str
+    shared: bool
+    kind: str
+    claim: str | None
     mount_path: str
     sub_path: str
-    volume: Volume
+    volume: Volume | None
     populate: Populate
     users: Users
 
@@ -228,7 +321,8 @@ class Teardown:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A whole cluster. ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts."""
+    """A whole cluster. ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts;
+    ``sssd`` is None where all users are the document's; ``original`` is what held.hold() replaced, None where it did not."""
 
     name: str
     namespace: str
@@ -241,17 +335,20 @@ class Model:
     controller: Controller
     login: Login
     workers: Workers
+    scaling: Scaling
     partitions: list[Partition]
     node_names: str
     node_count: int
     config: Config
     munge: Munge
+    sssd: Sssd | None
     secrets: list[Json]
     jail: Jail
     jails: list[Jail]
     sub_mount_volumes: list[Volume]
     teardown: Teardown
     objects_owner: Json | None
+    original: Json | None
 
     def to_dict(self) -> Json:
         """Return plain dictionaries, lists and scalars, keys in the order of the fields."""

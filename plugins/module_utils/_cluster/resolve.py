@@ -16,6 +16,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Components,
     Config,
     Controller,
+    ControllerHost,
+    Gpus,
     Images,
     Jail,
     Json,
@@ -28,6 +30,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     PodVolumes,
     Populate,
     Priority,
+    Scaling,
+    Sssd,
     Teardown,
     Users,
     Volume,
@@ -39,24 +43,33 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlis
 JAIL = "/mnt/jail"
 JAILS = "/mnt/jails"
 SHM = "/dev/shm"
+INIT_SCRIPTS = "/etc/corral/init"
 OVERLAYS = "/var/spool/corral-overlay"
 SUB_MOUNTS = "/mnt/submounts"
 HOMES = "/mnt/homes"
+# Accounts and nothing else: some hundred bytes a user.
+ACCOUNTS_SIZE = "16Mi"
+# Room for the /etc of an image, from which the homes of jails of each pod's own are made.
+ETC_SIZE = "256Mi"
+# Where the C library's module sss asks for users: sockets, and a cache that it reads itself. In pods and in the jail alike.
+SSSD_SHOWN = {"sssd-pipes": "/var/lib/sss/pipes", "sssd-cache": "/var/lib/sss/mc"}
+# Where a worker's entry puts its GPUs under numbers from 0, whatever the driver's files are called.
+GPU_FOLDER = "corral-gpu"
+GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+# What tells a program its GPUs. The simulated ones are told as the first vendor's.
+GPU_FLAGS = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env", "simulated": "nvidia_gpu_env"}
+NVIDIA_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
-# What slurmd and its step daemons need of a pod's memory; the rest is Slurm's to give to jobs.
-SLURMD_MEMORY = 128
 
-# What the container of slurmd may do: start steps as their users (SETUID, SETGID, CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETPCAP), enter the
-# jail (SYS_ADMIN, SYS_CHROOT, SYS_PTRACE for /proc/<pid>/root), priorities and locked memory of jobs (SYS_NICE, IPC_LOCK), sudo in jobs (AUDIT_WRITE).
-# Limits come from the container runtime and are handed on (PropagateResourceLimits=NONE), so SYS_RESOURCE is not among them.
+# What the container of slurmd may do, and that of sshd; docs/security.md tells what breaks without each. Tasks and sessions lose those that lead out
+# of the jail. Limits come from the container runtime and are handed on (PropagateResourceLimits=NONE), so SYS_RESOURCE and IPC_LOCK are not needed.
 WORKER_CAPABILITIES = (
     "AUDIT_WRITE",
     "CHOWN",
     "DAC_OVERRIDE",
     "FOWNER",
     "FSETID",
-    "IPC_LOCK",
     "KILL",
     "NET_BIND_SERVICE",
     "SETFCAP",
@@ -68,7 +81,6 @@ WORKER_CAPABILITIES = (
     "SYS_NICE",
     "SYS_PTRACE",
 )
-# sshd: sessions as their users in a chroot; SYS_ADMIN for the chroot's mounts, given up before sshd starts.
 LOGIN_CAPABILITIES = (
     "AUDIT_WRITE",
     "CHOWN",
@@ -106,6 +118,8 @@ class _Resolver:
             "app.kubernetes.io/part-of": "corral",
             "app.kubernetes.io/managed-by": "corral",
         }
+        self.shared: bool = spec["jail"]["shared"]
+        self.config_map = f"{name}-controller-config"
 
     def model(self) -> Model:
         components = Components(**{part: self.component(part) for part in ("base", "controller", "login", "worker", "jail")})
@@ -115,21 +129,22 @@ class _Resolver:
         jails = self.jails(components.jail.labels)
         sub_mount_volumes = [self.sub_mount_volume(mount) for mount in self.spec["jail"]["subMounts"] if "storageClassName" in mount]
         login = self.login()
+        workers = self.workers(node_sets)
         munge = Munge(secret=f"{self.name}-base-munge-key")
         texts, fingerprint = config.files(
             cluster=self.name,
-            host=controller.host,
-            address=controller.address,
+            controllers=[(one.host, one.address) for one in controller.hosts],
             port=SLURMCTLD_PORT,
             slurmd_port=SLURMD_PORT,
             worker_domain=self.domain(f"{self.name}-worker"),
-            process_tracking=self.spec["slurm"]["processTracking"],
-            extra=self.spec["slurm"]["extraConfig"],
+            slurm=self.spec["slurm"],
             node_sets=node_sets,
             partitions=partitions,
             jail=self.plugin_arguments(jails),
+            # Simulated GPUs are one and the same device file, which every job needs for other things.
+            constrain_devices=not any((node_set.get("gpu") or {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
         )
-        secrets = self.secrets(munge, login, components)
+        secrets = self.secrets(munge, login, workers, components)
         return Model(
             name=self.name,
             namespace=self.namespace,
@@ -150,24 +165,21 @@ class _Resolver:
             ),
             controller=controller,
             login=login,
-            workers=Workers(
-                service=f"{self.name}-worker",
-                port=SLURMD_PORT,
-                process_tracking=self.spec["slurm"]["processTracking"],
-                capabilities=list(WORKER_CAPABILITIES),
-                node_sets=node_sets,
-            ),
+            workers=workers,
+            scaling=self.scaling(components.worker),
             partitions=partitions,
             node_names=",".join(node_set.node_names for node_set in node_sets if node_set.replicas),
             node_count=sum(node_set.replicas for node_set in node_sets),
-            config=Config(name=f"{self.name}-controller-config", hash=fingerprint, files=texts),
+            config=Config(name=self.config_map, hash=fingerprint, files=texts),
             munge=munge,
+            sssd=self.sssd(),
             secrets=secrets,
             jail=jails[0],
             jails=jails,
             sub_mount_volumes=sub_mount_volumes,
             teardown=self.teardown(components, jails, sub_mount_volumes, controller, secrets),
             objects_owner=None,
+            original=None,
         )
 
     def domain(self, service: str) -> str:
@@ -198,19 +210,51 @@ class _Resolver:
     def controller(self) -> Controller:
         spec = self.spec["controller"]
         name = f"{self.name}-controller"
+        hosts = self.controller_hosts(name, spec["replicas"])
         return Controller(
             name=name,
             service=name,
-            pod=f"{name}-0",
-            host=f"{name}-0",
-            address=self.domain(name),
+            replicas=spec["replicas"],
+            hosts=hosts,
+            pod=hosts[0].host,
+            backup=hosts[1].host if len(hosts) > 1 else None,
+            host=hosts[0].host,
+            address=hosts[0].address,
             port=SLURMCTLD_PORT,
+            affinity=_apart(self.component("controller").selector) if len(hosts) > 1 else {},
             dns_searches=[self.domain(f"{self.name}-worker"), self.domain(f"{self.name}-login-pods")],
             resources=spec["resources"],
             node_selector=spec["nodeSelector"],
             tolerations=spec["tolerations"],
-            state=self.volume("controller-state", spec["stateVolume"], "ReadWriteOnce"),
+            state=self.volume("controller-state", spec["stateVolume"], spec["stateVolume"].get("accessMode", "ReadWriteOnce")),
+            jail=self.controller_jail(),
+            accounts=None
+            if self.shared
+            else PodVolumes([], [{"name": "jail", "mountPath": JAIL}], [{"name": "CORRAL_ONLY", "value": "accounts"}]),
         )
+
+    def controller_hosts(self, name: str, replicas: int) -> list[ControllerHost]:
+        """The primary's address is the same with and without a backup, so that whoever has it finds it after either change."""
+        selector = self.component("controller").selector
+        if replicas == 1:
+            return [ControllerHost(host=f"{name}-0", address=self.domain(name), service=name, selector=selector)]
+        return [
+            ControllerHost(
+                host=f"{name}-{index}",
+                address=self.domain(service),
+                service=service,
+                selector={**selector, "statefulset.kubernetes.io/pod-name": f"{name}-{index}"},
+            )
+            for index, service in enumerate((name, f"{name}-1"))
+        ]
+
+    def controller_jail(self) -> PodVolumes:
+        """Where slurmctld finds the accounts, which is all that it wants of a jail."""
+        if self.shared:
+            mount = {"name": "jail", "mountPath": JAIL, "subPath": "root", "readOnly": True}
+            return PodVolumes([self.jail_source("jail", "default", self.spec["jail"])], [mount], [])
+        memory = {"medium": "Memory", "sizeLimit": ACCOUNTS_SIZE}
+        return PodVolumes([{"name": "jail", "emptyDir": memory}], [{"name": "jail", "mountPath": JAIL, "readOnly": True}], [])
 
     def login(self) -> Login:
         spec = self.spec["login"]
@@ -229,10 +273,100 @@ class _Resolver:
             tolerations=spec["tolerations"],
             host_keys_secret=f"{name}-host-keys",
             capabilities=list(LOGIN_CAPABILITIES),
-            # The runtime's default seccomp profile refuses pivot_root.
-            seccomp={"type": "Unconfined" if spec["entry"] == "Pivot" else "RuntimeDefault"},
+            seccomp=self.login_seccomp(),
+            app_armor=self.app_armor("login", self.spec["security"]),
             entry=spec["entry"],
-            jail=self.jail_volumes(self.sub_mounts("login"), named=False),
+            jail=self.login_volumes(),
+            accounts=self.accounts("login"),
+        )
+
+    def login_volumes(self) -> PodVolumes:
+        found = self.jail_volumes(self.sub_mounts("login"), named=False)
+        _add_volumes(found, self.spec["login"]["volumes"])
+        return found
+
+    def workers(self, node_sets: list[NodeSet]) -> Workers:
+        name = f"{self.name}-worker"
+        return Workers(
+            service=name,
+            port=SLURMD_PORT,
+            process_tracking=self.spec["slurm"]["processTracking"],
+            ssh=self.spec["workers"]["ssh"],
+            host_keys_secret=f"{name}-host-keys",
+            capabilities=list(WORKER_CAPABILITIES),
+            node_sets=node_sets,
+        )
+
+    def scaling(self, worker: Component) -> Scaling:
+        whole = self.spec["workers"]["drain"]
+        return Scaling(
+            selector=",".join(f"{key}={value}" for key, value in worker.selector.items()),
+            config_map=self.config_map,
+            policy=whole["policy"],
+            deadline=whole["deadlineSeconds"],
+            node_sets=[
+                {
+                    "name": node_set["name"],
+                    "replicas": node_set["replicas"],
+                    "policy": {**whole, **node_set["drain"]}["policy"],
+                    "deadline": {**whole, **node_set["drain"]}["deadlineSeconds"],
+                }
+                for node_set in self.spec["nodeSets"]
+            ],
+        )
+
+    def login_seccomp(self) -> Json:
+        # The runtime's default profile refuses pivot_root, which only Pivot needs.
+        if self.spec["security"]["seccomp"] == "Unconfined" and self.spec["login"]["entry"] == "Chroot":
+            return {"type": "RuntimeDefault"}
+        return self.seccomp("login", self.spec["security"])
+
+    def seccomp(self, pods: str, security: Json) -> Json:
+        if security["seccomp"] == "Unconfined":
+            return {"type": "Unconfined"}
+        return {"type": "Localhost", "localhostProfile": self.spec["security"]["profiles"]["seccomp"][pods]}
+
+    def app_armor(self, pods: str, security: Json) -> Json:
+        if security["appArmor"] == "Unconfined":
+            return {"type": "Unconfined"}
+        return {"type": "Localhost", "localhostProfile": self.spec["security"]["profiles"]["appArmor"][pods]}
+
+    def sssd(self) -> Sssd | None:
+        """The volumes of sssd: what is its own, and what its clients and the jail see of it. The private socket and the configuration are not theirs."""
+        spec = self.spec.get("sssd")
+        if spec is None:
+            return None
+        authorities = spec.get("caConfigMap")
+        volumes: list[Json] = [
+            # Readable by all, since only sssd's own container mounts it.
+            {"name": "sssd-config", "secret": {"secretName": spec["configSecret"], "defaultMode": 0o444}},
+            # The password is in there, so in memory; and sssd writes it slowly to disks.
+            {"name": "sssd-own", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
+            {"name": "sssd-pipes", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "sssd-cache", "emptyDir": {"medium": "Memory", "sizeLimit": "128Mi"}},
+        ]
+        own: list[Json] = [
+            {"name": "sssd-config", "mountPath": "/etc/corral/sssd", "readOnly": True},
+            {"name": "sssd-own", "mountPath": "/etc/sssd", "subPath": "etc"},
+            {"name": "sssd-own", "mountPath": "/run", "subPath": "run"},
+            {"name": "sssd-own", "mountPath": "/var/lib/sss", "subPath": "lib"},
+            *({"name": name, "mountPath": path} for name, path in SSSD_SHOWN.items()),
+            {"name": "sssd-own", "mountPath": "/var/lib/sss/pipes/private", "subPath": "private"},
+        ]
+        if authorities:
+            volumes.append({"name": "sssd-ca", "configMap": {"name": authorities}})
+            own.append({"name": "sssd-ca", "mountPath": "/etc/corral/ldap-ca", "readOnly": True})
+        return Sssd(
+            image=spec["image"],
+            config_secret=spec["configSecret"],
+            ca_config_map=authorities,
+            homes=spec["homes"],
+            debug_level=spec["debugLevel"],
+            resources=spec["resources"],
+            volumes=volumes,
+            mounts=[{"name": name, "mountPath": path, "readOnly": True} for name, path in SSSD_SHOWN.items()],
+            own_mounts=own,
+            check_job=f"{self.name}-base-sssd-check-{_short([spec, self.spec['images']])}",
         )
 
     def node_set(self, spec: Json) -> NodeSet:
@@ -240,21 +374,36 @@ class _Resolver:
         requests: Json = spec["resources"].get("requests", {})
         worker = self.component("worker")
         mark = {"corral.hpc/node-set": spec["name"]}
+        security = {**self.spec["security"], **spec["security"]}
+        selector = {**worker.selector, **mark}
         return NodeSet(
             name=spec["name"],
             stateful_set=f"{self.name}-{spec['name']}",
             replicas=spec["replicas"],
             node_names=hostlist.ranged(f"{spec['name']}-", spec["replicas"]),
             cpus=int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1)),
-            real_memory=quantity.mebibytes(limits["memory"]) - SLURMD_MEMORY,
+            real_memory=quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY,
             features=spec["features"],
             weight=spec["weight"],
-            resources=spec["resources"],
+            gpus=_gpus(spec["gpu"]) if "gpu" in spec else None,
+            extra=spec["extraNodeParameters"],
+            environment=[*_gpu_environment(spec), *spec["environment"]],
+            resources=_resources(spec),
             node_selector=spec["nodeSelector"],
             tolerations=spec["tolerations"],
+            affinity=_affinity(spec, selector),
+            spread=[{**spread, "labelSelector": {"matchLabels": selector}} for spread in spec["topologySpread"]],
             labels={**worker.labels, **mark},
-            selector={**worker.selector, **mark},
+            selector=selector,
+            runtime_class=spec.get("gpu", {}).get("runtimeClassName"),
+            place=spec["topology"].get("switch", spec["topology"].get("block")) if "topology" in spec else None,
+            init_config_map=self.init_config_map(spec),
+            init_scripts={script["name"]: script["script"] for script in spec["initScripts"] if "script" in script},
+            probes=_probes(spec),
+            seccomp=self.seccomp("worker", security),
+            app_armor=self.app_armor("worker", security),
             jail=self.worker_volumes(spec),
+            accounts=self.accounts(spec["name"]),
         )
 
     def worker_volumes(self, node_set: Json) -> PodVolumes:
@@ -266,7 +415,25 @@ class _Resolver:
         if "overlay" in self.spec["jail"]:
             found.volumes.append({"name": "overlay", "emptyDir": {"sizeLimit": str(self.spec["jail"]["overlay"]["size"])}})
             found.mounts.append({"name": "overlay", "mountPath": OVERLAYS})
+        _add_volumes(found, node_set["volumes"])
+        if node_set["initScripts"]:
+            found.volumes.append({"name": "init-scripts", "projected": {"sources": self.init_sources(node_set)}})
+            found.mounts.append({"name": "init-scripts", "mountPath": INIT_SCRIPTS, "readOnly": True})
+            scripts = " ".join(f"{script['name']}:{script['timeoutSeconds']}" for script in node_set["initScripts"])
+            found.env.append({"name": "CORRAL_INIT_SCRIPTS", "value": scripts})
         return found
+
+    def init_config_map(self, node_set: Json) -> str:
+        return f"{self.name}-{node_set['name']}-init"
+
+    def init_sources(self, node_set: Json) -> list[Json]:
+        """Each script as a file of its name, from the ConfigMap made of the document, or from one of the user's."""
+        sources: list[Json] = []
+        for script in node_set["initScripts"]:
+            given = script.get("configMap") or {"name": self.init_config_map(node_set), "key": script["name"]}
+            items = [{"key": given["key"], "path": script["name"], "mode": 0o555}]
+            sources.append({"configMap": {"name": given["name"], "items": items}})
+        return sources
 
     def sub_mounts(self, pods: str) -> list[tuple[int, Json]]:
         """The submounts of the login nodes, or of a node set, with their places in the document."""
@@ -288,16 +455,20 @@ class _Resolver:
             if name != "default" and not named:
                 continue
             volume = "jail" if name == "default" else f"jail-{name}"
-            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": self.jail_volume(name, spec).claim}})
+            volumes.append(self.jail_source(volume, name, spec))
             mounts.append({"name": volume, "mountPath": _root(name), "subPath": "root"})
         for index, mount in sub_mounts:
             read_only = {"readOnly": True} if mount["readOnly"] else {}
             volumes.append({"name": f"submount-{index}", **self.sub_mount_source(mount)})
             mounts.append({"name": f"submount-{index}", "mountPath": f"{SUB_MOUNTS}/{index}", **read_only})
+        shown = list(SSSD_SHOWN.values()) if "sssd" in self.spec else []
         variables = {
             "CORRAL_JAILS": " ".join(_root(name) for name, spec in self.jail_specs() if named or name == "default"),
             "CORRAL_SUBMOUNTS": " ".join(
-                f"{SUB_MOUNTS}/{index}:{mount['path']}{':ro' if mount['readOnly'] else ''}" for index, mount in sub_mounts
+                [
+                    *(f"{SUB_MOUNTS}/{index}:{mount['path']}{':ro' if mount['readOnly'] else ''}" for index, mount in sub_mounts),
+                    *(f"{path}:{path}:ro" for path in shown),
+                ]
             ),
             "CORRAL_SCRATCH": " ".join(f"{SUB_MOUNTS}/{index}" for index, mount in sub_mounts if "scratch" in mount or "memory" in mount),
         }
@@ -305,16 +476,39 @@ class _Resolver:
             volumes=volumes, mounts=mounts, env=[{"name": name, "value": value} for name, value in variables.items() if value]
         )
 
+    def jail_source(self, volume: str, name: str, spec: Json) -> Json:
+        """A jail as a volume of a pod: the claim of a shared one; else a part of the node's disk, or a claim that goes with the pod."""
+        if name != "default" or self.shared:
+            return {"name": volume, "persistentVolumeClaim": {"claimName": self.jail_volume(name, spec).claim}}
+        size = str(spec["volume"]["size"])
+        if "storageClassName" not in spec["volume"]:
+            return {"name": volume, "emptyDir": {"sizeLimit": size}}
+        claim = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": spec["volume"]["storageClassName"],
+            "resources": {"requests": {"storage": size}},
+        }
+        return {
+            "name": volume,
+            "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": self.component("jail").labels}, "spec": claim}},
+        }
+
+    def accounts(self, pods: str) -> PodVolumes | None:
+        """For the container that writes users into the pod's own jail; homes too, unless they are on a volume that pods share."""
+        if self.shared:
+            return None
+        mounts: list[Json] = [{"name": "jail", "mountPath": JAIL, "subPath": "root"}]
+        env: list[Json] = []
+        for index, mount in self.sub_mounts(pods):
+            if mount["path"] == "/home" and (mount["readOnly"] or "claimName" in mount or "storageClassName" in mount):
+                env = [{"name": "CORRAL_HOMES", "value": "none"}]
+            elif mount["path"] == "/home":
+                mounts.append({"name": f"submount-{index}", "mountPath": HOMES})
+                env = [{"name": "CORRAL_HOMES", "value": HOMES}]
+        return PodVolumes(volumes=[], mounts=mounts, env=env)
+
     def sub_mount_source(self, mount: Json) -> Json:
-        if "memory" in mount:
-            return {"emptyDir": {"medium": "Memory", "sizeLimit": str(mount["memory"])}}
-        if "scratch" in mount:
-            return {"emptyDir": {"sizeLimit": str(mount["scratch"])}}
-        if "hostPath" in mount:
-            # Never made: a disk that is not mounted would be taken for an empty one.
-            return {"hostPath": {"path": mount["hostPath"], "type": "Directory"}}
-        claim = mount.get("claimName") or self.sub_mount_volume(mount).claim
-        return {"persistentVolumeClaim": {"claimName": claim}}
+        return _volume_source({"claimName": self.sub_mount_volume(mount).claim} if "storageClassName" in mount else mount)
 
     def sub_mount_volume(self, mount: Json) -> Volume:
         # Named by its path, since its place in the list may change.
@@ -330,6 +524,8 @@ class _Resolver:
         )
         if "overlay" in spec:
             words.append(("overlay", OVERLAYS))
+        if any("gpu" in node_set for node_set in self.spec["nodeSets"]):
+            words.append(("dev", GPU_FOLDER))
         if spec["noJailUsers"]:
             words.append(("no-jail", ",".join(str(uids[name]) for name in spec["noJailUsers"])))
         return words
@@ -343,6 +539,14 @@ class _Resolver:
                 default=spec["default"],
                 max_time=spec["maxTime"],
                 state=spec["state"],
+                extra={
+                    **{
+                        key: quantity.mebibytes(spec[field]) if field in config.PARTITION_MEMORY else spec[field]
+                        for field, key in config.PARTITION_FIELDS.items()
+                        if field in spec
+                    },
+                    **spec["extraParameters"],
+                },
             )
             for spec in self.spec["partitions"]
         ]
@@ -360,42 +564,85 @@ class _Resolver:
             "users": [
                 {key: user[key] for key in ("name", "uid", "gid", "groups", "sshKeys", "sudo", "shell")} for user in self.spec["users"]
             ],
-            "mountPoints": [mount["path"] for mount in self.spec["jail"]["subMounts"]],
+            "mountPoints": [
+                *(mount["path"] for mount in self.spec["jail"]["subMounts"]),
+                *(SSSD_SHOWN.values() if "sssd" in self.spec else ()),
+            ],
+            "sshConfig": self.ssh_config(),
         }
         document = json.dumps(accounts, sort_keys=True, ensure_ascii=False, indent=1) + "\n"
         return [self.jail(name, spec, labels, accounts, document) for name, spec in self.jail_specs()]
 
+    def ssh_config(self) -> str:
+        """How ssh inside the jail reaches workers by their Slurm nodes' names; empty where they have no sshd."""
+        if self.spec["workers"]["ssh"] == "Never" or not self.spec["nodeSets"]:
+            return ""
+        names = " ".join(f"{node_set['name']}-*" for node_set in self.spec["nodeSets"])
+        return (
+            "# Written by corral.slurm from a SlurmCluster document; the next run replaces every edit.\n"
+            f"Host {names} !*.*\n"
+            f"    HostName {self.name}-%h.{self.domain(f'{self.name}-worker')}\n"
+            # All workers have the same host keys, whatever becomes of their pods.
+            f"    HostKeyAlias {self.name}-worker\n"
+            "    StrictHostKeyChecking accept-new\n"
+            "    IdentityFile ~/.ssh/corral\n"
+        )
+
     def jail(self, name: str, spec: Json, labels: Labels, accounts: Json, document: str) -> Jail:
-        populate = spec["populate"]
-        volume = self.jail_volume(name, spec)
-        volumes = self.users_volumes(volume)
+        shared = name != "default" or self.shared
+        volume = self.jail_volume(name, spec) if shared else None
         prefix = f"{self.name}-jail" if name == "default" else f"{self.name}-jail-{name}"
-        # What a job does is in its name, since a job's template can not be changed: another image, or other users, is another job.
         return Jail(
             name=name,
-            claim=volume.claim,
+            shared=shared,
+            kind=f"{self.name}-jail-kind",
+            claim=volume.claim if volume else None,
             mount_path=_root(name),
             sub_path="root",
             volume=volume,
-            populate=Populate(
-                job=f"{prefix}-populate-{_short([populate.get('image'), populate['policy'], self.spec['images'], volume.claim])}",
-                config_map=f"{self.name}-jail-populate",
-                # With policy Never nothing is copied; the job then only looks whether the volume is a jail.
-                image=populate.get("image") or self.spec["images"]["slurm"],
-                policy=populate["policy"],
-            ),
-            users=Users(
-                volumes=volumes,
-                config_map=f"{self.name}-jail-users",
-                job=f"{prefix}-users-{_short([accounts, self.spec['images'], volume.claim, volumes.mounts])}",
-                document=document,
-                applyset=ApplySet(name=f"{self.name}-jail-accounts", namespace=self.namespace, labels=labels),
-            ),
+            populate=self.populate(prefix, spec, volume),
+            users=self.users(prefix, spec, volume, labels, accounts, document),
         )
 
-    def users_volumes(self, jail: Volume) -> PodVolumes:
-        """The jail, and the volume of /home where that is one: beside the jail, for the reason that ``jail_volumes`` gives."""
-        volumes: list[Json] = [{"name": "jail", "persistentVolumeClaim": {"claimName": jail.claim}}]
+    def populate(self, prefix: str, spec: Json, volume: Volume | None) -> Populate:
+        populate = spec["populate"]
+        requests = {"cpu": "100m", "memory": "64Mi"}
+        if volume is None and "storageClassName" not in spec["volume"]:
+            # Said in advance, so that no pod is put where the disk has not that much left.
+            requests["ephemeral-storage"] = str(spec["volume"]["size"])
+        return Populate(
+            # What a job does is in its name, since a job's template can not be changed: another image, or other users, is another job.
+            job=f"{prefix}-populate-{_short([populate.get('image'), populate['policy'], self.spec['images'], volume.claim])}"
+            if volume
+            else None,
+            config_map=f"{self.name}-jail-populate",
+            # With policy Never nothing is copied; the job then only looks whether the volume is a jail.
+            image=populate.get("image") or self.spec["images"]["slurm"],
+            policy=populate["policy"],
+            limit=None if volume else quantity.mebibytes(spec["volume"]["size"]),
+            requests=requests,
+        )
+
+    def users(self, prefix: str, spec: Json, volume: Volume | None, labels: Labels, accounts: Json, document: str) -> Users:
+        volumes = self.users_volumes(volume)
+        what = [accounts, self.spec["images"], volume.claim if volume else spec["populate"], volumes.mounts]
+        return Users(
+            volumes=volumes,
+            config_map=f"{self.name}-jail-users",
+            job=f"{prefix}-users-{_short(what)}" if volume or volumes.env else None,
+            document=document,
+            hash=hashlib.sha256(document.encode()).hexdigest()[:16],
+            selector=f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component in (controller,login,worker)",
+            applyset=ApplySet(name=f"{self.name}-jail-accounts", namespace=self.namespace, labels=labels),
+        )
+
+    def users_volumes(self, jail: Volume | None) -> PodVolumes:
+        """The jail, and the volume of /home where that is one: beside the jail, for the reason that ``jail_volumes`` gives.
+
+        Without a shared jail the pod makes itself one of the image's /etc, for the homes are made of its /etc/skel.
+        """
+        source: Json = {"persistentVolumeClaim": {"claimName": jail.claim}} if jail else {"emptyDir": {"sizeLimit": ETC_SIZE}}
+        volumes: list[Json] = [{"name": "jail", **source}]
         mounts: list[Json] = [{"name": "jail", "mountPath": JAIL, "subPath": "root"}]
         env: list[Json] = []
         for mount in self.spec["jail"]["subMounts"]:
@@ -405,7 +652,11 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def secrets(self, munge: Munge, login: Login, components: Components) -> list[Json]:
+    def secrets(self, munge: Munge, login: Login, workers: Workers, components: Components) -> list[Json]:
+        host_keys = [(login.host_keys_secret, components.login.labels)]
+        if workers.ssh != "Never":
+            # Not the login nodes': who breaks out on a worker does not get those.
+            host_keys.append((workers.host_keys_secret, components.worker.labels))
         return [
             {
                 "name": munge.secret,
@@ -413,12 +664,15 @@ class _Resolver:
                 "labels": components.base.labels,
                 "data": {"munge.key": {"random_bytes": 1024}},
             },
-            {
-                "name": login.host_keys_secret,
-                "namespace": self.namespace,
-                "labels": components.login.labels,
-                "data": {f"ssh_host_{kind}_key": {"ssh_host_key": kind} for kind in ("ed25519", "ecdsa", "rsa")},
-            },
+            *(
+                {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": labels,
+                    "data": {f"ssh_host_{kind}_key": {"ssh_host_key": kind} for kind in ("ed25519", "ecdsa", "rsa")},
+                }
+                for name, labels in host_keys
+            ),
         ]
 
     def teardown(
@@ -426,7 +680,7 @@ class _Resolver:
     ) -> Teardown:
         data: list[Json] = []
         left: list[str] = []
-        for volume in (*(jail.volume for jail in jails), *sub_mounts, controller.state):
+        for volume in (*(jail.volume for jail in jails if jail.volume), *sub_mounts, controller.state):
             if volume.create:
                 data.append(_reference("PersistentVolumeClaim", volume.claim, self.namespace))
             if volume.persistent_volume:
@@ -437,6 +691,8 @@ class _Resolver:
             if not volume.create:
                 left.append(f"The claim {volume.claim} in namespace {self.namespace} is yours and stays, with its files.")
         data.extend(_reference("Secret", secret["name"], self.namespace) for secret in secrets)
+        if "sssd" in self.spec:
+            left.append(f"The Secret {self.spec['sssd']['configSecret']} in namespace {self.namespace} is yours and stays.")
         return Teardown(
             applysets=[
                 components.login.applyset,
@@ -449,6 +705,96 @@ class _Resolver:
             data=data,
             left_behind=left,
         )
+
+
+def _affinity(node_set: Json, selector: Labels) -> Json:
+    """The document's own, and beside it that pods of the set keep away from one another."""
+    if not node_set["onePodPerNode"]:
+        return dict(node_set["affinity"])
+    always = "requiredDuringSchedulingIgnoredDuringExecution"
+    apart = node_set["affinity"].get("podAntiAffinity") or {}
+    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
+    return {**node_set["affinity"], "podAntiAffinity": {**apart, always: [*(apart.get(always) or []), term]}}
+
+
+def _apart(selector: Labels) -> Json:
+    """On another node where there is one, and best in another zone; a cluster of one node has both there."""
+    terms = [(100, "kubernetes.io/hostname"), (50, "topology.kubernetes.io/zone")]
+    return {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": weight, "podAffinityTerm": {"labelSelector": {"matchLabels": selector}, "topologyKey": key}}
+                for weight, key in terms
+            ]
+        }
+    }
+
+
+def _gpus(spec: Json) -> Gpus:
+    """What Slurm knows of a set's GPUs. No autodetection: it counts what the machine has, where a pod may have a part of it."""
+    kind = {"Type": spec["type"]} if "type" in spec else {}
+    pairs = {
+        # Slurm's default is to look by itself, in a build that can.
+        "AutoDetect": "off",
+        "Name": "gpu",
+        **kind,
+        "File": f"/dev/{hostlist.ranged(f'{GPU_FOLDER}/', spec['count'])}",
+        "Flags": GPU_FLAGS[spec["vendor"]],
+    }
+    return Gpus(gres=":".join(["gpu", *kind.values(), str(spec["count"])]), pairs=pairs)
+
+
+def _gpu_environment(node_set: Json) -> list[Json]:
+    """What the worker's entry must know of the GPUs, and nvidia's runtime of what to bring."""
+    if "gpu" not in node_set:
+        return []
+    spec = node_set["gpu"]
+    variables = {"CORRAL_GPU_VENDOR": spec["vendor"], "CORRAL_GPU_COUNT": str(spec["count"])}
+    if spec["vendor"] == "nvidia" and all(variable["name"] != NVIDIA_CAPABILITIES for variable in node_set["environment"]):
+        variables[NVIDIA_CAPABILITIES] = "compute,utility"
+    return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _resources(node_set: Json) -> Json:
+    """Those of the document, and of real GPUs as many as Slurm counts. Kubernetes sets aside what the limit of an extended resource says."""
+    spec = node_set.get("gpu")
+    if not spec or spec["vendor"] == "simulated":
+        return dict(node_set["resources"])
+    name = spec.get("resourceName") or GPU_RESOURCES[spec["vendor"]]
+    return {**node_set["resources"], "limits": {**node_set["resources"]["limits"], name: str(spec["count"])}}
+
+
+def _add_volumes(found: PodVolumes, volumes: list[Json]) -> None:
+    """Add the document's own volumes of a container."""
+    for spec in volumes:
+        name = f"own-{spec['name']}"
+        read_only = spec["readOnly"] or "configMap" in spec or "secret" in spec
+        mount = {"name": name, "mountPath": spec["mountPath"], **({"subPath": spec["subPath"]} if "subPath" in spec else {})}
+        found.volumes.append({"name": name, **_volume_source(spec)})
+        found.mounts.append({**mount, "readOnly": True} if read_only else mount)
+
+
+def _volume_source(spec: Json) -> Json:
+    if "configMap" in spec:
+        return {"configMap": {"name": spec["configMap"]}}
+    if "secret" in spec:
+        return {"secret": {"secretName": spec["secret"], "defaultMode": 0o400}}
+    if "memory" in spec:
+        return {"emptyDir": {"medium": "Memory", "sizeLimit": str(spec["memory"])}}
+    if "scratch" in spec:
+        return {"emptyDir": {"sizeLimit": str(spec["scratch"])}}
+    if "hostPath" in spec:
+        # Never made: a disk that is not mounted would be taken for an empty one.
+        return {"hostPath": {"path": spec["hostPath"], "type": "Directory"}}
+    return {"persistentVolumeClaim": {"claimName": spec["claimName"]}}
+
+
+def _probes(node_set: Json) -> Json:
+    """The times of the document; a start takes as long as its scripts may, besides."""
+    probes: Json = node_set["probes"]
+    startup = probes["startup"]
+    scripts = sum(script["timeoutSeconds"] for script in node_set["initScripts"])
+    return {**probes, "startup": {**startup, "failureThreshold": startup["failureThreshold"] - -scripts // startup["periodSeconds"]}}
 
 
 def _root(jail: str) -> str:

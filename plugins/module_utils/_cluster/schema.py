@@ -24,6 +24,9 @@ PLURAL = "slurmclusters"
 MAX_NODES = 65536
 MAX_REPLICAS = 10000
 MIN_ID, MAX_ID = 1000, 2_000_000_000
+# More than any machine has; each is a file and a bit of Slurm's.
+MAX_GPUS = 64
+GPU_VENDORS = ("nvidia", "amd", "simulated")
 
 _LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -37,7 +40,15 @@ _USER = "^[a-z_][a-z0-9_-]*$"
 _PARTITION = "^[A-Za-z][-A-Za-z0-9_]*$"
 _FEATURE = "^[A-Za-z0-9_][-A-Za-z0-9_.]*$"
 _TIME = "^(INFINITE|([0-9]{1,4}-)?[0-9]{1,2}:[0-5][0-9]:[0-5][0-9])$"
+# No part begins with a dot, so that none is "..".
+_PROFILE_PATH = "^[A-Za-z0-9][-A-Za-z0-9_.]*(/[A-Za-z0-9][-A-Za-z0-9_.]*)*$"
+_PROFILE = "^[A-Za-z0-9][-A-Za-z0-9_.]*$"
+_SHARING = "^(NO|EXCLUSIVE|(YES|FORCE)(:[0-9]{1,4})?)$"
+_VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"
 _LINE = "^[^\\x00-\\x1f\\x7f]+$"
+_EXTENDED = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+_SCRIPT = "^#!/[^\\x00]*$"
+_GPU_TYPE = "^[a-z][-a-z0-9_.]*$"
 
 PATTERNS: dict[str, str] = {
     _LABEL: "lower-case letters, digits and '-', beginning with a letter and not ending in '-'",
@@ -52,8 +63,24 @@ PATTERNS: dict[str, str] = {
     _PARTITION: "letters, digits, '-' and '_', beginning with a letter",
     _FEATURE: "letters, digits, '-', '_' and '.'",
     _TIME: "INFINITE or days, hours, minutes and seconds as in 7-00:00:00",
+    _PROFILE_PATH: "a path such as corral/worker.json, without a '/' at its beginning and without '..'",
+    _PROFILE: "letters, digits, '-', '_' and '.', beginning with a letter or digit",
+    _SHARING: "NO, EXCLUSIVE, YES or FORCE, the last two with a number of jobs if wanted, as in FORCE:4",
+    _VARIABLE: "letters, digits and '_', not beginning with a digit",
     _LINE: "one line of text without control characters",
+    _EXTENDED: "the name of an extended resource such as nvidia.com/gpu",
+    _SCRIPT: "a script, beginning with #! and a program's path",
+    _GPU_TYPE: "lower-case letters, digits, '-', '_' and '.', beginning with a letter",
 }
+
+
+# Of each pair a partition can have one.
+PARTITION_EXCLUSIVE = (
+    ("defMemPerCpu", "defMemPerNode"),
+    ("maxMemPerCpu", "maxMemPerNode"),
+    ("allowAccounts", "denyAccounts"),
+    ("allowQos", "denyQos"),
+)
 
 
 def _object(
@@ -159,36 +186,118 @@ def _map(description: str, values: Schema, *, maximum: int, default: Any = None)
     return schema
 
 
+def _free(description: str) -> Schema:
+    """An object of Kubernetes' own, which only the API server knows and checks."""
+    return {"type": "object", "description": description, "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _lines(description: str, line: str) -> Schema:
+    return _list(description, _string(line, _LINE, max_length=4096), maximum=256, default=[])
+
+
+def _parameters(description: str) -> Schema:
+    """More Key=Value pairs for a line of slurm.conf. Keys and values are meaning.py's to check, for Slurm's keys have no case."""
+    return _map(description, _string("The key's value.", _LINE, max_length=1024), maximum=32, default={})
+
+
+_VOLUME_KINDS = ("claimName", "storageClassName", "hostPath")
+
+
+def _volume_rules(place: str = "") -> tuple[tuple[str, str], ...]:
+    """What holds between the fields of a volume, which is at ``place`` (such as ``.volume``) of the object that has the rules."""
+    given = [f"has(self{place}.{kind})" for kind in _VOLUME_KINDS]
+    same = [f"has(self{place}.{kind}) == has(oldSelf{place}.{kind})" for kind in _VOLUME_KINDS]
+    return (
+        (f"[{', '.join(given)}].filter(x, x).size() == 1", "give exactly one of claimName, storageClassName and hostPath"),
+        (f"has(self{place}.claimName) != has(self{place}.size)", "size goes with storageClassName and hostPath, and only with these"),
+        (" && ".join(same), "a volume's kind can not be changed, for its data would be lost"),
+    )
+
+
+def _volume_properties() -> dict[str, Schema]:
+    return {
+        "claimName": _string("A PersistentVolumeClaim that exists in the cluster's namespace. It is never changed or removed.", _SUBDOMAIN),
+        "storageClassName": _string("A storage class; a claim of it is made, of the size given.", _SUBDOMAIN),
+        "hostPath": _string(
+            "A directory of the Kubernetes nodes; a volume and a claim are made for it. It must be the same files on "
+            "all nodes that pods may land on, so a mounted shared filesystem, or a single node.",
+            _PATH,
+            max_length=200,
+        ),
+        "size": _quantity("Size of the claim that is made, such as 10Gi. Goes with storageClassName and hostPath.", _BYTES),
+    }
+
+
 def volume(description: str) -> Schema:
     """A volume: a claim that exists, a claim of a storage class, or a directory of the nodes."""
+    return _object(f"{description} Exactly one of claimName, storageClassName and hostPath.", _volume_properties(), rules=_volume_rules())
+
+
+def _state_volume() -> Schema:
+    """slurmctld's, which one pod mounts or two."""
+    access = _string(
+        "How the claim that is made can be mounted: by one Kubernetes node, or by several at once, which a second controller needs. A claim keeps it "
+        "for life. Goes with storageClassName and hostPath.",
+        enum=("ReadWriteOnce", "ReadWriteMany"),
+    )
+    rule = (
+        "!has(self.claimName) || !has(self.accessMode)",
+        "accessMode goes with storageClassName and hostPath; a claim that exists has its own",
+    )
+    description = "Where slurmctld keeps its state. Exactly one of claimName, storageClassName and hostPath."
+    return _object(description, {**_volume_properties(), "accessMode": access}, rules=(*_volume_rules(), rule))
+
+
+def _jail() -> Schema:
+    """The default jail. What its volume may say depends on ``shared``, so the volume's rules stand here."""
+    shared = tuple((f"!self.shared || ({rule})", message) for rule, message in _volume_rules(".volume"))
     return _object(
-        f"{description} Exactly one of claimName, storageClassName and hostPath.",
+        "The jail: the root filesystem that users see as /.",
         {
-            "claimName": _string(
-                "A PersistentVolumeClaim that exists in the cluster's namespace. It is never changed or removed.", _SUBDOMAIN
+            "shared": _boolean(
+                "true: one volume is the root of all nodes. false: each worker and login pod has a root of its own, filled from populate.image "
+                "when the pod is made, and gone with it; homes and data then come by subMounts.",
+                True,
             ),
-            "storageClassName": _string("A storage class; a claim of it is made, of the size given.", _SUBDOMAIN),
-            "hostPath": _string(
-                "A directory of the Kubernetes nodes; a volume and a claim are made for it. It must be the same files on "
-                "all nodes that pods may land on, so a mounted shared filesystem, or a single node.",
-                _PATH,
-                max_length=200,
+            "volume": _object(
+                "The jail's volume, ReadWriteMany: exactly one of claimName, storageClassName and hostPath. With shared: false a volume of each "
+                "pod's own: size alone is a part of the Kubernetes node's disk, size with storageClassName a claim for each pod.",
+                _volume_properties(),
             ),
-            "size": _quantity("Size of the claim that is made, such as 10Gi. Goes with storageClassName and hostPath.", _BYTES),
+            "populate": _populate(),
+            "subMounts": _list(
+                "Volumes that users see at paths of the jail, in the jails of spec.jails too. Inside of them no set-uid program "
+                "and no device file works.",
+                _sub_mount(),
+                maximum=32,
+                keys=("path",),
+                default=[],
+            ),
+            "overlay": _object(
+                "Room for --jail-overlay: a job's own writable layer over the jail, on the node's disk. Without it the option is refused.",
+                {"size": _quantity("How much all jobs of a node together can write there.", _BYTES)},
+                required=("size",),
+            ),
+            "noJailUsers": _list(
+                "Names of users, each one of spec.users, whose jobs may run outside of the jail with --no-jail. It is logged.",
+                _string("A user's name.", _USER, max_length=31),
+                maximum=64,
+                unique=True,
+                default=[],
+            ),
         },
+        required=("volume", "populate"),
         rules=(
+            *shared,
             (
-                "[has(self.claimName), has(self.storageClassName), has(self.hostPath)].filter(x, x).size() == 1",
-                "give exactly one of claimName, storageClassName and hostPath",
+                "self.shared || (has(self.volume.size) && !has(self.volume.claimName) && !has(self.volume.hostPath))",
+                "a jail of each pod's own has a volume of size, with storageClassName or without",
             ),
-            ("has(self.claimName) != has(self.size)", "size goes with storageClassName and hostPath, and only with these"),
             (
-                (
-                    "has(self.claimName) == has(oldSelf.claimName) && has(self.storageClassName) == has(oldSelf.storageClassName) && "
-                    "has(self.hostPath) == has(oldSelf.hostPath)"
-                ),
-                "a volume's kind can not be changed, for its data would be lost",
+                "self.shared || self.populate.policy != 'Never'",
+                "a jail of each pod's own is filled from populate.image, so its policy is IfEmpty",
             ),
+            ("self.shared == oldSelf.shared", "shared can not be changed, for users would lose sight of their files"),
         ),
     )
 
@@ -247,6 +356,207 @@ def placement() -> dict[str, Schema]:
     }
 
 
+def confinement(default: str | None = None) -> dict[str, Schema]:
+    """Seccomp and AppArmor, as two properties."""
+    return {
+        "seccomp": _string(
+            "Which system calls the pods may make. Unconfined: all; works on every node. Localhost: those of corral's profile, a file that must be "
+            "on the nodes (corral.slurm.node_profiles puts it there). The runtime's own profile is no choice: it refuses pivot_root.",
+            enum=("Unconfined", "Localhost"),
+            default=default,
+        ),
+        "appArmor": _string(
+            "AppArmor's profile of the pods. Unconfined: none; works on every node. Localhost: corral's, which must be loaded on the nodes. The "
+            "runtime's own is no choice: it refuses mounts.",
+            enum=("Unconfined", "Localhost"),
+            default=default,
+        ),
+    }
+
+
+def draining(default: Any = None, *, policy: str | None = None, deadline: int | None = None) -> Schema:
+    """What becomes of the jobs on nodes that go."""
+    return _object(
+        "What becomes of jobs on nodes that leave the document. They are drained first and never taken away while a job is on them.",
+        {
+            "policy": _string(
+                "Wait: until the jobs end by themselves. Requeue: after the deadline they are put back into the queue, and those that can not be are "
+                "waited for. Cancel: after the deadline they are cancelled.",
+                enum=("Wait", "Requeue", "Cancel"),
+                default=policy,
+            ),
+            "deadlineSeconds": _integer("Seconds from the drain to Requeue or Cancel.", 0, 2**31 - 1, deadline),
+        },
+        default=default,
+    )
+
+
+POD_VOLUME_SOURCES = ("configMap", "secret", "claimName", "hostPath", "memory", "scratch")
+
+
+def _pod_volumes(whose: str) -> Schema:
+    return _list(
+        f"More volumes of {whose}, for what the administrator's own scripts and daemons need there. Users do not see them; what they shall see "
+        "is spec.jail.subMounts.",
+        _object(
+            f"A volume. Exactly one of {', '.join(POD_VOLUME_SOURCES[:-1])} and {POD_VOLUME_SOURCES[-1]}.",
+            {
+                "name": _string("Its name.", _LABEL, max_length=40),
+                "mountPath": _string(
+                    "Where it is in the container. Paths on which the cluster depends are refused.", _PATH, max_length=200
+                ),
+                "subPath": _string("A file or directory of the volume, to be mounted instead of its root.", _PROFILE_PATH),
+                "configMap": _string("A ConfigMap that exists in the cluster's namespace. Read-only.", _SUBDOMAIN),
+                "secret": _string("A Secret that exists in the cluster's namespace. Read-only, and root's alone.", _SUBDOMAIN),
+                "claimName": _string("A PersistentVolumeClaim that exists in the cluster's namespace.", _SUBDOMAIN),
+                "hostPath": _string("A directory that exists on each Kubernetes node.", _PATH, max_length=200),
+                "memory": _quantity("Size of a filesystem in the pod's memory, new with each pod; it counts as the pod's memory.", _BYTES),
+                "scratch": _quantity("Size of a directory on the Kubernetes node's own disk, new with each pod.", _BYTES),
+                "readOnly": _boolean("Whether it can only be read.", False),
+            },
+            required=("name", "mountPath"),
+            rules=(
+                (
+                    f"[{', '.join(f'has(self.{source})' for source in POD_VOLUME_SOURCES)}].filter(x, x).size() == 1",
+                    f"give exactly one of {', '.join(POD_VOLUME_SOURCES[:-1])} and {POD_VOLUME_SOURCES[-1]}",
+                ),
+            ),
+        ),
+        maximum=32,
+        keys=("name",),
+        default=[],
+    )
+
+
+def _init_scripts() -> Schema:
+    return _list(
+        "Scripts that are run one after the other as root in the pod, outside of the jail, each time before slurmd starts. While one fails, the node is out of "
+        "service, with the script's last line as the reason.",
+        _object(
+            "A script: its text, or a key of a ConfigMap.",
+            {
+                "name": _string("Its name, for reasons and logs.", _LABEL, max_length=40),
+                "script": {
+                    "type": "string",
+                    "description": "Its text, beginning with a line such as #!/bin/bash.",
+                    "minLength": 4,
+                    "maxLength": 32768,
+                    "pattern": _SCRIPT,
+                },
+                "configMap": _object(
+                    "A ConfigMap that exists in the cluster's namespace.",
+                    {"name": _string("Its name.", _SUBDOMAIN), "key": _string("The key that holds the text.", _PROFILE, max_length=253)},
+                    required=("name", "key"),
+                ),
+                "timeoutSeconds": _integer("How long it may take.", 1, 3600, 60),
+            },
+            required=("name",),
+            rules=(("has(self.script) != has(self.configMap)", "give exactly one of script and configMap"),),
+        ),
+        maximum=16,
+        keys=("name",),
+        default=[],
+    )
+
+
+def _probes() -> Schema:
+    def probe(text: str, period: int, timeout: int, failures: int | None = None) -> Schema:
+        properties = {
+            "periodSeconds": _integer("Time from one look to the next.", 1, 3600, period),
+            "timeoutSeconds": _integer("How long a look may take.", 1, 3600, timeout),
+        }
+        if failures is not None:
+            properties["failureThreshold"] = _integer("After how many failures in a row.", 1, 3600, failures)
+        return _object(text, properties, default={})
+
+    return _object(
+        "How Kubernetes looks at slurmd, for machines that are slower than others.",
+        {
+            "startup": probe(
+                "Has it started? If not in periodSeconds × failureThreshold, the container is started anew. Time-outs of initScripts are added.",
+                1,
+                5,
+                300,
+            ),
+            "readiness": probe("Does it work, with its configuration and the jail? Who waits for the node waits for that.", 30, 10),
+            "liveness": probe("Does it run at all? If not, the container is started again, which ends the node's jobs.", 60, 30, 5),
+        },
+        default={},
+    )
+
+
+def _topology() -> Schema:
+    return _object(
+        "Which nodes are near one another, so that Slurm places jobs close together. Each node set says where it is. Without it, all are alike.",
+        {
+            "plugin": _string(
+                "Tree: switches above nodes, jobs get as few switches as can be. Block: blocks of nodes that jobs do not cut up.",
+                enum=("Tree", "Block"),
+            ),
+            "switches": _list(
+                "With Tree: the switches above those of the node sets. Without any, one above all.",
+                _object(
+                    "A switch.",
+                    {
+                        "name": _string("Its name.", _LABEL, max_length=63),
+                        "switches": _list(
+                            "Names of what hangs below it: switches of node sets, or of this list.",
+                            _string("A switch's name.", _LABEL, max_length=63),
+                            minimum=1,
+                            maximum=256,
+                            unique=True,
+                        ),
+                    },
+                    required=("name", "switches"),
+                ),
+                maximum=256,
+                keys=("name",),
+                default=[],
+            ),
+            "blockSizes": _list(
+                "With Block: how many nodes Slurm plans with: first those of one block, then twice, four times, … as many. Without it, the smallest block's.",
+                _integer("Number of nodes.", 1, MAX_NODES),
+                maximum=16,
+                default=[],
+            ),
+        },
+        required=("plugin",),
+        rules=(
+            ("self.plugin == 'Tree' || !has(self.switches) || self.switches.size() == 0", "switches goes with plugin Tree only"),
+            ("self.plugin == 'Block' || !has(self.blockSizes) || self.blockSizes.size() == 0", "blockSizes goes with plugin Block only"),
+        ),
+    )
+
+
+def _gpu() -> Schema:
+    return _object(
+        "GPUs of each node of the set. The pod gets them from Kubernetes, and Slurm gives them to jobs (--gres=gpu:2, --gpus=2). Without it, none.",
+        {
+            "vendor": _string(
+                "nvidia, amd: the devices that the vendor's device plugin gives the pod. simulated: none at all, but the same for Slurm and for "
+                "jobs, to try a cluster without GPUs.",
+                enum=GPU_VENDORS,
+            ),
+            "count": _integer("GPUs of a node.", 1, MAX_GPUS, 1),
+            "type": _string("Their type, for --gres=gpu:<type>:2, such as h100.", _GPU_TYPE, max_length=63),
+            "resourceName": _string(
+                "The extended resource that the device plugin offers. Without it, nvidia.com/gpu or amd.com/gpu.", _EXTENDED, max_length=253
+            ),
+            "runtimeClassName": _string(
+                "The RuntimeClass that brings driver and devices into a container, where the nodes' default runtime does not, such as nvidia.",
+                _SUBDOMAIN,
+            ),
+        },
+        required=("vendor",),
+        rules=(
+            (
+                "self.vendor != 'simulated' || (!has(self.resourceName) && !has(self.runtimeClassName))",
+                "resourceName and runtimeClassName go with GPUs that are there, so not with vendor simulated",
+            ),
+        ),
+    )
+
+
 def _node_set() -> Schema:
     return _object(
         "A set of equal worker nodes: one StatefulSet, one range of Slurm nodes <name>-0 … <name>-<replicas - 1>.",
@@ -263,6 +573,15 @@ def _node_set() -> Schema:
                 "limits.memory less 128 MiB for slurmd itself.",
                 memory_limit=True,
             ),
+            "gpu": _gpu(),
+            "topology": _object(
+                "Where the set's nodes are, by the words of spec.slurm.topology. Several sets can be at one place.",
+                {
+                    "switch": _string("Name of the switch that they hang on, with plugin Tree.", _LABEL, max_length=63),
+                    "block": _string("Name of the block that they are in, with plugin Block.", _LABEL, max_length=63),
+                },
+                rules=(("has(self.switch) != has(self.block)", "give exactly one of switch and block"),),
+            ),
             "features": _list(
                 "Slurm features of the nodes, for sbatch --constraint.",
                 _string("A feature.", _FEATURE, max_length=64),
@@ -274,7 +593,70 @@ def _node_set() -> Schema:
             "sharedMemory": _quantity(
                 "Size of /dev/shm, all jobs of a node together; it counts as the node's memory. Without it, half of limits.memory.", _BYTES
             ),
+            "drain": draining(default={}),
+            "security": _object(
+                "Where this set's nodes differ from spec.security, such as nodes that profiles can not be put on.",
+                confinement(),
+                default={},
+            ),
+            "extraNodeParameters": _parameters(
+                'More of the set\'s line in slurm.conf, as Key: value, such as {TmpDisk: "102400"}. Keys that other fields set are refused.'
+            ),
+            "environment": _list(
+                "Variables of slurmd's container, seen by slurmd and by the scripts that it runs as root (Prolog, Epilog). Jobs have their own environment.",
+                _object(
+                    "One variable.",
+                    {
+                        "name": _string(
+                            "Its name. POD_NAME, POD_IP and names that begin with CORRAL_ or SLURM_ are corral's own.", _VARIABLE
+                        ),
+                        "value": {
+                            "type": "string",
+                            "description": "Its value. Kubernetes replaces $(NAME) by a variable that stands before it.",
+                            "maxLength": 4096,
+                        },
+                    },
+                    required=("name", "value"),
+                ),
+                maximum=64,
+                keys=("name",),
+                default=[],
+            ),
+            "volumes": _pod_volumes("slurmd's container"),
+            "initScripts": _init_scripts(),
+            "probes": _probes(),
             **placement(),
+            "affinity": _object(
+                "Where the pods want to be or must be, as in a pod, for what nodeSelector can not say.",
+                {
+                    "nodeAffinity": _free("Kubernetes nodes by their labels, as in a pod."),
+                    "podAffinity": _free("Near which pods, as in a pod."),
+                    "podAntiAffinity": _free("Away from which pods, as in a pod."),
+                },
+                default={},
+            ),
+            "onePodPerNode": _boolean("Whether no two pods of this set may be on the same Kubernetes node.", False),
+            "topologySpread": _list(
+                "How the set's pods are spread over racks, zones and the like.",
+                _object(
+                    "One spread: pods are counted for each value of the label.",
+                    {
+                        "topologyKey": _string(
+                            "Label of the Kubernetes nodes, such as topology.kubernetes.io/zone.", _QUALIFIED, max_length=317
+                        ),
+                        "maxSkew": _integer("By how many pods two values of the label may differ.", 1, MAX_REPLICAS, 1),
+                        "whenUnsatisfiable": _string(
+                            "ScheduleAnyway: as well as can be. DoNotSchedule: a pod waits until it fits.",
+                            enum=("ScheduleAnyway", "DoNotSchedule"),
+                            default="ScheduleAnyway",
+                        ),
+                    },
+                    required=("topologyKey",),
+                ),
+                maximum=8,
+                keys=("topologyKey",),
+                default=[],
+            ),
         },
         required=("name", "resources"),
     )
@@ -362,6 +744,102 @@ def _user() -> Schema:
     )
 
 
+def _sssd() -> Schema:
+    return _object(
+        "Users of an LDAP directory beside those of spec.users: sssd in every pod of Slurm. Without it there is none.",
+        {
+            "image": _string("Image of sssd, built from images/sssd.", _IMAGE, max_length=512),
+            "configSecret": _string(
+                "A Secret that exists in the cluster's namespace, with the key sssd.conf: how the directory is reached. Its other keys lie "
+                "beside it in /etc/corral/sssd.",
+                _SUBDOMAIN,
+            ),
+            "caConfigMap": _string(
+                "A ConfigMap that exists in the cluster's namespace, with the certificates (PEM) of the authorities that may sign the directory's.",
+                _SUBDOMAIN,
+            ),
+            "homes": _string(
+                "Directory of the jail below which the home of a user is made at the first login, where it is missing. Others are not made.",
+                _PATH,
+                max_length=200,
+                default="/home",
+            ),
+            "debugLevel": _integer("How much of sssd's own log is shown beside its sentences, by sssd's levels.", 0, 9, 0),
+            "resources": resources(
+                "Size of sssd's container in each pod; its cache lies in memory.",
+                default={"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+            ),
+        },
+        required=("image", "configSecret"),
+    )
+
+
+def _partition() -> Schema:
+    def names(description: str, item: str, pattern: str, length: int) -> Schema:
+        return _list(description, _string(item, pattern, max_length=length), minimum=1, maximum=256, unique=True)
+
+    return _object(
+        "A Slurm partition. Where a field is left out, Slurm's own default holds.",
+        {
+            "name": _string("Name of the partition. DEFAULT is Slurm's own word.", _PARTITION, max_length=64),
+            "nodeSets": _list(
+                "Names of node sets. Without it, all.",
+                _string("A node set's name.", _LABEL, max_length=50),
+                maximum=256,
+                unique=True,
+            ),
+            "default": _boolean("Whether jobs without -p go here. Where no partition says true, the first that does not say false."),
+            "jail": _string(
+                "Jail of the jobs that do not say --jail: one of spec.jails, or default.",
+                _LABEL,
+                max_length=20,
+                default="default",
+            ),
+            "maxTime": _string("Longest time of a job: INFINITE or D-HH:MM:SS.", _TIME, max_length=24, default="INFINITE"),
+            "state": _string(
+                "UP takes and runs jobs, DOWN takes them, DRAIN runs those it has, INACTIVE neither.",
+                enum=("UP", "DOWN", "DRAIN", "INACTIVE"),
+                default="UP",
+            ),
+            "defaultTime": _string("Time of a job that asks for none: INFINITE or D-HH:MM:SS. Without it, maxTime.", _TIME, max_length=24),
+            "minNodes": _integer("Fewest nodes of a job.", 0, MAX_NODES),
+            "maxNodes": _integer("Most nodes of a job.", 1, MAX_NODES),
+            "maxCpusPerNode": _integer("Most CPUs of a node that all jobs of the partition together can have.", 1, 65533),
+            "defMemPerCpu": _quantity("Memory for each CPU of a job that asks for none, such as 4Gi.", _BYTES),
+            "defMemPerNode": _quantity("Memory on each node for a job that asks for none.", _BYTES),
+            "maxMemPerCpu": _quantity("Most memory for each CPU of a job.", _BYTES),
+            "maxMemPerNode": _quantity("Most memory of a job on each node.", _BYTES),
+            "priorityTier": _integer("Jobs of a higher tier are looked at first, and can preempt those of lower ones.", 0, 65533),
+            "priorityJobFactor": _integer("The partition's part of a job's priority, weighed by PriorityWeightPartition.", 0, 65533),
+            "preemptMode": _string(
+                "What becomes of this partition's jobs when they are preempted. Needs PreemptType=preempt/partition_prio in spec.slurm.extraConfig.",
+                enum=("OFF", "CANCEL", "REQUEUE", "GANG", "SUSPEND,GANG"),
+            ),
+            "graceTime": _integer("Seconds from a job's first warning to its preemption.", 0, 2**31 - 1),
+            "overSubscribe": _string(
+                "Whether jobs share CPUs: NO, EXCLUSIVE (whole nodes), YES:<jobs> (who asks for it), FORCE:<jobs>.", _SHARING, max_length=16
+            ),
+            "allowGroups": names("Groups whose users alone can use it. root always can.", "A group's name.", _USER, 31),
+            "allowAccounts": names("Accounts whose jobs alone run here. Needs accounting.", "An account.", _PROFILE, 64),
+            "denyAccounts": names("Accounts whose jobs do not run here. Needs accounting.", "An account.", _PROFILE, 64),
+            "qos": _string("Quality of service whose limits the partition has. Needs accounting.", _PROFILE, max_length=64),
+            "allowQos": names("QoS that jobs can have here. Needs accounting.", "A QoS.", _PROFILE, 64),
+            "denyQos": names("QoS that jobs can not have here. Needs accounting.", "A QoS.", _PROFILE, 64),
+            "exclusiveUser": _boolean("Whether a node runs jobs of one user at a time."),
+            "hidden": _boolean("Whether sinfo and squeue leave the partition out, unless asked for all."),
+            "rootOnly": _boolean("Whether only root can give jobs to it."),
+            "extraParameters": _parameters(
+                'More of the partition\'s line in slurm.conf, as Key: value, such as {LLN: "YES"}. Keys that other fields set are refused.'
+            ),
+        },
+        required=("name",),
+        rules=(
+            *((f"!has(self.{one}) || !has(self.{other})", f"{one} and {other} exclude one another") for one, other in PARTITION_EXCLUSIVE),
+            ("!has(self.minNodes) || !has(self.maxNodes) || self.minNodes <= self.maxNodes", "minNodes is more than maxNodes"),
+        ),
+    )
+
+
 def spec() -> Schema:
     """The schema of ``spec``."""
     return _object(
@@ -392,6 +870,35 @@ def spec() -> Schema:
                 },
                 default={},
             ),
+            "security": _object(
+                "How worker pods, and login pods, are confined beyond their capabilities.",
+                {
+                    **confinement("Unconfined"),
+                    "profiles": _object(
+                        "Where the profiles are that Localhost takes, for nodes that hold them under other names.",
+                        {
+                            "seccomp": _object(
+                                "Files below the kubelet's folder for seccomp profiles.",
+                                {
+                                    "worker": _string("The workers'.", _PROFILE_PATH, default="corral/worker.json"),
+                                    "login": _string("The login nodes'.", _PROFILE_PATH, default="corral/login.json"),
+                                },
+                                default={},
+                            ),
+                            "appArmor": _object(
+                                "Names of loaded AppArmor profiles.",
+                                {
+                                    "worker": _string("The workers'.", _PROFILE, default="corral-worker"),
+                                    "login": _string("The login nodes'.", _PROFILE, default="corral-login"),
+                                },
+                                default={},
+                            ),
+                        },
+                        default={},
+                    ),
+                },
+                default={},
+            ),
             "slurm": _object(
                 "Slurm's own configuration.",
                 {
@@ -401,13 +908,21 @@ def spec() -> Schema:
                         enum=("cgroup", "linuxproc"),
                         default="cgroup",
                     ),
-                    "extraConfig": _list(
+                    "extraConfig": _lines(
                         "Lines for slurm.conf, one Key=Value each. They replace corral's defaults; keys that the other fields of "
                         "this document set are refused.",
-                        _string("A line such as SchedulerParameters=bf_continue.", _LINE, max_length=4096),
-                        maximum=256,
-                        default=[],
+                        "A line such as SchedulerParameters=bf_continue.",
                     ),
+                    "extraCgroupConfig": _lines(
+                        "Lines for cgroup.conf, one Key=Value each, for processTracking: cgroup. They replace corral's defaults.",
+                        "A line such as ConstrainSwapSpace=yes.",
+                    ),
+                    "extraGresConfig": _lines(
+                        "Lines for gres.conf, as Slurm reads them: several Key=Value each.",
+                        "A line such as Name=tape Count=2.",
+                    ),
+                    "extraMpiConfig": _lines("Lines for mpi.conf, one Key=Value each.", "A line such as PMIxTimeout=600."),
+                    "topology": _topology(),
                 },
                 default={},
             ),
@@ -418,10 +933,25 @@ def spec() -> Schema:
                         "Size of the controller's container.",
                         default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
                     ),
-                    "stateVolume": volume("Where slurmctld keeps its state."),
+                    "replicas": _integer(
+                        "1: one slurmctld. 2: a primary, and a backup that takes over when the primary is away; both mount the state volume.",
+                        1,
+                        2,
+                        1,
+                    ),
+                    "stateVolume": _state_volume(),
                     **placement(),
                 },
                 required=("stateVolume",),
+                rules=(
+                    (
+                        (
+                            "!has(self.replicas) || self.replicas < 2 || has(self.stateVolume.claimName) || "
+                            "(has(self.stateVolume.accessMode) && self.stateVolume.accessMode == 'ReadWriteMany')"
+                        ),
+                        "two controllers need a state volume with accessMode: ReadWriteMany",
+                    ),
+                ),
             ),
             "login": _object(
                 "Login nodes: sshd.",
@@ -460,75 +990,35 @@ def spec() -> Schema:
                         "Size of a login node's container, all its users together.",
                         default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
                     ),
+                    "volumes": _pod_volumes("sshd's container"),
                     **placement(),
+                },
+                default={},
+            ),
+            "workers": _object(
+                "What holds for all worker nodes.",
+                {
+                    "ssh": _string(
+                        "WithJob: who has a job on a worker can ssh to it, by the name of its Slurm node, and is put into that job. Never: no sshd there.",
+                        enum=("WithJob", "Never"),
+                        default="WithJob",
+                    ),
+                    "drain": draining(default={}, policy="Wait", deadline=3600),
                 },
                 default={},
             ),
             "nodeSets": _list("The worker nodes.", _node_set(), maximum=256, keys=("name",), default=[]),
             "partitions": _list(
                 "Slurm partitions. Without any, one partition main holds all nodes.",
-                _object(
-                    "A Slurm partition.",
-                    {
-                        "name": _string("Name of the partition. DEFAULT is Slurm's own word.", _PARTITION, max_length=64),
-                        "nodeSets": _list(
-                            "Names of node sets. Without it, all.",
-                            _string("A node set's name.", _LABEL, max_length=50),
-                            maximum=256,
-                            unique=True,
-                        ),
-                        "default": _boolean(
-                            "Whether jobs without -p go here. Where no partition says true, the first that does not say false."
-                        ),
-                        "jail": _string(
-                            "Jail of the jobs that do not say --jail: one of spec.jails, or default.",
-                            _LABEL,
-                            max_length=20,
-                            default="default",
-                        ),
-                        "maxTime": _string("Longest time of a job: INFINITE or D-HH:MM:SS.", _TIME, max_length=24, default="INFINITE"),
-                        "state": _string(
-                            "UP takes and runs jobs, DOWN takes them, DRAIN runs those it has, INACTIVE neither.",
-                            enum=("UP", "DOWN", "DRAIN", "INACTIVE"),
-                            default="UP",
-                        ),
-                    },
-                    required=("name",),
-                ),
+                _partition(),
                 maximum=128,
                 keys=("name",),
                 default=[],
             ),
-            "jail": _object(
-                "The jail: the shared root filesystem that users see as /.",
-                {
-                    "volume": volume("The jail's volume, ReadWriteMany."),
-                    "populate": _populate(),
-                    "subMounts": _list(
-                        "Volumes that users see at paths of the jail, in the jails of spec.jails too. Inside of them no set-uid program "
-                        "and no device file works.",
-                        _sub_mount(),
-                        maximum=32,
-                        keys=("path",),
-                        default=[],
-                    ),
-                    "overlay": _object(
-                        "Room for --jail-overlay: a job's own writable layer over the jail, on the node's disk. Without it the option is refused.",
-                        {"size": _quantity("How much all jobs of a node together can write there.", _BYTES)},
-                        required=("size",),
-                    ),
-                    "noJailUsers": _list(
-                        "Names of users, each one of spec.users, whose jobs may run outside of the jail with --no-jail. It is logged.",
-                        _string("A user's name.", _USER, max_length=31),
-                        maximum=64,
-                        unique=True,
-                        default=[],
-                    ),
-                },
-                required=("volume", "populate"),
-            ),
+            "jail": _jail(),
             "jails": _list(
-                "Further jails, on workers: jobs choose one by --jail=NAME, or by their partition. They have the same users.",
+                "Further jails, on workers: jobs choose one by --jail=NAME, or by their partition. They have the same users, and are shared by "
+                "all nodes, whatever the jail of spec.jail is.",
                 _object(
                     "A further jail.",
                     {
@@ -557,6 +1047,7 @@ def spec() -> Schema:
                 default=[],
             ),
             "users": _list("Users of the machine.", _user(), maximum=2000, keys=("name",), default=[]),
+            "sssd": _sssd(),
         },
         required=("images", "controller", "jail"),
         rules=(

@@ -76,6 +76,8 @@ def _structure(value: Any, rules: schema.Schema, path: str) -> Iterator[str]:
 
 def _mapping(value: dict[Any, Any], rules: schema.Schema, path: str) -> Iterator[str]:
     known = rules.get("properties")
+    if rules.get("x-kubernetes-preserve-unknown-fields"):
+        return
     if known is None:
         values = rules.get("additionalProperties", {})
         if len(value) > rules.get("maxProperties", len(value)):

@@ -120,6 +120,10 @@ class ExecError(KubeError):
     """A command in a pod could not be started or followed to its end."""
 
 
+class NotStarted(ExecError):
+    """A command in a pod has not begun: its container does not run, or its node does not answer. It can be run elsewhere without running twice."""
+
+
 def parse_status(code: int, body: bytes, retry_after: str | None = None) -> Status:
     """Return what a refusal says. A body that is no ``Status`` (a proxy's page, say) becomes its first line."""
     wait = float(retry_after) if retry_after is not None and re.fullmatch(r"\d+(\.\d+)?", retry_after.strip()) else None

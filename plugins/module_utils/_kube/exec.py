@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, KubeError, api_error, parse_status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, KubeError, NotStarted, api_error, parse_status
 
 try:
     import websocket
@@ -58,7 +58,7 @@ def run_in_pod(
     """Run ``command`` in a container and return its output, whatever its exit code.
 
     Raises ApiError when the API server refuses (no such pod, no right to exec), ExecError when the command can not be
-    started, does not end in ``timeout`` seconds, or the connection breaks. A connection that fails before the command
+    started (then NotStarted), does not end in ``timeout`` seconds, or the connection breaks. A connection that fails before the command
     begins is tried again.
     """
     if _MISSING is not None:
@@ -111,17 +111,17 @@ def _connect(client: Client, url: str, what: str, deadline: float) -> Any:
                 raise _refusal(status, what, client) from error
         except (websocket.WebSocketException, OSError) as error:
             if attempt == _CONNECT_TRIES or left <= 0:
-                raise ExecError(
+                raise NotStarted(
                     f"Could not {what}: the API server {client.access.server} does not answer ({error}); is it running?"
                 ) from error
         time.sleep(min(0.2 * 2**attempt, max(0.0, left)))
-    raise ExecError(f"Could not {what}.")
+    raise NotStarted(f"Could not {what}.")
 
 
 def _refusal(status: Any, what: str, client: Client) -> KubeError:
     """500 and 400 speak of the container here, not of the API server."""
     if status.code in (400, 500) and status.message:
-        return ExecError(f"Could not {what}: {status.message.rstrip('.')}; does the container run?")
+        return NotStarted(f"Could not {what}: {status.message.rstrip('.')}; does the container run?")
     return api_error(status, what, server=client.access.server)
 
 

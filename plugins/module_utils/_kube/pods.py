@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +22,17 @@ BACK_OFFS = 2
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "SignatureValidationFailed"})
 _START = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+# How the kubelet calls a pod with an AppArmor profile on a node without AppArmor.
+_NO_APPARMOR = "AppArmor"
+# What runtimes say of a profile that the node does not have: "cannot load seccomp profile", "apparmor profile not found".
+_PROFILE = re.compile("(seccomp|apparmor) profile")
+# A busy kubelet that has not come to look at a Secret or ConfigMap: whether that is there is not known yet.
+_NOT_LOOKED = re.compile("failed to sync .* cache: timed out")
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something wrong with a pod. ``cause``: image, name, start, crash or place; ``reason`` is Kubernetes' word for it."""
+    """Something wrong with a pod. ``cause``: image, name, start, profile, crash or place; ``reason`` is Kubernetes' word for it."""
 
     cause: str
     reason: str
@@ -69,7 +76,8 @@ class Patience:
         return None
 
     def _too_long(self, trouble: Trouble, key: tuple[str, str, str], lasted: float, restarts: int, old: bool) -> bool:
-        if trouble.cause == "name":
+        # A pod that its node turned away is replaced each second, so none of them lasts.
+        if trouble.cause == "name" or trouble.reason == _NO_APPARMOR:
             return True
         if trouble.cause == "place":
             return lasted >= UNSCHEDULABLE_GRACE
@@ -89,6 +97,8 @@ def troubles(pod: Object) -> list[Trouble]:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False" and condition.get("reason") == "Unschedulable"
     ]
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    if status.get("phase") == "Failed" and status.get("reason") == _NO_APPARMOR:
+        place.append(Trouble("profile", _NO_APPARMOR, f"its node can not confine it ({' '.join(str(status.get('message', '')).split())})"))
     return place + [trouble for trouble in map(_container, containers) if trouble is not None]
 
 
@@ -101,7 +111,9 @@ def _container(status: Object) -> Trouble | None:
         return Trouble("name", reason, f"the image name {image!r} is not valid", name, restarts)
     if reason in _IMAGE:
         return Trouble("image", reason, f"the image {image} can not be had ({reason}: {message})", name, restarts)
-    if reason in _START:
+    if reason in _START and _PROFILE.search(message):
+        return Trouble("profile", reason, f"it can not be started ({reason}: {message})", name, restarts)
+    if reason in _START and not _NOT_LOOKED.search(message):
         return Trouble("start", reason, f"it can not be started ({reason}: {message})", name, restarts)
     if reason == "CrashLoopBackOff":
         return Trouble("crash", reason, f"it crashes again and again ({last_end(status)})", name, restarts)

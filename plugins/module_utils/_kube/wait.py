@@ -198,6 +198,7 @@ class _Wait:
             "image": "check the name and the pull secrets",
             "name": "correct the image's name",
             "start": "make what it refers to",
+            "profile": "put the profile on that node (docs/security.md; corral.slurm.node_profiles does it for seccomp), or choose Unconfined for its pods",
             "place": "lower the requests, or add nodes that fit its selectors and tolerations",
             "crash": f"see kubectl -n {ref.namespace} logs {name}"
             + (f" -c {trouble.container}" if trouble.container else "")

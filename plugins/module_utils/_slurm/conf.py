@@ -21,6 +21,8 @@ Scalar: TypeAlias = "str | int | bool"
 Value: TypeAlias = "Scalar | Sequence[str]"
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_PAIR = re.compile(_KEY.pattern + r'=(?:"[^"]*"|[^\s"]+)')
+_PAIRS = re.compile(f"{_PAIR.pattern}(?: +{_PAIR.pattern})*")
 # What str.splitlines() and terminals take for a line break counts as one, beyond what Slurm does.
 _CONTROL = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029]")
 _SPACE = re.compile(r"\s")
@@ -92,6 +94,13 @@ def parse_pair(text: str) -> tuple[str, str]:
     if reason:
         raise ConfError(f"{_shown(text)} {reason}; remove it.")
     return key, rest
+
+
+def parse_pairs(text: str) -> list[tuple[str, str]]:
+    """Split a line of several ``Key=Value`` into its pairs, as Slurm would. Raises ConfError for anything else."""
+    if not _PAIRS.fullmatch(text.strip(" ")):
+        raise ConfError(f"{_shown(text)} is no line of the form Key=Value Key=Value.")
+    return [parse_pair(match[0]) for match in _PAIR.finditer(text)]
 
 
 def plugin_line(required: bool, path: str, arguments: Sequence[tuple[str, str]] = ()) -> str:

@@ -1,15 +1,14 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``scontrol show nodes --json`` says of nodes (Slurm 24.11, data parser v0.0.42 and its neighbours). Pure: text in, nodes out."""
+"""What ``scontrol show nodes --json`` says of nodes. Pure: text in, nodes out."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer
 
 # A node with one of these can not run jobs, whatever else its state says (slurm/slurm.h: NODE_STATE_FLAGS).
 _AWAY = frozenset(
@@ -27,15 +26,17 @@ _AWAY = frozenset(
     }
 )
 _IN_SERVICE = frozenset({"ALLOCATED", "COMPLETING", "IDLE", "MIXED"})
-
-
-class NodesError(CorralError):
-    """scontrol's answer is not what its data parser promises."""
+_BUSY = frozenset({"ALLOCATED", "COMPLETING", "MIXED"})
+# What "resume" takes from a node.
+OUT = frozenset({"DOWN", "DRAIN", "ERROR", "FAIL"})
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node as slurmctld sees it; ``real_memory`` is MiB, ``state`` the base state and its flags."""
+    """One node as slurmctld sees it; ``real_memory`` is MiB, ``state`` the base state and its flags.
+
+    ``reason`` counts only while the node is out of service: an idle node keeps the reason that it had.
+    """
 
     name: str
     state: list[str]
@@ -45,6 +46,18 @@ class Node:
     real_memory: int
     features: list[str]
     partitions: list[str]
+    active_features: list[str] = field(default_factory=list)
+    weight: int = 1
+    comment: str = ""
+    reason_user: str = ""
+    reason_time: str = ""
+    reservation: str = ""
+    gres: str = ""
+    gres_used: str = ""
+    allocated_cpus: int = 0
+    version: str = ""
+    boot_time: str = ""
+    slurmd_start_time: str = ""
 
     @property
     def answers(self) -> bool:
@@ -57,6 +70,16 @@ class Node:
         return "DRAIN" in self.state
 
     @property
+    def out(self) -> bool:
+        """True when somebody, or Slurm itself, has taken it out of service."""
+        return bool(OUT & set(self.state))
+
+    @property
+    def busy(self) -> bool:
+        """True when a job is on it, or has not quite left it."""
+        return bool(_BUSY & set(self.state))
+
+    @property
     def words(self) -> str:
         """Say what keeps it out of service: ``cpu-1 is DOWN+NOT_RESPONDING (reason)``."""
         return f"{self.name} is {'+'.join(self.state)}" + (f" ({self.reason})" if self.reason else "")
@@ -67,41 +90,30 @@ class Node:
 
 
 def parse(text: str) -> list[Node]:
-    """Return the nodes of scontrol's JSON in its order. Raises NodesError."""
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise NodesError(
-            f"scontrol's answer is not JSON ({error}): {text.strip()[:200]!r}; is its Slurm built with the JSON plugin?"
-        ) from error
-    nodes = document.get("nodes") if isinstance(document, dict) else None
-    if not isinstance(nodes, list):
-        raise NodesError("scontrol's JSON has no list of nodes; Slurm 23.02 or later has one.")
-    return [_node(node) for node in nodes]
+    """Return the nodes of scontrol's JSON in its order. Raises AnswerError."""
+    return [_node(row) for row in answer.rows(text, "nodes")]
 
 
-def _node(node: dict[str, Any]) -> Node:
+def _node(row: answer.Row) -> Node:
     return Node(
-        name=str(node["name"]),
-        state=_words(node.get("state")),
-        reason=str(node.get("reason") or ""),
-        address=str(node.get("address") or ""),
-        cpus=_number(node.get("cpus")),
-        real_memory=_number(node.get("real_memory")),
-        features=_words(node.get("features")),
-        partitions=_words(node.get("partitions")),
+        name=str(row["name"]),
+        state=answer.words(row.get("state")),
+        reason=str(row.get("reason") or ""),
+        address=str(row.get("address") or ""),
+        cpus=answer.number(row.get("cpus")),
+        real_memory=answer.number(row.get("real_memory")),
+        features=answer.words(row.get("features")),
+        partitions=answer.words(row.get("partitions")),
+        active_features=answer.words(row.get("active_features")),
+        weight=answer.number(row.get("weight")),
+        comment=str(row.get("comment") or ""),
+        reason_user=str(row.get("reason_set_by_user") or ""),
+        reason_time=answer.moment(row.get("reason_changed_at")),
+        reservation=str(row.get("reservation") or ""),
+        gres=str(row.get("gres") or ""),
+        gres_used=str(row.get("gres_used") or ""),
+        allocated_cpus=answer.number(row.get("alloc_cpus")),
+        version=str(row.get("version") or ""),
+        boot_time=answer.moment(row.get("boot_time")),
+        slurmd_start_time=answer.moment(row.get("slurmd_start_time")),
     )
-
-
-def _words(value: Any) -> list[str]:
-    """Return a list of words: newer parsers give lists, older ones text joined by commas."""
-    if isinstance(value, list):
-        return [str(item) for item in value]
-    return [part for part in str(value or "").split(",") if part]
-
-
-def _number(value: Any) -> int:
-    """Return a count: a number, or ``{"set": true, "infinite": false, "number": 3}``."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") else 0
-    return int(value or 0)

@@ -7,6 +7,8 @@
 #
 #   CORRAL_JAIL_IMAGE        the image's name, for the marker
 #   CORRAL_POPULATE_POLICY   IfEmpty (default), or Never: only look whether there is a jail
+#   CORRAL_POPULATE_ONLY     a directory of the image, such as etc: no more than that is copied, and the rest of a jail is empty
+#   CORRAL_VOLUME_LIMIT      the most that the volume may hold, in MiB, where its file system does not know
 #
 # Everything is made in .corral-populate-<id>/ and comes to be by one rename to root/: killed anywhere, the volume holds
 # no jail or a whole one. Exit 0: there is a jail; 3: refused, nobody's data was touched; 1: failed, may be tried again.
@@ -19,6 +21,8 @@ source=${CORRAL_SOURCE:-/}
 termination_log=${CORRAL_TERMINATION_LOG:-/dev/termination-log}
 image=${CORRAL_JAIL_IMAGE:-unknown}
 policy=${CORRAL_POPULATE_POLICY:-IfEmpty}
+only=${CORRAL_POPULATE_ONLY:-}
+limit=${CORRAL_VOLUME_LIMIT:-}
 stale_after=${CORRAL_LOCK_STALE:-30}
 
 root=$volume/root
@@ -132,11 +136,15 @@ df_column() {
 
 # A jail that fits to the last byte is full on its first day: a tenth is asked for on top.
 check_room() {
+	[ -z "$only" ] || return 0
 	command -v du >/dev/null && command -v awk >/dev/null && command -v find >/dev/null || return 0
 	need=$(du -skx "$source" 2>/dev/null | awk '{ printf "%d", $1 * 1.1 }')
 	have=$(df_column -Pk 4)
 	if [ -n "$need" ] && [ -n "$have" ] && [ "$have" -lt "$need" ]; then
 		stop 3 "the volume has $((have / 1024)) MiB free, the image needs $((need / 1024)) MiB: use a larger volume"
+	fi
+	if [ -n "$need" ] && [ -n "$limit" ] && [ "$((limit * 1024))" -lt "$need" ]; then
+		stop 3 "the volume may hold $limit MiB, the image needs $((need / 1024)) MiB: raise the size of the jail's volume"
 	fi
 	files=$(find "$source" -xdev 2>/dev/null | wc -l)
 	inodes=$(df_column -Pi 4)
@@ -170,6 +178,10 @@ copy() {
 		*) [ "${source%/}/$name" = "$volume" ] || set -- "$@" "./$name" ;;
 		esac
 	done
+	if [ -n "$only" ]; then
+		set -- "./$only"
+		mkdir -p "$work/usr"
+	fi
 	# The status of the first tar of the pipe, which POSIX' sh has no other way to tell; 1 is a file that changed meanwhile.
 	# shellcheck disable=SC2086
 	{

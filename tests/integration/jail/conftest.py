@@ -68,10 +68,13 @@ Script = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def script(cluster: Cluster) -> Script:
-    """Run a bash script on the login node, as alice unless told; return what it printed. ``set -e`` holds."""
+    """Run a bash script on the login node, as alice unless told; return what it printed. ``set -e`` holds.
+
+    Its input is empty: srun and sattach would read the script's next lines.
+    """
 
     def run(text: str, user: str = "alice", check: bool = True) -> str:
-        done = cluster.ssh("bash -se 2>&1", user=user, stdin=f"cd; {text}\n", check=False)
+        done = cluster.ssh('bash -ec "$(cat)" 2>&1 </dev/null', user=user, stdin=f"cd; {text}\n", check=False)
         assert done.returncode == 0 or not check, f"status {done.returncode} of:\n{text}\n{done.stdout}"
         # A job before it may not have left its nodes yet.
         return re.sub(r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n", "", done.stdout).strip()

@@ -63,8 +63,10 @@ def test_salloc_gives_an_interactive_step(script: Script) -> None:
 def test_a_terminal_and_sattach(script: Script) -> None:
     assert re.search(r"/dev/pts/\d+", script("script -qec 'srun --pty tty' /dev/null"))
     said = script(
-        "printf '#!/bin/sh\\nsrun sh -c \"sleep 4; echo attached to it\"\\n' >s.sh; id=$(sbatch --parsable -o /dev/null s.sh)\n"
-        "until sattach $id.0 2>/dev/null >a.txt; do sleep 0.3; done; cat a.txt; rm a.txt s.sh"
+        "printf '#!/bin/sh\\nsrun sh -c \"until test -e seen; do echo attached to it; sleep 0.3; done\"\\n' >s.sh; rm -f seen\n"
+        "id=$(sbatch --parsable -o /dev/null s.sh)\n"
+        "for i in $(seq 60); do timeout 10 sattach $id.0 2>/dev/null | grep -m1 'attached to it' && break; sleep 0.3; done\n"
+        "touch seen; rm s.sh"
     )
     assert "attached to it" in said
 
@@ -187,10 +189,11 @@ def test_leaving_the_jail_is_for_those_who_may_and_is_logged(cluster: Cluster, s
     forged = "_SLURM_SPANK_OPTION_corral_jail_no-jail= srun sh -c 'test -f /etc/corral-jail && echo in the jail' 2>&1"
     assert "ls: " not in script(f"env {forged}", check=False)
     said = script(
-        "srun -w one-0 --no-jail sh -c 'test -f /etc/corral-jail || echo outside; echo $CORRAL_JAIL_MODE; grep CapBnd /proc/self/status'",
+        "srun -w one-0 --no-jail sh -c 'test -f /etc/corral-jail || echo outside; echo $CORRAL_JAIL_MODE; "
+        "touch /tmp/mine && stat -c %a /tmp; grep CapBnd /proc/self/status'",
         user="carol",
     )
-    assert said.splitlines()[:2] == ["outside", "none"]
+    assert said.splitlines()[:3] == ["outside", "none", "1777"]
     assert not int(said.split()[-1], 16) & 1 << 21, "CAP_SYS_ADMIN"
     log = cluster.kubectl("logs", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--tail=200")
     assert re.search(r"corral_jail: AUDIT uid=10003 job=\d+ step=0 runs outside of the jail", log)

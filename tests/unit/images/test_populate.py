@@ -216,6 +216,24 @@ def test_id_that_somebody_else_has(case: Case) -> None:
     assert done.returncode == 3 and "id 64030" in done.stderr
 
 
+def test_limit_that_the_file_system_does_not_know(case: Case) -> None:
+    (case.image / "big").write_bytes(b"x" * 4_000_000)
+    done = case.run(CORRAL_VOLUME_LIMIT="3")
+    assert done.returncode == 3 and "may hold 3 MiB" in done.stderr
+    assert os.listdir(case.volume) == []
+    assert case.run(CORRAL_VOLUME_LIMIT="6").returncode == 0
+
+
+def test_only_etc(case: Case) -> None:
+    (case.image / "etc/skel").mkdir()
+    (case.image / "etc/skel/.rc").write_text("x")
+    done = case.run(CORRAL_POPULATE_ONLY="etc")
+    assert done.returncode == 0, done.stderr
+    assert (case.root / "etc/skel/.rc").exists() and (case.root / "etc/corral-jail").exists()
+    assert os.listdir(case.root / "usr") == ["local"]
+    assert not (case.root / "usr/bin").exists()
+
+
 @pytest.mark.parametrize(("option", "words"), [("size=3m", "MiB free"), ("nr_inodes=20", "free inodes")])
 def test_small_volume_is_said_before_the_copy(case: Case, option: str, words: str) -> None:
     (case.image / "big").write_bytes(b"x" * 4_000_000)

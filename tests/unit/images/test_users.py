@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
+import signal
 import stat
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -28,8 +33,8 @@ BOB: dict[str, Any] = {"name": "bob", "uid": 10002, "gid": 20000, "sshKeys": ["s
 LAB = {"name": "lab", "gid": 20000}
 
 
-def apply(jail: pathlib.Path, *people: dict[str, Any], groups: tuple[dict[str, Any], ...] = (LAB,)) -> list[str]:
-    return users.apply(str(jail), read_document(json.dumps({"groups": groups, "users": people})))
+def apply(jail: pathlib.Path, *people: dict[str, Any], groups: tuple[dict[str, Any], ...] = (LAB,), ssh: str = "") -> list[str]:
+    return users.apply(str(jail), read_document(json.dumps({"groups": groups, "users": people, "sshConfig": ssh})))
 
 
 def snapshot(jail: pathlib.Path) -> dict[str, tuple[int, int, int, int]]:
@@ -286,3 +291,124 @@ def test_homes_are_made_on_the_volume_that_is_home(jail: pathlib.Path, tmp_path:
     assert (volume / "alice/.ssh/authorized_keys").exists()
     assert not (jail / "home/alice").exists()
     assert users.apply(str(jail), document, str(volume)) == []
+
+
+def test_workers_are_reached_with_a_key_of_the_users_own(jail: pathlib.Path) -> None:
+    config = "Host worker-*\n    HostName demo-%h\n"
+    changes = apply(jail, ALICE, ssh=config)
+    assert "made alice a key for the workers" in changes
+    written = jail / "etc/ssh/ssh_config.d/20-corral.conf"
+    assert (written.read_text(), stat.S_IMODE(written.stat().st_mode)) == (config, 0o644)
+    private, public = jail / "home/alice/.ssh/corral", jail / "home/alice/.ssh/corral.pub"
+    assert private.read_text().startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+    assert public.read_text().startswith("ssh-ed25519 ") and public.read_text().endswith(" alice within the cluster\n")
+    assert (private.stat().st_uid, stat.S_IMODE(private.stat().st_mode), public.stat().st_uid) == (10001, 0o600, 10001)
+    before = snapshot(jail)
+    assert apply(jail, ALICE, ssh=config) == []
+    assert snapshot(jail) == before
+
+
+def test_without_workers_there_is_no_way_to_them(jail: pathlib.Path) -> None:
+    apply(jail, ALICE)
+    assert not (jail / "etc/ssh").exists() and not (jail / "home/alice/.ssh/corral").exists()
+    apply(jail, ALICE, ssh="Host worker-*\n")
+    assert apply(jail, ALICE) == ["wrote how ssh reaches the workers"]
+    assert not (jail / "etc/ssh/ssh_config.d/20-corral.conf").exists()
+
+
+def test_a_planted_link_is_not_followed_for_the_key(jail: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    apply(jail, ALICE)
+    precious = tmp_path / "precious"
+    precious.write_text("x")
+    os.symlink(precious, jail / "home/alice/.ssh/corral")
+    apply(jail, ALICE, ssh="Host worker-*\n")
+    assert precious.read_text() == "x" and not (jail / "home/alice/.ssh/corral").is_symlink()
+    (jail / "etc/ssh/ssh_config.d/20-corral.conf").unlink()
+    os.rmdir(jail / "etc/ssh/ssh_config.d")
+    os.symlink(tmp_path, jail / "etc/ssh/ssh_config.d")
+    with pytest.raises(UsersError, match=r"ssh_config\.d"):
+        apply(jail, ALICE, ssh="Host worker-*\n")
+
+
+def test_homes_of_somebody_else_are_left_alone(jail: pathlib.Path) -> None:
+    document = read_document(json.dumps({"groups": [LAB], "users": [ALICE]}))
+    assert users.apply(str(jail), document, "none") == [
+        "added group lab (20000)",
+        "added group alice (10001)",
+        "added user alice (10001)",
+        "sudo for alice",
+    ]
+    assert os.listdir(jail / "home") == []
+
+
+def test_accounts_alone(tmp_path: pathlib.Path) -> None:
+    """What slurmctld needs of a jail, made from nothing."""
+    if os.geteuid() != 0:
+        pytest.skip("changing owners needs root")
+    document = read_document(json.dumps({"groups": [LAB], "users": [ALICE], "mountPoints": ["/data"]}))
+    assert users.apply_accounts(str(tmp_path), document)
+    assert line(tmp_path, "passwd", "alice") == "alice:x:10001:10001::/home/alice:/bin/bash"
+    assert line(tmp_path, "group", "lab") == "lab:x:20000:alice"
+    assert stat.S_IMODE((tmp_path / "etc/passwd").stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "etc").stat().st_mode) == 0o755
+    assert os.listdir(tmp_path) == ["etc"]
+    assert users.apply_accounts(str(tmp_path), document) == []
+    assert users.apply_accounts(str(tmp_path), read_document("{}"))
+    assert (tmp_path / "etc/passwd").read_text() == ""
+
+
+def test_watch_follows_the_document_and_goes_on_after_a_mistake(jail: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    document, written = tmp_path / "users.json", tmp_path / "written"
+
+    def give(*people: dict[str, Any]) -> str:
+        text = json.dumps({"groups": [LAB], "users": people})
+        (tmp_path / "new").write_text(text)
+        os.replace(tmp_path / "new", document)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def comes(words: str) -> None:
+        until = time.monotonic() + 30
+        while not written.exists() or words not in written.read_text():
+            assert time.monotonic() < until, (words, written.exists() and written.read_text())
+            time.sleep(0.05)
+
+    first = give(ALICE)
+    arguments = ["--watch", "--jail", str(jail), "--document", str(document), "--written", str(written)]
+    program = subprocess.Popen([sys.executable, users.__file__, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        comes(first)
+        comes(give(ALICE, BOB))
+        assert line(jail, "passwd", "bob")
+        give({**ALICE, "name": "guest"})
+        comes("guest is in the jail already")
+        comes(give(BOB))
+        assert line(jail, "passwd", "alice") is None
+    finally:
+        program.terminate()
+        out, err = program.communicate(timeout=10)
+    assert program.returncode == 0
+    assert "users: added user bob (10002)" in out
+    assert err.count("this is tried again") == 1
+
+
+def test_watch_does_not_begin_with_a_mistake(jail: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = tmp_path / "users.json"
+    document.write_text(json.dumps({"users": [{"name": "guest", "uid": 10003}]}))
+    arguments = [
+        "--watch",
+        "--jail",
+        str(jail),
+        "--document",
+        str(document),
+        "--written",
+        str(tmp_path / "written"),
+        "--termination-log",
+        os.devnull,
+    ]
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert users.main(arguments) == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "guest is in the jail already" in capsys.readouterr().err
+    assert not (tmp_path / "written").exists()

@@ -4,9 +4,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.version import COLLECTION_VERSION
 
 from .repository import ROOT, files, load, program, text
@@ -23,6 +29,53 @@ def test_the_crd_is_the_schemas() -> None:
     crd = program("tools/crd.py")
     assert crd.FILE.read_text(encoding="utf-8") == crd.text(), "run `make crd`"
     assert crd.REFERENCE.read_text(encoding="utf-8") == crd.reference(), "run `make crd`"
+
+
+def named(groups: dict[str, str]) -> list[str]:
+    return [name for names in groups.values() for name in names.split()]
+
+
+@pytest.mark.parametrize("kind", ["worker", "login"])
+def test_the_seccomp_profiles_are_their_lists(kind: str) -> None:
+    tool = program("tools/seccomp.py")
+    assert (tool.FOLDER / f"{kind}.json").read_text(encoding="utf-8") == tool.text(kind), "run `make profiles`"
+
+
+def test_every_system_call_is_allowed_or_refused_once() -> None:
+    tool = program("tools/seccomp.py")
+    judged = [
+        *(named(tool.COMMON) + named(tool.WORKER) + named(tool.FORBIDDEN) + named(tool.LEFT_OUT)),
+        *(name for _comment, name, _cases in (*tool.ARGUMENTS, *tool.WORKER_ARGUMENTS)),
+    ]
+    assert len(judged) == len(set(judged)), sorted(name for name in set(judged) if judged.count(name) > 1)
+    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+    if header.exists():
+        kernel = set(re.findall(r"^#define __NR_(\w+) ", header.read_text(encoding="utf-8"), re.MULTILINE))
+        assert kernel <= set(judged), f"judge them in tools/seccomp.py: {', '.join(sorted(kernel - set(judged)))}"
+
+
+def test_every_capability_has_its_reason() -> None:
+    rows = re.findall(r"^\| (`[A-Z_`, ]+`) \| (yes|) *\| (yes|) *\|", text(Path("docs/security.md")), re.MULTILINE)
+    told = [(capability, *row[1:]) for row in rows for capability in re.findall("[A-Z_]+", row[0])]
+    assert sorted(name for name, worker, _login in told if worker) == list(resolve.WORKER_CAPABILITIES)
+    assert sorted(name for name, _worker, login in told if login) == list(resolve.LOGIN_CAPABILITIES)
+
+
+def test_login_pods_may_do_nothing_that_workers_may_not() -> None:
+    tool = program("tools/seccomp.py")
+    worker, login = ({json.dumps(rule) for rule in tool.profile(kind)["syscalls"]} for kind in ("worker", "login"))
+    assert login < worker
+
+
+@pytest.mark.parametrize("name", ["corral-worker", "corral-login"])
+def test_the_apparmor_profiles_are_of_their_names_and_their_parser_takes_them(name: str) -> None:
+    path = ROOT / "roles" / "node_profiles" / "files" / "apparmor" / name
+    assert f"\nprofile {name} flags=" in path.read_text(encoding="utf-8")
+    parser = shutil.which("apparmor_parser", path="/usr/sbin:/sbin:/usr/bin")
+    if not parser:
+        pytest.skip("apparmor_parser is not installed: make prerequisites")
+    done = subprocess.run([parser, "-Q", "-K", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -86,6 +86,11 @@ static inline bool there_is(const char *path)
 	return lstat(path, &status) == 0;
 }
 
+#define POD "/mnt"
+#define JAIL POD "/jail"
+#define SPOOL "/mnt/spool"
+
+/* Those of the pod: what else the machine has mounted comes and goes. */
 static inline int count_mounts(void)
 {
 	char *line = NULL;
@@ -95,15 +100,11 @@ static inline int count_mounts(void)
 
 	CHECK(file);
 	while (getline(&line, &size, file) > 0)
-		count++;
+		count += strstr(line, " " POD "/") != NULL;
 	free(line);
 	fclose(file);
 	return count;
 }
-
-#define POD "/mnt"
-#define JAIL POD "/jail"
-#define SPOOL "/mnt/spool"
 
 /* Turns this process into a pod: tmpfs where the image has directories of its own, and a jail as the populate job leaves it. */
 static inline void make_pod(void)

@@ -3,6 +3,10 @@
  */
 #include "check.h"
 
+#include <errno.h>
+#include <linux/fuse.h>
+#include <signal.h>
+
 static void refuses(const char *path, const char *part)
 {
 	struct jail_error error;
@@ -93,6 +97,62 @@ static void that_hangs(void)
 	close(server);
 }
 
+/* Answers each request with the error; the greeting alone as it should be. */
+static void serve(int server, int error)
+{
+	union {
+		struct fuse_in_header header;
+		char bytes[FUSE_MIN_READ_BUFFER * 2];
+	} request;
+
+	while (read(server, &request, sizeof(request)) > 0) {
+		struct {
+			struct fuse_out_header header;
+			struct fuse_init_out greeting;
+		} answer = {.header = {.unique = request.header.unique, .len = sizeof(answer.header), .error = -error}};
+
+		if (request.header.opcode == FUSE_INIT) {
+			answer.header.error = 0;
+			answer.header.len = sizeof(answer);
+			answer.greeting = (struct fuse_init_out){.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION, .max_write = 4096};
+		}
+		if (request.header.opcode != FUSE_FORGET && write(server, &answer, answer.header.len) < 0)
+			break;
+	}
+	_exit(0);
+}
+
+/* As a file server that failed over and forgot its clients' handles, or a disk that fails. */
+static void that_answers_with_errors(void)
+{
+	static const struct {
+		int error;
+		const char *text;
+	} kinds[] = {{ESTALE, "Stale file handle"}, {EIO, "Input/output error"}, {ENOTCONN, "not connected"}};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		char options[96];
+		int server = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+		pid_t child;
+
+		if (server < 0) {
+			printf("skipped: no /dev/fuse to fail on\n");
+			return;
+		}
+		make_pod();
+		snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", server);
+		CHECK(mount("stale", JAIL, "fuse", 0, options) == 0);
+		child = fork();
+		if (child == 0)
+			serve(server, kinds[i].error);
+		refuses(JAIL, kinds[i].text);
+		CHECK(umount2(JAIL, MNT_DETACH) == 0);
+		close(server);
+		CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+		CHECK(umount2(POD, MNT_DETACH) == 0);
+	}
+}
+
 static void that_comes_back_in_time(void)
 {
 	struct jail_error error;
@@ -141,6 +201,7 @@ int main(void)
 	CASE(marker_that_is_a_link);
 	CASE(marker_of_a_user);
 	CASE(that_hangs);
+	CASE(that_answers_with_errors);
 	CASE(that_comes_back_in_time);
 	CASE(image_of_the_marker);
 	return finish();

@@ -87,6 +87,7 @@ static void the_task_sees_the_jail_alone(void)
 	jail_view_close(&view);
 }
 
+/* Children that end while a thread of theirs may still live end without the leak check. */
 static void slurmstepd_stays_when_its_task_leaves(void)
 {
 	int status;
@@ -96,10 +97,49 @@ static void slurmstepd_stays_when_its_task_leaves(void)
 	CHECK(enter_with(NULL) == 0);
 	child = fork();
 	if (child == 0)
-		exit(jail_strip(&view, &error) == 0 && there_is("/usr/iam-jail") ? 0 : 1);
+		_exit(jail_strip(&view, &error) == 0 && there_is("/usr/iam-jail") ? 0 : 1);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	CHECK(!there_is("/usr/iam-jail"));
 	jail_view_close(&view);
+}
+
+/* Who comes into a mount namespace stands on what lies uppermost at its root. */
+static bool jail_is_uppermost_in(int namespace)
+{
+	return setns(namespace, CLONE_NEWNS) == 0 && jail_verify(&view, &error) == 0 && there_is("/iam-jail") && !there_is("/iam-pod");
+}
+
+static void the_pods_root_lies_over_neither_view(void)
+{
+	int veneered, pure;
+
+	make_pod();
+	CHECK(enter_with(NULL) == 0);
+	veneered = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	CHECK(jail_strip(&view, &error) == 0);
+	pure = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	CHECK(veneered >= 0 && pure >= 0);
+	CHECK(jail_is_uppermost_in(veneered));
+	CHECK(!there_is("/usr/iam-jail"));
+	CHECK(jail_is_uppermost_in(pure));
+	CHECK(there_is("/usr/iam-jail"));
+	jail_view_close(&view);
+}
+
+/* A thread takes the pod's root away: its task waits, and a task that would come to the pod is refused. */
+static void a_task_does_not_go_where_the_pod_still_is(void)
+{
+	int pod;
+
+	make_pod();
+	pod = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	CHECK(pod >= 0);
+	CHECK(enter_with(NULL) == 0);
+	view.pure = pod;
+	CHECK(jail_strip(&view, &error) == -1);
+	CHECK_HAS(error.text, "not the jail");
+	/* Without the leak check, which wants a /proc. */
+	_exit(0);
 }
 
 static void slurmd_sees_none_of_it(void)
@@ -111,7 +151,7 @@ static void slurmd_sees_none_of_it(void)
 	before = count_mounts();
 	child = fork();
 	if (child == 0)
-		exit(enter_with(NULL) == 0 ? 0 : 1);
+		_exit(enter_with(NULL) == 0 ? 0 : 1);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	CHECK(count_mounts() == before);
 	CHECK(there_is(SPOOL "/corral/tmp/42"));
@@ -125,7 +165,7 @@ static void steps_of_a_job_share_tmp_and_shm(void)
 	make_pod();
 	child = fork();
 	if (child == 0)
-		exit(enter_with(NULL) == 0 && writable("/tmp/hello") && writable("/dev/shm/hello") ? 0 : 1);
+		_exit(enter_with(NULL) == 0 && writable("/tmp/hello") && writable("/dev/shm/hello") ? 0 : 1);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	CHECK(enter_with(NULL) == 0);
 	CHECK(there_is("/tmp/hello") && there_is("/dev/shm/hello"));
@@ -385,6 +425,8 @@ int main(void)
 	CASE(the_step_sees_the_pods_programs);
 	CASE(the_task_sees_the_jail_alone);
 	CASE(slurmstepd_stays_when_its_task_leaves);
+	CASE(the_pods_root_lies_over_neither_view);
+	CASE(a_task_does_not_go_where_the_pod_still_is);
 	CASE(slurmd_sees_none_of_it);
 	CASE(steps_of_a_job_share_tmp_and_shm);
 	CASE(shm_of_the_pod);

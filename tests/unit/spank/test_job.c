@@ -46,6 +46,20 @@ static void full_scratch_is_said(void)
 	CHECK_HAS(error.text, "Not a directory");
 }
 
+static void a_full_disk_is_said(void)
+{
+	struct jail_error error;
+
+	make_pod();
+	make_directory(POD "/spool/corral", 0755);
+	CHECK(mount("tmpfs", POD "/spool/corral", "tmpfs", 0, "nr_inodes=2") == 0);
+	CHECK(jail_job_open(BASE, 1, 01777, &error) == -1);
+	CHECK_HAS(error.text, "No space left on device");
+	CHECK_HAS(error.text, "look at the node's local scratch");
+	CHECK(umount2(POD "/spool/corral", MNT_DETACH) == 0);
+	CHECK(jail_job_open(BASE, 1, 01777, &error) >= 0);
+}
+
 static void removed_without_following(void)
 {
 	struct jail_error error;
@@ -99,6 +113,7 @@ int main(void)
 	CASE(made_once_and_shared);
 	CASE(link_in_its_place_is_refused);
 	CASE(full_scratch_is_said);
+	CASE(a_full_disk_is_said);
 	CASE(removed_without_following);
 	CASE(another_file_system_is_not_entered);
 	CASE(nothing_to_remove);

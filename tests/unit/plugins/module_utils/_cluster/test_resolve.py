@@ -63,6 +63,61 @@ def test_an_extra_line_replaces_a_default_whatever_its_case() -> None:
     assert lines(document, "Epilog") == ['Epilog="/a b"']
 
 
+def test_more_of_a_nodes_and_a_partitions_line() -> None:
+    document = edited("spec.nodeSets[1].extraNodeParameters", {"TmpDisk": "100", "Gres": "tape:2"})
+    document["spec"]["slurm"] = {"extraConfig": ["GresTypes=tape", "PreemptType=preempt/partition_prio", "PreemptMode=CANCEL"]}
+    document["spec"]["partitions"][1].update(
+        {"maxMemPerNode": "1.5Gi", "priorityTier": 2, "allowGroups": ["physics", "ada"], "rootOnly": False}
+        | {"preemptMode": "SUSPEND,GANG", "extraParameters": {"LLN": "YES", "Topology": "a b"}}
+    )
+    assert lines(document, "NodeName=big") == [
+        "NodeName=big-0 NodeAddr=demo-big-0.demo-worker.ns.svc.cluster.local CPUs=4 RealMemory=1920 Weight=1 TmpDisk=100 Gres=tape:2 State=UNKNOWN"
+    ]
+    line = "PartitionName=big Nodes=big-0 Default=NO MaxTime=1-00:00:00 State=UP MaxMemPerNode=1536 PriorityTier=2 PreemptMode=SUSPEND,GANG"
+    assert lines(document, "PartitionName=big") == [f'{line} AllowGroups=physics,ada RootOnly=NO LLN=YES Topology="a b"']
+
+
+def test_lines_of_the_other_files() -> None:
+    files = model(
+        edited(
+            "spec.slurm",
+            {
+                "extraCgroupConfig": ["constraindevices=no", "AllowedRAMSpace=99.5"],
+                "extraGresConfig": ['NodeName=big-0 Name=tape  File="/dev/a b"', "Name=tape Count=2"],
+                "extraMpiConfig": ["PMIxTimeout=600"],
+            },
+        )
+    )["config"]["files"]
+    assert files["cgroup.conf"].splitlines()[-2:] == ["ConstrainDevices=no", "AllowedRAMSpace=99.5"]
+    assert "CgroupPlugin=cgroup/v2" in files["cgroup.conf"]
+    assert files["gres.conf"].splitlines()[1:] == ['NodeName=big-0 Name=tape File="/dev/a b"', "Name=tape Count=2"]
+    assert files["mpi.conf"].splitlines()[1:] == ["PMIxTimeout=600"]
+
+
+def test_without_lines_of_theirs_there_are_no_further_files() -> None:
+    assert sorted(model(good())["config"]["files"]) == ["cgroup.conf", "config.hash", "plugstack.conf", "slurm.conf"]
+
+
+def test_where_nothing_is_asked_pods_are_placed_as_before() -> None:
+    for node_set in model(good())["workers"]["node_sets"]:
+        assert [node_set[field] for field in ("affinity", "spread", "environment", "extra")] == [{}, [], [], {}]
+
+
+def test_pods_of_a_set_keep_apart_beside_what_the_document_says() -> None:
+    always = "requiredDuringSchedulingIgnoredDuringExecution"
+    own = {"labelSelector": {}, "topologyKey": "rack"}
+    document = edited("spec.nodeSets[1].affinity", {"nodeAffinity": {"anything": 1}, "podAntiAffinity": {always: [own], "preferred": []}})
+    document["spec"]["nodeSets"][1].update({"onePodPerNode": True, "topologySpread": [{"topologyKey": "zone"}]})
+    node_set = model(document)["workers"]["node_sets"][1]
+    selected = {"matchLabels": node_set["selector"]}
+    assert node_set["selector"]["corral.hpc/node-set"] == "big"
+    assert node_set["affinity"] == {
+        "nodeAffinity": {"anything": 1},
+        "podAntiAffinity": {always: [own, {"labelSelector": selected, "topologyKey": "kubernetes.io/hostname"}], "preferred": []},
+    }
+    assert node_set["spread"] == [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selected}]
+
+
 @pytest.mark.parametrize(
     ("tracking", "expected"),
     [("cgroup", "ProctrackType=proctrack/cgroup"), ("linuxproc", "ProctrackType=proctrack/linuxproc")],
@@ -71,6 +126,33 @@ def test_process_tracking(tracking: str, expected: str) -> None:
     document = edited("spec.slurm.processTracking", tracking)
     assert lines(document, "ProctrackType") == [expected]
     assert ("CgroupPlugin=disabled" in model(document)["config"]["files"]["cgroup.conf"]) is (tracking == "linuxproc")
+
+
+UNCONFINED = {"type": "Unconfined"}
+
+
+def test_without_prepared_nodes_nothing_of_them_is_asked() -> None:
+    cluster = model(good())
+    assert [(node_set["seccomp"], node_set["app_armor"]) for node_set in cluster["workers"]["node_sets"]] == [(UNCONFINED, UNCONFINED)] * 2
+    # The runtime's own profile is enough for sshd's chroot, and refuses pivot_root.
+    assert (cluster["login"]["seccomp"], cluster["login"]["app_armor"]) == ({"type": "RuntimeDefault"}, UNCONFINED)
+    assert model(edited("spec.login.entry", "Pivot"))["login"]["seccomp"] == UNCONFINED
+
+
+@pytest.mark.parametrize("entry", ["Chroot", "Pivot"])
+def test_prepared_nodes_confine_the_pods(entry: str) -> None:
+    document = edited(
+        "spec.security", {"seccomp": "Localhost", "appArmor": "Localhost", "profiles": {"seccomp": {"login": "other/login.json"}}}
+    )
+    document["spec"]["login"] = {"entry": entry}
+    document["spec"]["nodeSets"][1]["security"] = {"appArmor": "Unconfined"}
+    cluster = model(document)
+    cpu, big = cluster["workers"]["node_sets"]
+    worker = {"type": "Localhost", "localhostProfile": "corral/worker.json"}
+    assert (cpu["seccomp"], cpu["app_armor"]) == (worker, {"type": "Localhost", "localhostProfile": "corral-worker"})
+    assert (big["seccomp"], big["app_armor"]) == (worker, UNCONFINED)
+    assert cluster["login"]["seccomp"] == {"type": "Localhost", "localhostProfile": "other/login.json"}
+    assert cluster["login"]["app_armor"] == {"type": "Localhost", "localhostProfile": "corral-login"}
 
 
 VOLUMES = [
@@ -92,6 +174,7 @@ def test_destroy_names_data_that_goes_and_data_that_stays() -> None:
         "PersistentVolumeClaim/demo-controller-state",
         "Secret/demo-base-munge-key",
         "Secret/demo-login-host-keys",
+        "Secret/demo-worker-host-keys",
     ]
     assert ["shared" in sentence for sentence in teardown["left_behind"]] == [True]
     assert [item["name"] for item in teardown["applysets"]][0::5] == ["demo-login", "demo-base"]
@@ -145,7 +228,7 @@ def test_ten_thousand_nodes_stay_small() -> None:
     assert time.process_time() - start < 2, "names must never be made one by one"
 
 
-@pytest.mark.parametrize("example", ["demo", "minimal", "full"])
+@pytest.mark.parametrize("example", ["demo", "minimal", "full", "own"])
 def test_examples_are_good(example: str) -> None:
     document = yaml.safe_load((REPOSITORY / "examples" / f"{example}.yml").read_text())
     assert model(document)["node_count"] > 0
@@ -165,8 +248,65 @@ def test_the_full_example_has_every_field() -> None:
 
     walk(schema.spec(), [document["spec"]], "spec")
     # One of three excludes the others; the rest of a toleration or an amount is Kubernetes' own.
-    own = [path for path in missing if not any(part in path for part in ("Volume.", "volume.", "tolerations.", "resources.", "nodePort"))]
+    others = ("Volume.", "volume.", "tolerations.", "resources.", "nodePort", "login.volumes.", ".topology.block")
+    own = [path for path in missing if not any(part in path for part in others)]
     assert own == []
+
+
+SHARED_STATE = {"storageClassName": "shared", "size": "1Gi", "accessMode": "ReadWriteMany"}
+
+
+def test_one_controller_is_as_it_was() -> None:
+    controller = model(good())["controller"]
+    assert controller["hosts"] == [
+        {
+            "host": "demo-controller-0",
+            "address": "demo-controller.ns.svc.cluster.local",
+            "service": "demo-controller",
+            "selector": model(good())["components"]["controller"]["selector"],
+        }
+    ]
+    assert (controller["replicas"], controller["backup"], controller["affinity"]) == (1, None, {})
+    assert controller["state"]["access_mode"] == "ReadWriteOnce"
+    assert lines(good(), "Slurmctld") == [
+        "SlurmctldHost=demo-controller-0(demo-controller.ns.svc.cluster.local)",
+        "SlurmctldPort=6817",
+        "SlurmctldPidFile=/var/spool/slurmctld/slurmctld.pid",
+        "SlurmctldParameters=enable_configless",
+        "SlurmctldTimeout=120",
+        "SlurmctldDebug=info",
+    ]
+
+
+def test_two_controllers() -> None:
+    document = edited("spec.controller", {"replicas": 2, "stateVolume": SHARED_STATE})
+    controller = model(document)["controller"]
+    assert (controller["pod"], controller["backup"], controller["state"]["access_mode"]) == (
+        "demo-controller-0",
+        "demo-controller-1",
+        "ReadWriteMany",
+    )
+    assert controller["address"] == model(good())["controller"]["address"], "who knows the primary's address finds it after the change"
+    assert [one["selector"]["statefulset.kubernetes.io/pod-name"] for one in controller["hosts"]] == [
+        "demo-controller-0",
+        "demo-controller-1",
+    ]
+    assert lines(document, "Slurmctld")[:2] == [
+        "SlurmctldHost=demo-controller-0(demo-controller.ns.svc.cluster.local)",
+        "SlurmctldHost=demo-controller-1(demo-controller-1.ns.svc.cluster.local)",
+    ]
+    assert lines(document, "SlurmctldTimeout") == ["SlurmctldTimeout=10"]
+    # slurmctld sends SIGTERM to the process whose number is in it.
+    assert lines(document, "SlurmctldPidFile") == ["SlurmctldPidFile=/tmp/slurmctld.pid"]
+    terms = controller["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [term["podAffinityTerm"]["topologyKey"] for term in terms] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+
+
+def test_the_timeout_of_two_controllers_can_be_another() -> None:
+    document = edited("spec.controller", {"replicas": 2, "stateVolume": SHARED_STATE})
+    document["spec"]["slurm"] = {"extraConfig": ["SlurmctldTimeout=25"]}
+    assert lines(document, "SlurmctldTimeout") == ["SlurmctldTimeout=25"]
+    assert len(lines(document, "SlurmctldHost")) == 2
 
 
 def _mounts(found: dict[str, Any]) -> dict[str, str]:
@@ -259,3 +399,133 @@ def test_shared_memory_is_half_of_the_memory() -> None:
         if volume["name"] == "shm"
     ]
     assert sizes == ["512Mi", "100Mi"]
+
+
+def test_workers_are_reached_by_the_names_of_their_slurm_nodes() -> None:
+    document = json.loads(model(good())["jail"]["users"]["document"])
+    assert document["sshConfig"].splitlines()[1:4] == [
+        "Host cpu-* big-* !*.*",
+        "    HostName demo-%h.demo-worker.ns.svc.cluster.local",
+        "    HostKeyAlias demo-worker",
+    ]
+
+
+def test_workers_without_sshd_need_no_host_keys() -> None:
+    found = model(edited("spec.workers", {"ssh": "Never"}))
+    assert found["workers"]["ssh"] == "Never"
+    assert json.loads(found["jail"]["users"]["document"])["sshConfig"] == ""
+    assert "demo-worker-host-keys" not in [secret["name"] for secret in found["secrets"]]
+
+
+def own(volume: dict[str, str], *sub_mounts: dict[str, Any]) -> dict[str, Any]:
+    document = good()
+    document["spec"]["jail"] |= {"shared": False, "volume": volume, "subMounts": list(sub_mounts)}
+    return model(document)
+
+
+def test_a_jail_of_each_pods_own() -> None:
+    resolved = own({"size": "50Gi"})
+    jail = resolved["jail"]
+    # Nothing that is one for all: no claim, no job.
+    assert (jail["shared"], jail["claim"], jail["volume"], jail["populate"]["job"], jail["users"]["job"]) == (False, None, None, None, None)
+    assert jail["populate"]["limit"] == 50 * 1024
+    assert jail["populate"]["requests"]["ephemeral-storage"] == "50Gi"
+    worker = resolved["workers"]["node_sets"][0]
+    for pod in (worker, resolved["login"]):
+        assert pod["jail"]["volumes"][0] == {"name": "jail", "emptyDir": {"sizeLimit": "50Gi"}}
+        assert pod["jail"]["mounts"][0] == {"name": "jail", "mountPath": "/mnt/jail", "subPath": "root"}
+        assert _mounts(pod["accounts"]) == {"/mnt/jail": "jail"}
+        assert pod["accounts"]["env"] == []
+    # slurmctld wants the accounts and no more, so there is no root to be entered at root/.
+    controller = resolved["controller"]
+    assert controller["jail"]["mounts"] == [{"name": "jail", "mountPath": "/mnt/jail", "readOnly": True}]
+    assert controller["accounts"]["env"] == [{"name": "CORRAL_ONLY", "value": "accounts"}]
+    assert [item["metadata"]["name"] for item in resolved["teardown"]["data"] if item["kind"] != "Secret"] == ["demo-controller-state"]
+
+
+def test_a_claim_for_the_jail_of_each_pod() -> None:
+    resolved = own({"size": "50Gi", "storageClassName": "local"})
+    (volume, *_others) = resolved["login"]["jail"]["volumes"]
+    template = volume["ephemeral"]["volumeClaimTemplate"]
+    assert template["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "resources": {"requests": {"storage": "50Gi"}},
+    }
+    assert "ephemeral-storage" not in resolved["jail"]["populate"]["requests"]
+
+
+@pytest.mark.parametrize(
+    ("mount", "made_by", "env"),
+    [
+        ({"claimName": "homes"}, "the job", [{"name": "CORRAL_HOMES", "value": "none"}]),
+        ({"storageClassName": "a", "size": "1Gi"}, "the job", [{"name": "CORRAL_HOMES", "value": "none"}]),
+        ({"claimName": "homes", "readOnly": True}, "nobody", [{"name": "CORRAL_HOMES", "value": "none"}]),
+        ({"hostPath": "/srv/homes"}, "each pod", [{"name": "CORRAL_HOMES", "value": "/mnt/homes"}]),
+        ({"scratch": "1Gi"}, "each pod", [{"name": "CORRAL_HOMES", "value": "/mnt/homes"}]),
+    ],
+)
+def test_who_makes_the_homes_of_jails_of_each_pods_own(mount: dict[str, Any], made_by: str, env: list[Any]) -> None:
+    resolved = own({"size": "1Gi"}, {"path": "/data", "claimName": "data"}, {"path": "/home", **mount})
+    accounts = resolved["workers"]["node_sets"][0]["accounts"]
+    assert accounts["env"] == env
+    assert ("/mnt/homes" in _mounts(accounts)) == (made_by == "each pod")
+    users = resolved["jail"]["users"]
+    assert (users["job"] is not None) == (made_by == "the job")
+    if users["job"]:
+        assert {volume["name"]: volume for volume in users["volumes"]["volumes"]}["jail"] == {
+            "name": "jail",
+            "emptyDir": {"sizeLimit": "256Mi"},
+        }
+
+
+def test_a_shared_jail_has_nothing_of_the_pods_own() -> None:
+    resolved = model(good())
+    assert {
+        resolved["login"]["accounts"],
+        resolved["controller"]["accounts"],
+        *(one["accounts"] for one in resolved["workers"]["node_sets"]),
+    } == {None}
+    assert resolved["controller"]["jail"]["mounts"] == [{"name": "jail", "mountPath": "/mnt/jail", "subPath": "root", "readOnly": True}]
+
+
+def test_without_sssd_nothing_speaks_of_it() -> None:
+    assert model(good())["sssd"] is None
+    assert "sss" not in json.dumps({key: value for key, value in model(good()).items() if key != "sssd"})
+
+
+def test_sssd_shows_its_public_sockets_to_every_pod_and_jail() -> None:
+    document = edited("spec.sssd", {"image": "example/sssd:1", "configSecret": "ldap", "caConfigMap": "ca"})
+    document["spec"]["jail"]["subMounts"] = [{"path": "/home", "claimName": "homes"}]
+    resolved = model(document)
+    sssd = resolved["sssd"]
+    assert (sssd["homes"], sssd["debug_level"], sssd["config_secret"]) == ("/home", 0, "ldap")
+    assert {mount["mountPath"]: mount["name"] for mount in sssd["mounts"]} == {
+        "/var/lib/sss/pipes": "sssd-pipes",
+        "/var/lib/sss/mc": "sssd-cache",
+    }
+    assert all(mount["readOnly"] for mount in sssd["mounts"])
+    # What clients see is no place of the private socket, of the configuration or of the cache with passwords.
+    shown = {mount["name"] for mount in sssd["mounts"]}
+    own = {mount["mountPath"]: mount["name"] for mount in sssd["own_mounts"]}
+    assert not shown & {own[path] for path in ("/etc/sssd", "/etc/corral/sssd", "/var/lib/sss", "/var/lib/sss/pipes/private")}
+    assert own["/etc/corral/ldap-ca"] == "sssd-ca"
+    assert {volume["name"] for volume in sssd["volumes"]} == set(own.values())
+    for found in (resolved["login"]["jail"], *(node_set["jail"] for node_set in resolved["workers"]["node_sets"])):
+        env = {item["name"]: item["value"] for item in found["env"]}
+        assert env["CORRAL_SUBMOUNTS"].split() == [
+            "/mnt/submounts/0:/home",
+            "/var/lib/sss/pipes:/var/lib/sss/pipes:ro",
+            "/var/lib/sss/mc:/var/lib/sss/mc:ro",
+        ]
+    assert json.loads(resolved["jail"]["users"]["document"])["mountPoints"] == ["/home", "/var/lib/sss/pipes", "/var/lib/sss/mc"]
+    assert "The Secret ldap in namespace ns is yours and stays." in resolved["teardown"]["left_behind"]
+
+
+def test_what_the_check_of_a_directory_tries_is_in_its_name() -> None:
+    def job(**more: Any) -> str:
+        name: str = model(edited("spec.sssd", {"image": "example/sssd:1", "configSecret": "ldap", **more}))["sssd"]["check_job"]
+        return name
+
+    assert job() == job(homes="/home")
+    assert len({job(), job(caConfigMap="ca"), job(configSecret="other"), job(image="example/sssd:2")}) == 4

@@ -29,6 +29,12 @@ STRUCTURE = [
     ("spec.images.slurm", REMOVE, "spec.images.slurm is missing"),
     ("spec.jail", REMOVE, "spec.jail is missing"),
     ("spec.nodeSets", {"a": 1}, "spec.nodeSets must be a list, not a mapping"),
+    ("spec.controller.replicas", 3, "spec.controller.replicas is 3; it must be between 1 and 2."),
+    (
+        "spec.controller.stateVolume.accessMode",
+        "ReadOnlyMany",
+        "spec.controller.stateVolume.accessMode is 'ReadOnlyMany'; it must be one of",
+    ),
     ("spec.nodeSets[1].replicas", -1, "spec.nodeSets[1].replicas is -1; it must be between 0 and 10000."),
     ("spec.nodeSets[1].replicas", 10**9, "spec.nodeSets[1].replicas is 1000000000"),
     ("spec.nodeSets[1].replicas", "2", "spec.nodeSets[1].replicas must be a whole number, not '2'"),
@@ -54,6 +60,15 @@ STRUCTURE = [
     ("spec.partitions[1].maxTime", 86400, "spec.partitions[1].maxTime must be text, not 86400; put it in quotes"),
     ("spec.partitions[1].maxTime", "tomorrow", "spec.partitions[1].maxTime is 'tomorrow'; it must be INFINITE or days"),
     ("spec.partitions[1].name", "main", "spec.partitions[1].name is 'main' a second time"),
+    ("spec.security.seccomp", "RuntimeDefault", "spec.security.seccomp is 'RuntimeDefault'; it must be one of Unconfined, Localhost."),
+    ("spec.nodeSets[1].security.appArmor", "off", "spec.nodeSets[1].security.appArmor is 'off'; it must be one of Unconfined, Localhost."),
+    (
+        "spec.security.profiles.seccomp.worker",
+        "/a/b",
+        "spec.security.profiles.seccomp.worker is '/a/b'; it must be a path such as corral/worker.json",
+    ),
+    ("spec.security.profiles.seccomp.login", "a/../b", "spec.security.profiles.seccomp.login is 'a/../b'; it must be a path"),
+    ("spec.security.profiles.appArmor.worker", "a/b", "spec.security.profiles.appArmor.worker is 'a/b'; it must be letters, digits"),
     ("spec.jail.subMounts", [{"path": "/scratch"}], "spec.jail.subMounts[0] has no source; give exactly one of claimName"),
     ("spec.jail.subMounts", [{"path": "/s", "memory": "1Gi", "scratch": "1Gi"}], "spec.jail.subMounts[0] has memory and scratch"),
     (
@@ -141,6 +156,20 @@ MEANING = [
     ("spec.jail.volume", {"claimName": "a", "hostPath": "/b", "size": "1Gi"}, "spec.jail.volume has claimName and hostPath"),
     ("spec.jail.volume", {"hostPath": "/b"}, "spec.jail.volume.size is missing"),
     ("spec.jail.volume", {"claimName": "a", "size": "1Gi"}, "spec.jail.volume.size goes with"),
+    ("spec.jail.shared", False, "spec.jail.volume has claimName, which is one for all pods, but spec.jail.shared is false"),
+    (
+        "spec.jail",
+        {"shared": False, "volume": {"hostPath": "/b", "size": "1Gi"}, "populate": {"image": "i"}},
+        "spec.jail.volume has hostPath, which is one for all pods",
+    ),
+    ("spec.jail", {"shared": False, "volume": {}, "populate": {"image": "i"}}, "spec.jail.volume.size is missing; say how big the root"),
+    (
+        "spec.jail",
+        {"shared": False, "volume": {"size": "1Gi"}, "populate": {"policy": "Never"}},
+        "spec.jail.populate.policy is Never, but with spec.jail.shared: false each pod's root begins empty",
+    ),
+    ("spec.jail", {"shared": False, "volume": {"size": "1Gi"}, "populate": {}}, "spec.jail.populate.image is missing"),
+    ("spec.jail.volume", {"size": "1Gi"}, "spec.jail.volume has no source; give exactly one"),
     ("spec.jail.populate", REMOVE, "spec.jail.populate is missing; it is needed: The image that fills an empty volume, or policy Never."),
     ("spec.jail.populate.image", REMOVE, "spec.jail.populate.image is missing"),
     ("spec.login.service", {"nodePort": 30022}, "spec.login.service.nodePort goes with type NodePort, but the type is ClusterIP"),
@@ -169,13 +198,167 @@ MEANING = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "words"), STRUCTURE + MEANING)
+LDAP = {"image": "i", "configSecret": "ldap"}
+SSSD = [
+    ("spec.sssd", {"image": "i"}, "spec.sssd.configSecret is missing"),
+    ("spec.sssd", {"configSecret": "ldap"}, "spec.sssd.image is missing"),
+    ("spec.sssd", {**LDAP, "debugLevel": 10}, "spec.sssd.debugLevel is 10; it must be between 0 and 9."),
+    ("spec.sssd", {**LDAP, "homes": "home"}, "spec.sssd.homes is 'home'; it must be an absolute path"),
+    ("spec.sssd", {**LDAP, "homes": "/home/.."}, "spec.sssd.homes is /home/..; write it without '.' and '..'."),
+    ("spec.sssd", {**LDAP, "homes": "/etc"}, "spec.sssd.homes is /etc, but /etc is the system's own"),
+    ("spec.sssd", {**LDAP, "homes": "/var"}, "spec.sssd.homes is /var, but /var/run is the system's own"),
+    (
+        "spec.sssd",
+        {**LDAP, "configSecret": "demo-base-munge-key"},
+        "spec.sssd.configSecret is demo-base-munge-key, one of corral's own Secrets",
+    ),
+]
+
+
+NODE, PARTITION = "spec.nodeSets[1]", "spec.partitions[1]"
+SETS = [
+    (f"{NODE}.extraNodeParameters", {"CPUs": "8"}, "sets CPUs, which is corral's own: set resources; remove it."),
+    (f"{NODE}.extraNodeParameters", {"nodeaddr": "x"}, "sets nodeaddr, which is corral's own: the workers' service has it"),
+    (f"{NODE}.extraNodeParameters", {"TmpDsk": "1"}, "sets TmpDsk, which is no key of a line NodeName; did you mean TmpDisk?"),
+    (f"{NODE}.extraNodeParameters", {"TmpDisk": "1G"}, "sets TmpDisk to '1G'; it must be a whole number."),
+    (f"{NODE}.extraNodeParameters", {"TmpDisk": 1}, f"{NODE}.extraNodeParameters.TmpDisk must be text, not 1; put it in quotes"),
+    (f"{NODE}.extraNodeParameters", {"TmpDisk": "1", "tmpdisk": "2"}, "sets tmpdisk a second time, since case does not count"),
+    (f"{NODE}.extraNodeParameters", {"TRESWeights": "a#b"}, f"{NODE}.extraNodeParameters.TRESWeights has a '#', which begins a comment"),
+    (f"{NODE}.extraNodeParameters", {"Gres": "tape:2"}, "sets Gres, which needs GresTypes; add such a line to spec.slurm.extraConfig."),
+    (
+        f"{NODE}.extraNodeParameters",
+        {"Sockets": "2", "CoresPerSocket": "4"},
+        "makes 2 × 4 × 1 sockets, cores and threads, but the node has 4",
+    ),
+    (f"{NODE}.extraNodeParameters", {"ThreadsPerCore": "8"}, "has 1 cores a socket and 8 threads a core, of which 4 CPUs are no multiple"),
+    (f"{NODE}.extraNodeParameters", {"MemSpecLimit": "1920"}, "sets MemSpecLimit to 1920 MiB, but the node has 1920; give less."),
+    (f"{NODE}.environment", [{"name": "A"}], f"{NODE}.environment[0].value is missing"),
+    (f"{NODE}.environment", [{"name": "a-b", "value": ""}], f"{NODE}.environment[0].name is 'a-b'; it must be letters, digits and '_'"),
+    (f"{NODE}.environment", [{"name": "CORRAL_SSH", "value": "x"}], f"{NODE}.environment[0].name is CORRAL_SSH, which corral sets"),
+    (f"{NODE}.environment", [{"name": "POD_IP", "value": "x"}], f"{NODE}.environment[0].name is POD_IP, which corral sets"),
+    (f"{NODE}.environment", [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}], f"{NODE}.environment[1].name is 'A' a second time"),
+    (f"{NODE}.affinity", {"podAffinities": {}}, f"{NODE}.affinity.podAffinities is not known; did you mean podAffinity?"),
+    (f"{NODE}.affinity", {"podAffinity": []}, f"{NODE}.affinity.podAffinity must be a mapping"),
+    (f"{NODE}.topologySpread", [{"maxSkew": 2}], f"{NODE}.topologySpread[0].topologyKey is missing"),
+    (f"{PARTITION}.extraParameters", {"MaxTime": "1"}, "sets MaxTime, which is corral's own: set maxTime; remove it."),
+    (f"{PARTITION}.extraParameters", {"graceTime": "1"}, "sets graceTime, which is corral's own: set graceTime; remove it."),
+    (f"{PARTITION}.extraParameters", {"LNN": "YES"}, "sets LNN, which is no key of a line PartitionName; remove it."),
+    (f"{PARTITION}.extraParameters", {"ReqRes": "YES"}, "sets ReqRes, which is no key of a line PartitionName; did you mean ReqResv?"),
+    (f"{PARTITION}.extraParameters", {"LLN": "maybe"}, "sets LLN to 'maybe'; it must be YES or NO."),
+    (f"{PARTITION}.maxCpusPerNode", 0, f"{PARTITION}.maxCpusPerNode is 0; it must be between 1 and"),
+    (f"{PARTITION}.overSubscribe", "FORCE:x", f"{PARTITION}.overSubscribe is 'FORCE:x'; it must be NO, EXCLUSIVE, YES or FORCE"),
+    (f"{PARTITION}.preemptMode", "SUSPEND", f"{PARTITION}.preemptMode is 'SUSPEND'; it must be one of"),
+    (f"{PARTITION}.preemptMode", "REQUEUE", f"{PARTITION}.preemptMode is REQUEUE, which needs PreemptType=preempt/partition_prio"),
+    (f"{PARTITION}.defaultTime", "2-00:00:00", f"{PARTITION}.defaultTime is 2-00:00:00, more than maxTime, 1-00:00:00"),
+    (f"{PARTITION}.defaultTime", "INFINITE", f"{PARTITION}.defaultTime is INFINITE, more than maxTime"),
+    (f"{PARTITION}.maxMemPerNode", "1Ki", f"{PARTITION}.maxMemPerNode is 1Ki, less than 1Mi"),
+    (f"{PARTITION}.allowGroups", ["chemistry"], f"{PARTITION}.allowGroups[0] is chemistry, which is not in spec.groups"),
+    (f"{PARTITION}.qos", "high", f"{PARTITION}.qos needs accounting, which this cluster has not"),
+    (f"{PARTITION}.denyAccounts", ["x"], f"{PARTITION}.denyAccounts needs accounting"),
+]
+FILES = [
+    (
+        "spec.slurm.extraConfig",
+        ["SchedularParameters=defer"],
+        "sets SchedularParameters, which is no key of slurm.conf; did you mean SchedulerPara",
+    ),
+    ("spec.slurm.extraConfig", ["Xyzzy=1"], "spec.slurm.extraConfig[0] sets Xyzzy, which is no key of slurm.conf; remove it."),
+    ("spec.slurm.extraConfig", ["KillWait=soon"], "spec.slurm.extraConfig[0] sets KillWait to 'soon'; it must be a whole number."),
+    ("spec.slurm.extraConfig", ["KillWait=70000"], "sets KillWait to '70000'; 65535 is the most."),
+    ("spec.slurm.extraConfig", ["KillWait=0x20000"], "65535 is the most."),
+    ("spec.slurm.extraConfig", ["KillWait=1", "killwait=2"], "spec.slurm.extraConfig[1] sets killwait, as spec.slurm.extraConfig[0] does"),
+    (
+        "spec.slurm",
+        {"processTracking": "linuxproc", "extraConfig": ["PrologFlags=Contain,x11"]},
+        "PrologFlags has X11, which Slurm refuses",
+    ),
+    ("spec.slurm.extraConfig", ["PrologFlags=NoHold,Contain"], "PrologFlags has NoHold, which Slurm refuses together with Contain"),
+    (
+        "spec.slurm.extraConfig",
+        ["PrologFlags=Alloc"],
+        "replaces PrologFlags but leaves out Contain, without which nobody gets into his job",
+    ),
+    ("spec.slurm.extraConfig", ["PrologFlags=Serial,RunInJob"], "PrologFlags has Serial and RunInJob"),
+    ("spec.slurm.extraConfig", ["JobAcctGatherParams=UsePss,NoShared"], "UsePss and NoShared"),
+    ("spec.slurm.extraConfig", ["LaunchParameters=enable_nss_slurm,disable_send_gids"], "enable_nss_slurm and disable_send_gids"),
+    (
+        "spec.slurm",
+        {"processTracking": "linuxproc", "extraConfig": ["JobAcctGatherType=jobacct_gather/cgroup"]},
+        "JobAcctGatherType is jobacct_gather/cgroup, which needs processTracking: cgroup.",
+    ),
+    ("spec.slurm.extraConfig", ["SlurmSchedLogLevel=1"], "SlurmSchedLogLevel needs SlurmSchedLogFile"),
+    ("spec.slurm.extraConfig", ["DefMemPerCPU=1", "DefMemPerNode=1"], "DefMemPerCPU and DefMemPerNode exclude one another"),
+    ("spec.slurm.extraConfig", ["PreemptType=preempt/qos", "PreemptMode=SUSPEND"], "PreemptMode is SUSPEND, which needs GANG too"),
+    ("spec.slurm.extraConfig", ["PreemptMode=REQUEUE"], "PreemptMode is REQUEUE, which needs a PreemptType"),
+    ("spec.slurm.extraConfig", ["PreemptType=preempt/qos"], "PreemptType is preempt/qos, which needs a PreemptMode"),
+    (
+        "spec.slurm.extraCgroupConfig",
+        ["CgroupPlugin=cgroup/v1"],
+        "sets CgroupPlugin, which corral sets itself: set spec.slurm.processTracking",
+    ),
+    (
+        "spec.slurm.extraCgroupConfig",
+        ["ConstrainSwap=yes"],
+        "ConstrainSwap, which is no key of cgroup.conf; did you mean ConstrainSwapSpace?",
+    ),
+    (
+        "spec.slurm",
+        {"processTracking": "linuxproc", "extraCgroupConfig": ["ConstrainCores=no"]},
+        "spec.slurm.extraCgroupConfig goes with processTracking: cgroup, but it is linuxproc",
+    ),
+    ("spec.slurm.extraGresConfig", ["Name=gpu Fil=/dev/a"], "spec.slurm.extraGresConfig[0] sets Fil, which is no key of gres.conf"),
+    (
+        "spec.slurm.extraGresConfig",
+        ["Name=gpu File"],
+        "spec.slurm.extraGresConfig[0]: 'Name=gpu File' is no line of the form Key=Value Key=Value.",
+    ),
+    ("spec.slurm.extraMpiConfig", ["PMIxTimout=6"], "sets PMIxTimout, which is no key of mpi.conf; did you mean PMIxTimeout?"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), [("defMemPerCpu", "defMemPerNode"), ("maxMemPerCpu", "maxMemPerNode"), ("allowQos", "denyQos")])
+def test_limits_that_exclude_one_another(one: str, other: str) -> None:
+    value: Any = ["x"] if one == "allowQos" else "1Gi"
+    document = edited("spec.slurm.extraConfig", ["AccountingStorageType=accounting_storage/slurmdbd"])
+    document["spec"]["partitions"][1].update({one: value, other: value})
+    assert mistakes(document) == [f"spec.partitions[1] has {one} and {other}, which exclude one another; remove one."]
+
+
+def test_a_limit_that_is_below_another() -> None:
+    document = good()
+    document["spec"]["partitions"][1].update({"minNodes": 3, "maxNodes": 2})
+    assert mistakes(document) == ["spec.partitions[1].minNodes is 3, more than maxNodes, 2; lower the one or raise the other."]
+
+
+def test_groups_of_a_directory_are_not_known_here() -> None:
+    document = edited("spec.partitions[1].allowGroups", ["chemistry", "physics", "ada"])
+    document["spec"]["sssd"] = LDAP
+    validate.check(document)
+
+
+def test_cpus_that_agree() -> None:
+    for extra in (
+        {"Sockets": "1", "CoresPerSocket": "2", "ThreadsPerCore": "2"},
+        {"Sockets": "2", "CoresPerSocket": "2"},
+        {"ThreadsPerCore": "2"},
+    ):
+        validate.check(edited(f"{NODE}.extraNodeParameters", extra))
+
+
+@pytest.mark.parametrize(("path", "value", "words"), STRUCTURE + MEANING + SSSD + SETS + FILES)
 def test_a_mistake_is_one_sentence_that_says_where(path: str, value: Any, words: str) -> None:
     found = mistakes(edited(path, value))
     assert len(found) == 1, found
     assert words in found[0]
     assert found[0].endswith((".", "?"))
     assert "\n" not in found[0]
+
+
+def test_a_volume_in_the_way_of_sssds_sockets() -> None:
+    document = edited("spec.jail.subMounts", [{"path": "/var/lib", "memory": "1Gi"}])
+    validate.check(document)
+    document["spec"]["sssd"] = LDAP
+    assert "with spec.sssd /var/lib/sss is the jail's own" in mistakes(document)[0]
 
 
 @pytest.mark.parametrize("document", [None, "", "text", [], {}, 3])
@@ -202,3 +385,44 @@ def test_an_empty_cluster_is_fine() -> None:
     for key in ("nodeSets", "partitions", "users", "groups"):
         del document["spec"][key]
     validate.check(document)
+
+
+STATE = {"storageClassName": "standard", "size": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("controller", "said"),
+    [
+        (
+            {"replicas": 2, "stateVolume": STATE},
+            "spec.controller.replicas is 2, but spec.controller.stateVolume.accessMode is ReadWriteOnce",
+        ),
+        (
+            {"replicas": 2, "stateVolume": {**STATE, "accessMode": "ReadWriteOnce"}},
+            "a volume for one Kubernetes node; set it to ReadWriteMany, with a storage class or directory that all nodes share",
+        ),
+        (
+            {"stateVolume": {"claimName": "mine", "accessMode": "ReadWriteMany"}},
+            "spec.controller.stateVolume.accessMode goes with storageClassName and hostPath",
+        ),
+    ],
+)
+def test_a_second_controller_needs_the_same_state(controller: dict[str, Any], said: str) -> None:
+    found = mistakes(edited("spec.controller", controller))
+    assert len(found) == 1
+    assert said in found[0]
+
+
+@pytest.mark.parametrize(
+    "controller",
+    [
+        {"replicas": 2, "stateVolume": {**STATE, "accessMode": "ReadWriteMany"}},
+        {"replicas": 2, "stateVolume": {"hostPath": "/srv/state", "size": "1Gi", "accessMode": "ReadWriteMany"}},
+        # What it is can only be seen in the cluster: k8s_claim_check.
+        {"replicas": 2, "stateVolume": {"claimName": "mine"}},
+        {"replicas": 1, "stateVolume": {**STATE, "accessMode": "ReadWriteMany"}},
+        {"replicas": 1, "stateVolume": STATE},
+    ],
+)
+def test_state_volumes_that_will_do(controller: dict[str, Any]) -> None:
+    validate.check(edited("spec.controller", controller))

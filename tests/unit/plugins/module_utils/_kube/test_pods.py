@@ -44,6 +44,12 @@ def test_the_clock_of_a_trouble_starts_anew_when_it_was_away() -> None:
     assert follow(Patience(), (0.0, missing), (19.0, fine), (21.0, missing), (40.0, missing)) is None
 
 
+def test_what_a_busy_kubelet_has_not_looked_at_is_not_missing() -> None:
+    busy = pod(waiting("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition"))
+    missing = pod(waiting("CreateContainerConfigError", 'secret "nowhere" not found'))
+    assert follow(Patience(), (0.0, busy), (60.0, busy), (61.0, missing), (80.0, missing), (81.0, missing)) == 81.0
+
+
 def test_a_bad_name_ends_patience_at_once() -> None:
     assert follow(Patience(), (0.0, pod(waiting("InvalidImageName")))) == 0.0
 
@@ -85,9 +91,23 @@ def test_no_place_ends_patience_later() -> None:
     assert follow(Patience(), (0.0, unschedulable()), (29.0, unschedulable()), (30.0, unschedulable())) == 30.0
 
 
+def test_a_node_that_turns_pods_away_ends_patience_at_once() -> None:
+    """Each such pod is replaced by the next within a second."""
+    away = pod(phase="Failed", reason="AppArmor", message="Cannot enforce AppArmor:\nAppArmor is not enabled on the host")
+    assert follow(Patience(), (0.0, away)) == 0.0
+    assert follow(Patience(), (0.0, pod(phase="Failed", reason="Evicted"))) is None
+
+
+def test_a_profile_that_is_not_there_may_come_within_the_grace() -> None:
+    missing = pod(waiting("CreateContainerError", 'cannot load seccomp profile "/k/worker.json": no such file'))
+    assert [trouble.cause for trouble in pods.troubles(missing)] == ["profile"]
+    assert follow(Patience(), (0.0, missing), (19.0, missing), (20.0, missing)) == 20.0
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [
+        (pod(phase="Failed", reason="AppArmor", message="no"), "pod p-0: its node can not confine it (no)"),
         (
             pod(waiting("ErrImagePull", "no such\n host")),
             "pod p-0: container main: the image img can not be had (ErrImagePull: no such host)",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import nodes
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, nodes
 
 
 def reply(*rows: dict[str, object]) -> str:
@@ -50,5 +50,5 @@ def test_numbers_and_words_of_other_data_parsers() -> None:
 
 @pytest.mark.parametrize("text", ["", "slurm_load_nodes error: Unable to contact slurm controller", "[]", '{"nodes": 3}'])
 def test_nonsense_is_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(nodes.NodesError, match="scontrol"):
+    with pytest.raises(answer.AnswerError, match="scontrol"):
         nodes.parse(text)

@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+#
+# What must have been done before slurmd starts; sourced by slurmd.sh, which has common.sh and sets the node's name.
+
+ours="corral: start:"
+name=${name:-}
+
+# A node that can not be made ready goes out of service with the reason, and slurmd is not started: it would register with less than slurm.conf
+# promises, or die. A drain of somebody else stays.
+out_of_service() {
+	local shown
+	# Its status is 1 for a node that it does not show, too.
+	shown=$(timeout 15 scontrol show node "$name" --oneliner 2>/dev/null) || true
+	# slurmctld has a node without an address, as every new one is until its first slurmd tells it, as FUTURE, and shows it to nobody.
+	# What fails here fails again below, and is told there.
+	[[ $shown != *"not found"* ]] || timeout 15 scontrol update "nodename=$name" state=down "reason=$ours $1" || true
+	if [[ $shown != *State=*DRAIN* || $shown == *"Reason=$ours"* ]]; then
+		timeout 15 scontrol update "nodename=$name" state=drain "reason=$ours $1" ||
+			echo "${0##*/}: slurmctld was not told that this node is out of service" >&2
+	fi
+	die "$1"
+}
+
+taken_out() {
+	[[ $(timeout 15 scontrol show node "$name" --oneliner 2>/dev/null) == *State=*DRAIN*"Reason=$ours"* ]]
+}
+
+# slurmctld says "Invalid node state" of a node that has never registered, and does it all the same (seen with 24.11.5): so what it shows counts.
+back_in_service() {
+	local said
+	taken_out || return 0
+	said=$(timeout 15 scontrol update "nodename=$name" state=undrain 2>&1) || true
+	! taken_out || die "slurmctld did not take this node, $name, back into service: $said"
+}
+
+# ready WHAT SECONDS COMMAND: its output goes to the log when it is done; its last line is the reason if it fails.
+ready() {
+	local what=$1 seconds=$2 began=$SECONDS code=0 said
+	said=$(mktemp)
+	shift 2
+	timeout -k 5 "$seconds" "$@" >"$said" 2>&1 </dev/null || code=$?
+	cat "$said" >&2
+	# 137: it did not end when it was told to; or something else killed it, earlier.
+	if [ "$code" = 124 ] || { [ "$code" = 137 ] && [ $((SECONDS - began)) -ge "$seconds" ]; }; then
+		out_of_service "$what took longer than $seconds s$(last_line "$said")"
+	elif [ "$code" != 0 ]; then
+		out_of_service "$what ended with status $code$(last_line "$said")"
+	fi
+	rm -f "$said"
+}
+
+# What Slurm can keep of it.
+last_line() {
+	local line
+	# Nothing but empty lines is no failure.
+	line=$(grep -v '^[[:space:]]*$' "$1" | tail -n 1 | tr -c '[:print:]\n' ' ' | cut -c 1-300) || true
+	printf '%s' "${line:+: $line}"
+}

@@ -1,0 +1,41 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the options that say which slurmctld; their argument spec is in module_utils/_scheduler/args.py."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  namespace:
+    description:
+      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
+    type: str
+  pod:
+    description:
+      - Name of the pod that runs slurmctld, C(<cluster>-controller-0). Found by itself when it is not set and the namespace holds one cluster.
+      - Where nothing can be run in it, and the cluster has a second controller, that one is taken.
+    type: str
+  container:
+    description:
+      - Name of the container that runs slurmctld.
+    type: str
+    default: slurmctld
+requirements:
+  - websocket-client, for commands in pods
+"""
+
+    # For those that change something.
+    ATTRIBUTES = r"""
+attributes:
+  check_mode:
+    support: full
+    details:
+      - slurmctld is asked as always, and what it says decides; it is told nothing.
+  diff_mode:
+    support: full
+    details:
+      - What slurmctld said before, and what was asked for, of those fields that differ.
+"""

@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A model with nodes that the document no longer has, for as long as jobs are on them. Pure.
+
+slurmctld ends the jobs of a node, and of a partition, that its configuration no longer has. So their lines stay as they were, in the partitions in
+which they were, until the last job has left; the pods stay as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import config
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist
+
+Json = dict[str, Any]
+
+_FILE = "slurm.conf"
+_GRES = "gres.conf"
+
+
+def hold(model: Json, held: Json) -> Json:
+    """Return a copy of ``model`` (see Model.to_dict) that keeps ``held``, as slurm_scale returns it; of the document alone where that is empty.
+
+    ``held`` has ``replicas`` (size by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
+    the ``line`` that it had), and may have ``gres`` (lines of gres.conf, as those of nodes). What a former call has put in is taken out first.
+    Raises ConfError for a line that Slurm would not read.
+    """
+    original = model["original"] or {
+        "config": model["config"],
+        "replicas": {node_set["name"]: node_set["replicas"] for node_set in model["workers"]["node_sets"]},
+    }
+    replicas = {**original["replicas"], **held.get("replicas", {})}
+    files, fingerprint = original["config"]["files"], original["config"]["hash"]
+    if held.get("nodes") or held.get("partitions"):
+        files = {**files, _FILE: _text(files[_FILE], held)}
+        gres = _gres(files.get(_GRES, ""), held.get("gres", ()))
+        if gres:
+            files = {**files, _GRES: gres, _FILE: _with_types(files[_FILE], held["gres"])}
+        files, fingerprint = config.with_hash(files)
+    node_sets = [{**node_set, "replicas": replicas[node_set["name"]]} for node_set in model["workers"]["node_sets"]]
+    return {
+        **model,
+        "workers": {**model["workers"], "node_sets": node_sets},
+        "config": {**original["config"], "files": files, "hash": fingerprint},
+        "original": original if held else None,
+    }
+
+
+def _gres(text: str, lines: Iterable[list[list[str]]]) -> str:
+    """Return gres.conf with these lines too, for the nodes that it does not have with the same resource; "" where nothing is added."""
+    known = {
+        (node, tuple(sorted(rest.items())))
+        for pairs in (dict(conf.parse_pairs(line)) for line in text.splitlines() if line.startswith("NodeName="))
+        for rest in ({key: value for key, value in pairs.items() if key != "NodeName"},)
+        for node in hostlist.expand(pairs["NodeName"])
+    }
+    more = []
+    for line in lines:
+        pairs = dict(line)
+        rest = {key: value for key, value in pairs.items() if key != "NodeName"}
+        nodes = [node for node in hostlist.expand(pairs["NodeName"]) if (node, tuple(sorted(rest.items()))) not in known]
+        if nodes:
+            more.append(conf.line([("NodeName", hostlist.compress(nodes)), *rest.items()]))
+    return "\n".join([*text.splitlines(), *more]) + "\n" if more else ""
+
+
+def _with_types(text: str, lines: Iterable[list[list[str]]]) -> str:
+    """Return slurm.conf with GresTypes of these lines: slurmctld refuses a node's Gres of another type."""
+    lines_of = text.splitlines()
+    names = dict.fromkeys(dict(line)["Name"] for line in lines)
+    for number, line in enumerate(lines_of):
+        if line.lower().startswith("grestypes="):
+            key, types = conf.parse_pair(line)
+            lines_of[number] = conf.line([(key, ",".join(dict.fromkeys([*types.split(","), *names])))])
+            return "\n".join(lines_of) + "\n"
+    first = next((number for number, line in enumerate(lines_of) if line.startswith("NodeName=")), len(lines_of))
+    return "\n".join([*lines_of[:first], conf.line([("GresTypes", ",".join(names))]), *lines_of[first:]]) + "\n"
+
+
+def _text(text: str, held: Json) -> str:
+    partitions = {partition["name"]: partition for partition in held.get("partitions", ())}
+    nodes = [conf.line((key, value) for key, value in pairs) for pairs in held.get("nodes", ())]
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("PartitionName="):
+            lines, nodes = [*lines, *nodes], []
+            pairs = dict(conf.parse_pairs(line))
+            partition = partitions.pop(pairs["PartitionName"], None)
+            if partition:
+                pairs["Nodes"] = ",".join(filter(None, (pairs["Nodes"], partition["nodes"])))
+                line = conf.line(pairs.items())
+        lines.append(line)
+    for partition in partitions.values():
+        # It takes no more jobs, for it goes with the last of those that it has.
+        pairs = {**dict(partition["line"]), "Nodes": partition["nodes"], "Default": "NO", "State": "DRAIN"}
+        nodes.append(conf.line(pairs.items()))
+    return "\n".join([*lines, *nodes]) + "\n"

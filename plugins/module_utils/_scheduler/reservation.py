@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backends of slurm_reservation and slurm_reservation_info."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import reservations
+
+
+def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Make, change or delete a reservation; the parameters are those of the module slurm_reservation."""
+    wish = reservations.wanted(params)
+    with connected(params) as client:
+        slurmctld = Slurmctld(client, params)
+        live = _named(slurmctld, wish.name)
+        before: dict[str, Any]
+        after: dict[str, Any]
+        if params["state"] == "absent":
+            commands = [["scontrol", "delete", f"reservationname={wish.name}"]] if live else []
+            before, after = (live.to_dict(time.time()) if live else {}), {}
+        else:
+            commands = reservations.commands(live, wish)
+            before, after = reservations.difference(live, wish)
+        if commands and not check:
+            slurmctld.tell_each((command, f"{command[1]} reservation {wish.name}") for command in commands)
+            live = _named(slurmctld, wish.name)
+        result: dict[str, Any] = {
+            "changed": bool(commands),
+            "reservation": live.to_dict(time.time()) if live else {},
+            "requests": client.requests,
+        }
+        if diff and commands:
+            result["diff"] = difference(f"reservation {wish.name}", before, after)
+        return result
+
+
+def info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Return reservations; the parameters are those of the module slurm_reservation_info."""
+    del check, diff  # nothing is changed in any mode
+    names = {str(name) for name in params["name"]}
+    with connected(params) as client:
+        found = [one for one in Slurmctld(client, params).read_reservations() if not names or one.name in names]
+        return {"changed": False, "reservations": [one.to_dict(time.time()) for one in found], "requests": client.requests}
+
+
+def _named(slurmctld: Slurmctld, name: str) -> reservations.Reservation | None:
+    return next((one for one in slurmctld.read_reservations() if one.name == name), None)

@@ -1,0 +1,245 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend of slurm_scale: node sets that are larger than the document says, drained and waited for.
+
+It writes nothing to Kubernetes: what may go is returned as objects with fewer replicas, for k8s_apply, and what must stay as lines for the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference, wait
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, node_plan, scaling
+
+NODE_SET = "corral.hpc/node-set"
+MANAGER = "corral"
+
+_STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
+_LATER = "A later run goes on from here."
+# Jobs end in minutes or hours, and each look is three commands in slurmctld's pod.
+_SLOWEST = 5.0
+
+
+def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Drain what the document no longer has, and say what may go; the parameters are those of the module slurm_scale.
+
+    Returns ``changed``, ``shrinks``, ``waiting``, ``objects``, ``retired``, ``held``, ``requests``, and ``warnings``. Raises CorralError.
+    """
+    with connected(params) as client:
+        work = _Work(client, params, check=check)
+        try:
+            words = work.begin() if not params["wait"] or check else work.wait(float(params["wait_timeout"]))
+            consequences = work.consequences()
+        except CorralError as error:
+            error.data["changed"] = work.changed
+            raise
+        result: dict[str, Any] = {
+            "changed": work.changed,
+            "shrinks": bool(work.victims),
+            "waiting": work.waiting(),
+            **consequences,
+            "requests": client.requests,
+        }
+        if words:
+            result["warnings"] = [words]
+        if diff and work.changed:
+            result["diff"] = difference("nodes that go, and jobs on them", work.before, work.after)
+        return result
+
+
+class _Work:
+    """One call: ``stay`` is the number of nodes that each shrinking set must keep, and begins with all that it has."""
+
+    def __init__(self, client: Client, params: dict[str, Any], *, check: bool) -> None:
+        self._client = client
+        self._params = params
+        self._check = check
+        self._namespace = str(params.get("namespace") or client.access.namespace)
+        self._live = self._read_live()
+        self._sizes = self._read_sizes()
+        self._refused: dict[str, str] = {}
+        self._last: scaling.Step | None = None
+        self.changed = False
+        self.before: dict[str, Any] = {}
+        self.after: dict[str, Any] = {}
+        self.victims = [name for size in self._sizes for name in size.victims]
+        self.stay = {size.name: size.live for size in self._sizes if size.victims}
+
+    def begin(self) -> str:
+        """Do what can be done now; return a sentence for whoever reads the run, "" where the wait will tell it."""
+        if not self.victims:
+            return ""
+        try:
+            words = self._look()
+        except Forbidden:
+            raise
+        except CorralError as error:
+            return self._not_asked(error)
+        return f"{self._going()} would be drained; {words}." if words and self._check else ""
+
+    def wait(self, timeout: float) -> str:
+        """Look until all victims can go, or until the time is over; return what is then missing as a sentence. Raises KubeError, WaitTimeout."""
+        if not self.victims:
+            return ""
+        problem: list[CorralError] = []
+
+        def look() -> tuple[None, str]:
+            problem.clear()
+            try:
+                return None, self._look()
+            except Forbidden:
+                raise
+            except CorralError as error:
+                problem.append(error)
+                return None, str(error)
+
+        _none, missing = wait(timeout, look, f"nodes {self._going()} go when their jobs have ended", slowest=_SLOWEST)
+        if problem:
+            raise KubeError(self._not_asked(problem[0]))
+        if not missing:
+            return ""
+        refused = "".join(f" {words}" for words in self._refused.values())
+        sentence = f"Not all nodes that go could go within {timeout:g} s: {missing.rstrip('.')}.{refused} They stay drained. {_LATER}"
+        if self._params["must_finish"]:
+            raise WaitTimeout(sentence)
+        return sentence
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """Return the nodes that can not go yet with the jobs on them."""
+        found = self._last.waiting if self._last else {}
+        return [
+            {"node": name, "jobs": [{"id": task.number, "name": task.name, "user": task.user} for task in found[name]]} for name in found
+        ]
+
+    def consequences(self) -> dict[str, Any]:
+        """Return ``objects``, ``retired`` and ``held``."""
+        objects: list[dict[str, Any]] = []
+        retired: list[dict[str, Any]] = []
+        wanted = {str(one["name"]) for one in self._params["node_sets"]}
+        for size in self._sizes:
+            if not size.victims:
+                continue
+            lower = self._smaller(size.name, self.stay[size.name])
+            if self.stay[size.name] < size.live:
+                objects.append(lower)
+            if size.name not in wanted and self.stay[size.name]:
+                retired.append(lower)
+        remains = any(self.stay[size.name] > size.wanted for size in self._sizes if size.victims)
+        unknown = self._last.unknown if self._last else []
+        held: dict[str, Any] = {}
+        if remains:
+            live = self._live_config()
+            held = scaling.held(live.get("slurm.conf", ""), self._sizes, self.stay, unknown, live.get("gres.conf", ""))
+        if held:
+            held["replicas"] = {name: count for name, count in held["replicas"].items() if name in wanted}
+        return {"objects": objects, "retired": retired, "held": held}
+
+    def _look(self) -> str:
+        """Tell slurmctld what is to be told, and look at what came of it. Returns what is waited for."""
+        slurmctld = Slurmctld(self._client, self._params)
+        step = self._ask(slurmctld)
+        if not self._check and self._tell(slurmctld, step):
+            step = self._ask(slurmctld)
+        elif self._check:
+            self._note(step.drain)
+            self._note(step.resume)
+            self.changed |= bool(step.deeds)
+        self._last, self.stay = step, step.stay
+        return step.words
+
+    def _ask(self, slurmctld: Slurmctld) -> scaling.Step:
+        live = slurmctld.read_nodes()
+        known = {node.name for node in live}
+        named = [name for name in self.victims if name in known]
+        text = (
+            slurmctld.ask(["squeue", "--json", f"--nodelist={hostlist.compress(named)}", jobs.ON_NODES], "the jobs on nodes that go")
+            if named
+            else ""
+        )
+        now = float("-inf")
+        if any(size.victims and size.policy != "Wait" for size in self._sizes):
+            now = answer.seconds(slurmctld.ask(["date", "+%s"], "its time"))
+        return scaling.step(self._sizes, live, scaling.tasks(text) if named else [], now=now, taken=self._check)
+
+    def _tell(self, slurmctld: Slurmctld, step: scaling.Step) -> bool:
+        """Run the commands of a step; True when there were any. A job that can not be requeued is waited for, and not asked again."""
+        told = False
+        for plan in (step.resume, step.drain):
+            for command in plan.commands():
+                slurmctld.tell(command, f"change nodes {command[2].removeprefix('nodename=')}")
+                told = self.changed = True
+            self._note(plan)
+        for command, what in step.deeds:
+            if command[-1] in self._refused:
+                continue
+            try:
+                slurmctld.tell(command, what)
+            except Refused as error:
+                self._refused[command[-1]] = f"{error} It is waited for."
+                continue
+            told = self.changed = True
+            self.before[what] = "running"
+            self.after[what] = "told"
+        return told
+
+    def _note(self, plan: node_plan.Plan) -> None:
+        self.changed |= plan.changed
+        self.before.update(plan.before)
+        self.after.update(plan.after)
+
+    def _going(self) -> str:
+        return hostlist.compress(self.victims)
+
+    def _not_asked(self, error: CorralError) -> str:
+        return f"{str(error).rstrip('.')}; so no node was taken away, and {self._going()} stay as they are. {_LATER}"
+
+    def _read_live(self) -> dict[str, dict[str, Any]]:
+        """Return the StatefulSets of node sets by the set's name."""
+        found = self._client.items(
+            _STATEFUL_SETS.path(self._namespace),
+            what=f"list the node sets in {self._namespace}",
+            query={"labelSelector": self._params["selector"]},
+        )
+        return {
+            str(one["metadata"]["labels"][NODE_SET]): one
+            for one in found
+            if NODE_SET in (one["metadata"].get("labels") or {}) and not one["metadata"].get("deletionTimestamp")
+        }
+
+    def _read_sizes(self) -> list[scaling.Size]:
+        wanted = {str(one["name"]): one for one in self._params["node_sets"]}
+        gone = {"replicas": 0, "policy": self._params["policy"], "deadline": self._params["deadline"]}
+        return [
+            scaling.Size(
+                name=name,
+                live=int((live.get("spec") or {}).get("replicas", 1)),
+                wanted=int(wanted.get(name, gone)["replicas"]),
+                policy=str(wanted.get(name, gone)["policy"]),
+                deadline=int(wanted.get(name, gone)["deadline"]),
+            )
+            for name, live in sorted(self._live.items())
+        ]
+
+    def _smaller(self, name: str, replicas: int) -> dict[str, Any]:
+        """Return what we have applied of a StatefulSet, with so many replicas and nothing else changed."""
+        live = self._live[name]
+        applied = fields.project(live, fields.owned(live, MANAGER))
+        return {
+            **applied,
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {**(applied.get("metadata") or {}), "name": live["metadata"]["name"], "namespace": live["metadata"]["namespace"]},
+            "spec": {**(applied.get("spec") or {}), "replicas": replicas},
+        }
+
+    def _live_config(self) -> dict[str, str]:
+        ref = Ref(BUILTIN["", "ConfigMap"], self._namespace, str(self._params["config_map"]))
+        data: dict[str, str] = self._client.get(ref.path, what=f"read {ref}").data.get("data") or {}
+        return data

@@ -1,0 +1,268 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""slurmctld, asked and told by commands in its pod: one exec a question, and sentences for what goes wrong."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
+    ApiError,
+    ExecError,
+    Forbidden,
+    KubeError,
+    NotFound,
+    NotStarted,
+)
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output, run_in_pod
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, nodes, partitions, reservations, state
+
+# slurmctld may be starting, or hold its locks: scontrol gives up after ten seconds by itself.
+COMMAND = 30.0
+_PAUSE, _MAX_PAUSE = 0.2, 1.0
+_SAY_AGAIN = 15.0
+
+# Progress of waits: whoever runs a backend may show it (see plugin_utils/_action.py).
+_PROGRESS = logging.getLogger("corral.slurm.progress")
+
+Answer = TypeVar("Answer")
+
+
+class Refused(KubeError):
+    """slurmctld answered, and said no."""
+
+
+class Slurmctld:
+    """The slurmctld of a cluster; the parameters are those of the documentation fragment slurmctld."""
+
+    def __init__(self, client: Client, params: dict[str, Any]) -> None:
+        self.client = client
+        self.namespace = str(params.get("namespace") or client.access.namespace)
+        self.pod = str(params.get("pod") or self._only())
+        self.container = str(params["container"])
+        self.ref = Ref(BUILTIN["", "Pod"], self.namespace, self.pod)
+
+    def run(self, command: list[str]) -> Output:
+        """Run a command in the slurmctld container; where that is not there, in the other controller's, and from then on there."""
+        pod, done = run_in_controller(
+            self.client, namespace=self.namespace, pod=self.pod, container=self.container, command=command, timeout=COMMAND
+        )
+        self._move(pod)
+        return done
+
+    def _move(self, pod: str) -> None:
+        self.pod, self.ref = pod, Ref(BUILTIN["", "Pod"], self.namespace, pod)
+
+    def ask(self, command: list[str], what: str) -> str:
+        """Return what a command prints. Raises KubeError: ``what`` completes "slurmctld can not be asked for"."""
+        try:
+            done = self.run(command)
+        except (ApiError, ExecError) as error:
+            if isinstance(error, Forbidden):
+                raise
+            raise KubeError(f"slurmctld in {self.ref} can not be asked for {what}: {error}{self._state()}") from error
+        if done.code != 0:
+            raise KubeError(f"slurmctld in {self.ref} can not be asked for {what}: {done.words.rstrip('.')}; see its log.")
+        return done.stdout
+
+    def tell(self, command: list[str], what: str) -> None:
+        """Run a command that changes something. Raises Refused with slurmctld's own words: ``what`` completes "Could not"."""
+        try:
+            done = self.run(command)
+        except (ApiError, ExecError) as error:
+            if isinstance(error, Forbidden):
+                raise
+            raise KubeError(f"Could not {what}: {error}{self._state()}") from error
+        if done.code != 0:
+            raise Refused(f"Could not {what}: slurmctld in {self.ref} refuses: {done.words.rstrip('.')}.")
+
+    def tell_each(self, steps: Iterable[tuple[list[str], str]]) -> None:
+        """Tell several commands in turn, each with its ``what``. An error says by ``changed`` whether one before it was carried out."""
+        done = False
+        try:
+            for command, what in steps:
+                self.tell(command, what)
+                done = True
+        except KubeError as error:
+            error.data["changed"] = done
+            raise
+
+    def read_nodes(self) -> list[nodes.Node]:
+        """Return all nodes."""
+        return nodes.parse(self.ask(["scontrol", "show", "nodes", "--json"], "its nodes"))
+
+    def nodes_named(self, names: list[str]) -> list[nodes.Node]:
+        """Return these nodes in this order. Raises CorralError when slurmctld does not know one."""
+        known = {node.name: node for node in self.read_nodes()}
+        absent = [name for name in names if name not in known]
+        if absent:
+            raise CorralError(
+                f"slurmctld knows no node {hostlist.compress(absent)}; it has {hostlist.compress(known) or 'none'}. "
+                "Nothing was changed; correct the name."
+            )
+        return [known[name] for name in dict.fromkeys(names)]
+
+    def read_partitions(self) -> list[partitions.Partition]:
+        """Return all partitions."""
+        return partitions.parse(self.ask(["scontrol", "show", "partitions", "--json"], "its partitions"))
+
+    def read_reservations(self) -> list[reservations.Reservation]:
+        """Return all reservations."""
+        return reservations.parse(self.ask(["scontrol", "show", "reservations", "--json"], "its reservations"))
+
+    def read_jobs(self, *filters: str) -> list[jobs.Job]:
+        """Return the jobs that squeue's filters leave, in any state unless they say one."""
+        states = () if any(word.startswith("--states=") for word in filters) else ("--states=all",)
+        return jobs.parse(self.ask(["squeue", "--json", *filters, *states], "its jobs"))
+
+    def jobs_on(self, names: list[str]) -> list[jobs.Job]:
+        """Return the jobs that have not left these nodes."""
+        found = self.read_jobs(f"--nodelist={hostlist.compress(names)}", jobs.ON_NODES)
+        return [job for job in found if not job.ended]
+
+    def cluster_pods(self, component: str) -> list[dict[str, Any]]:
+        """Return the pods of a component of the cluster that the controller's pod belongs to; of all for ""."""
+        labels = self._live()["metadata"].get("labels") or {}
+        selector = f"app.kubernetes.io/name=slurm,app.kubernetes.io/instance={labels.get('app.kubernetes.io/instance', '')}"
+        selector += f",app.kubernetes.io/component={component}" if component else ""
+        return self.client.items(BUILTIN["", "Pod"].path(self.namespace), what="list the cluster's pods", query={"labelSelector": selector})
+
+    def _live(self) -> dict[str, Any]:
+        """Return the controller's pod, or the other controller's where it is gone."""
+        try:
+            return dict(self.client.get(self.ref.path, what=f"read {self.ref}").data)
+        except NotFound:
+            other = other_controller(self.pod)
+            if other is None:
+                raise
+            path = BUILTIN["", "Pod"].path(self.namespace)
+            return dict(self.client.get(f"{path}/{other}", what=f"read Pod {self.namespace}/{other}").data)
+
+    def state_room(self) -> str:
+        """Say in a sentence that the state volume is full or nearly so; "" for one with room, and where it can not be asked."""
+        try:
+            done = self.run(state.COMMAND)
+        except (ApiError, ExecError):
+            return ""
+        return state.room(done.stdout, str(self.ref)) if done.code == 0 else ""
+
+    def _only(self) -> str:
+        """Return the name of the controller pod of the namespace's one cluster, a ready one. Raises KubeError where there are none or several."""
+        query = {"labelSelector": "app.kubernetes.io/part-of=corral,app.kubernetes.io/component=controller"}
+        pods = self.client.items(BUILTIN["", "Pod"].path(self.namespace), what=f"look for slurmctld in {self.namespace}", query=query)
+        names = sorted(str(pod["metadata"]["name"]) for pod in pods)
+        if len({name.rpartition("-")[0] for name in names}) == 1:
+            return min((bool(describe(pod)), str(pod["metadata"]["name"])) for pod in pods)[1]
+        if len(names) != 1:
+            found = f"{', '.join(names)}: say in 'pod' which is meant" if names else "none; say in 'namespace' where the cluster is"
+            raise KubeError(f"Namespace {self.namespace} should hold one pod that runs slurmctld and holds {found}.")
+        return names[0]
+
+    def _state(self) -> str:
+        """Say how the pod is, where that explains that it can not be asked."""
+        try:
+            words = describe(self.client.get(self.ref.path, what=f"read {self.ref}").data)
+        except KubeError:
+            return ""
+        return f" Now {words}." if words else ""
+
+
+def other_controller(pod: str) -> str | None:
+    """Return the name of the pod in which a cluster's other slurmctld is, if it has two; None for the name of no controller."""
+    stem, _dash, number = pod.rpartition("-")
+    return {"0": f"{stem}-1", "1": f"{stem}-0"}.get(number) if stem.endswith("-controller") else None
+
+
+def run_in_controller(
+    client: Client, *, namespace: str, pod: str, container: str, command: list[str], timeout: float
+) -> tuple[str, Output]:
+    """Run a command as run_in_pod does; where it can not begin there, in the pod of the cluster's other slurmctld. Return where, and the output.
+
+    scontrol finds the active slurmctld from either. A command that may have begun is never run again. Raises what run_in_pod does, of ``pod``.
+    """
+
+    def run(where: str) -> Output:
+        return run_in_pod(client, namespace=namespace, pod=where, container=container, command=command, timeout=timeout)
+
+    try:
+        return pod, run(pod)
+    except (NotFound, NotStarted):
+        other = other_controller(pod)
+        if other is None:
+            raise
+        try:
+            return other, run(other)
+        except (NotFound, NotStarted):
+            pass  # what is wrong with the pod that was named is what is to be told
+        raise
+
+
+def wait(
+    timeout: float,
+    look: Callable[[], tuple[Answer, str]],
+    what: str,
+    *,
+    slowest: float | None = None,
+) -> tuple[Answer | None, str]:
+    """Look until nothing is missing: ``look`` gives an answer and what it lacks in words, "" for nothing. ``slowest``: seconds between two looks at most.
+
+    Returns the last answer with those words when the time is over. slurmctld that does not answer is asked again.
+    """
+    deadline = time.monotonic() + timeout
+    last: Answer | None = None
+    missing, said, said_at = "slurmctld was not asked", "", time.monotonic()
+    for _left in until(deadline, slowest):
+        try:
+            last, missing = look()
+        except (Forbidden, Refused):
+            raise
+        except CorralError as error:  # its pod may be starting just now
+            missing = str(error)
+        if not missing:
+            return last, ""
+        now = time.monotonic()
+        if missing != said or now - said_at >= _SAY_AGAIN:
+            _PROGRESS.info("%s: %s (%d s left)", what, missing, max(0, round(deadline - now)))
+            said, said_at = missing, now
+    return last, missing
+
+
+def until(deadline: float, slowest: float | None = None) -> Iterator[float]:
+    """Yield the seconds left, with a growing pause between, at least once and until ``deadline``."""
+    pause = _PAUSE
+    while True:
+        left = deadline - time.monotonic()
+        yield max(left, 0.0)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, slowest or _MAX_PAUSE)
+
+
+@contextmanager
+def connected(params: dict[str, Any]) -> Iterator[Client]:
+    """Give a client, and put the number of its requests on an error that passes."""
+    client = Client(auth.resolve(params))
+    try:
+        yield client
+    except CorralError as error:
+        error.data.setdefault("requests", client.requests)
+        raise
+    finally:
+        client.close()
+
+
+def difference(name: str, before: Any, after: Any) -> list[dict[str, Any]]:
+    """Return the diff of a task's result."""
+    return [{"before_header": name, "after_header": name, "before": before, "after": after}]

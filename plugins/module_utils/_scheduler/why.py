@@ -1,0 +1,110 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend of slurm_why: what slurmctld says of a node and what Kubernetes says of its pod, put together."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, nodes, why
+
+
+def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Explain nodes; the parameters are those of the module slurm_why. Returns ``nodes``, ``lines``, ``requests``. Raises CorralError."""
+    del check, diff  # nothing is changed in any mode
+    names = hostlist.expand(str(params.get("nodes") or ""))
+    with connected(params) as client:
+        slurmctld = Slurmctld(client, params)
+        asked = slurmctld.nodes_named(names) if names else _out_of_service(slurmctld.read_nodes())
+        partitions = {one.name: one for one in slurmctld.read_partitions()} if asked else {}
+        reservations = {one.name: one for one in slurmctld.read_reservations()} if any(node.reservation for node in asked) else {}
+        pods = _Pods(slurmctld) if any(_away(node) for node in asked) else None
+        verdicts = [
+            why.explain(
+                node,
+                namespace=slurmctld.namespace,
+                pod=pods.of(node) if pods and _away(node) else None,
+                partitions=partitions,
+                reservations=reservations,
+                now=time.time(),
+            )
+            for node in asked
+        ]
+        lines = [verdict.summary for verdict in verdicts] or ["All nodes are in service."]
+        full = slurmctld.state_room()
+        if full:
+            lines.append(full)
+        return {"changed": False, "nodes": [verdict.to_dict() for verdict in verdicts], "lines": lines, "requests": client.requests}
+
+
+def _away(node: nodes.Node) -> bool:
+    return not node.answers or node.drained or bool({"MAINTENANCE", "RESERVED"} & set(node.state))
+
+
+def _out_of_service(found: list[nodes.Node]) -> list[nodes.Node]:
+    return [node for node in found if _away(node)]
+
+
+class _Pods:
+    """The workers' pods and their machines; a right that is missing gives no words, and hides nothing of what Slurm says."""
+
+    def __init__(self, slurmctld: Slurmctld) -> None:
+        self._slurmctld = slurmctld
+        self._machines: dict[str, tuple[str, str]] = {}
+        self._prefix = ""
+        self._pods: dict[str, dict[str, Any]] | None = None
+        try:
+            found = slurmctld.cluster_pods("")
+        except CorralError:
+            return
+        self._pods = {str(pod["metadata"]["name"]): pod for pod in found}
+        labels = (self._pods.get(slurmctld.pod) or {"metadata": {}})["metadata"].get("labels") or {}
+        instance = labels.get("app.kubernetes.io/instance")
+        self._prefix = f"{instance}-" if instance else ""
+
+    def of(self, node: nodes.Node) -> why.Pod:
+        """Return what Kubernetes says of a node's pod."""
+        name = f"{self._prefix}{node.name}"
+        if self._pods is None:
+            return why.Pod(name)
+        pod = self._pods.get(name)
+        if pod is None:
+            return why.Pod(name, there=False)
+        trouble = describe(pod)
+        if trouble:
+            ref = Ref(BUILTIN["", "Pod"], self._slurmctld.namespace, name)
+            # Its own words come first there, so that nothing is said twice.
+            trouble = evidence.why(self._slurmctld.client, ref, pod, [pod]) or trouble
+        machine, note = self._machine(str((pod.get("spec") or {}).get("nodeName") or ""))
+        return why.Pod(name, there=True, trouble=trouble, machine=machine, note=note)
+
+    def _machine(self, name: str) -> tuple[str, str]:
+        """Return what is wrong with a machine, and what else is to be known of it."""
+        if not name:
+            return "", ""
+        if name not in self._machines:
+            try:
+                live = self._slurmctld.client.get(f"/api/v1/nodes/{name}", what=f"read Node {name}").data
+            except KubeError:  # mostly no right: nodes are the whole cluster's
+                live = {}
+            self._machines[name] = (
+                _unready(name, live),
+                f"machine {name} is cordoned" if (live.get("spec") or {}).get("unschedulable") else "",
+            )
+        return self._machines[name]
+
+
+def _unready(name: str, machine: dict[str, Any]) -> str:
+    for condition in (machine.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            message = " ".join(str(condition.get("message", "")).split())
+            return f"machine {name} is not ready ({condition.get('reason', 'no reason given')}: {message})"
+    return ""

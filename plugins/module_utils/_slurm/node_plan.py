@@ -1,0 +1,152 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is to be told to slurmctld so that nodes are as they shall be, and what is left alone because somebody else did it. Pure.
+
+slurmctld applies a part of an update that it refuses, and refuses to resume a node that is in service ("Invalid node state specified"); so
+it is told only what differs, states and attributes apart, nodes of one change together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import AnswerError, sayable
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.conf import refusal
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import OUT, Node
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How nodes shall be; what is None stays as it is. ``state`` is drained, down or resumed, ``reason`` what write() made."""
+
+    state: str | None = None
+    reason: str = ""
+    owner: str = "admin"
+    force: bool = False
+    features: list[str] | None = None
+    weight: int | None = None
+    comment: str | None = None
+
+
+@dataclass
+class Plan:
+    """Commands by their nodes, what they change by node, and the nodes that somebody else keeps out of service."""
+
+    updates: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+    before: dict[str, dict[str, Any]] = field(default_factory=dict)
+    after: dict[str, dict[str, Any]] = field(default_factory=dict)
+    foreign: list[Node] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        """True when anything has to be told."""
+        return bool(self.updates)
+
+    def commands(self) -> list[list[str]]:
+        """Return the commands, one for all nodes that need the same."""
+        return [["scontrol", "update", f"nodename={hostlist.compress(names)}", *words] for words, names in self.updates.items()]
+
+    def add(self, node: Node, update: tuple[str, ...], before: dict[str, Any], after: dict[str, Any]) -> None:
+        """Note a change of one node."""
+        self.updates.setdefault(update, []).append(node.name)
+        self.before.setdefault(node.name, {}).update(before)
+        self.after.setdefault(node.name, {}).update(after)
+
+
+def wanted(params: dict[str, Any]) -> Wanted:
+    """Return what a task asks for; the parameters are those of the module slurm_node. Raises CorralError."""
+    state, owner = params.get("state"), str(params["owner"])
+    reason = reasons.write(owner, str(params.get("reason") or "")) if state in ("drained", "down") else ""
+    features = params.get("features")
+    for feature in features or ():
+        why = (
+            "is empty"
+            if not feature
+            else "has white space or a comma"
+            if any(c.isspace() or c == "," for c in feature)
+            else refusal(feature)
+        )
+        if why:
+            raise CorralError(f"The feature {feature!r} {why}; use letters, digits and the characters _ . : - in it.")
+    comment = params.get("comment")
+    return Wanted(
+        state=state,
+        reason=reason,
+        owner=owner,
+        force=bool(params["force"]),
+        features=None if features is None else [str(feature) for feature in features],
+        weight=params.get("weight"),
+        comment=None if comment is None else sayable(str(comment), "comment"),
+    )
+
+
+def plan(nodes: Iterable[Node], wish: Wanted) -> Plan:
+    """Compare nodes with what they shall be."""
+    found = Plan()
+    for node in nodes:
+        if not node.state:
+            raise AnswerError(
+                f"slurmctld says no state of node {node.name}, so nothing was changed; see what 'scontrol show node {node.name} --json' prints."
+            )
+        _state(node, wish, found)
+        _attributes(node, wish, found)
+    return found
+
+
+def _state(node: Node, wish: Wanted, found: Plan) -> None:
+    if wish.state is None:
+        return
+    reason = reasons.standing(node.reason, node.drained)
+    ours = reasons.owner(reason) == wish.owner
+    if wish.state == "resumed":
+        if not node.out:
+            return
+        if not ours and not wish.force:
+            found.foreign.append(node)
+            return
+        after = _resumed(node)
+        found.add(node, ("state=resume",), _seen(node), {"state": after, "reason": ""})
+        return
+    flag, word = ("DRAIN", "drain") if wish.state == "drained" else ("DOWN", "down")
+    if flag in node.state and reasons.says(reason, wish.reason):
+        return
+    if node.out and not ours and not wish.force and not (flag not in node.state and reasons.slurms_own(reason)):
+        found.foreign.append(node)
+        return
+    after = "+".join([*node.state, flag] if flag not in node.state else node.state)
+    if flag == "DOWN" and "DOWN" not in node.state:
+        after = "+".join(["DOWN", *node.state[1:]])
+    found.add(node, (f"state={word}", f"reason={wish.reason}"), _seen(node), {"state": after, "reason": wish.reason})
+
+
+def _seen(node: Node) -> dict[str, Any]:
+    return {"state": "+".join(node.state), "reason": node.reason if node.out else ""}
+
+
+def _resumed(node: Node) -> str:
+    left = [word for word in node.state if word not in OUT]
+    return "+".join(["IDLE", *left] if node.state and node.state[0] in OUT else left)
+
+
+def _attributes(node: Node, wish: Wanted, found: Plan) -> None:
+    update: list[str] = []
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    if wish.features is not None and not set(node.features) == set(node.active_features) == set(wish.features):
+        # Both at once: active features have to be among the available ones at any time.
+        text = ",".join(wish.features)
+        update += [f"availablefeatures={text}", f"activefeatures={text}"]
+        before["features"], after["features"] = node.features, wish.features
+    if wish.weight is not None and node.weight != wish.weight:
+        update.append(f"weight={wish.weight}")
+        before["weight"], after["weight"] = node.weight, wish.weight
+    if wish.comment is not None and node.comment != wish.comment:
+        update.append(f"comment={wish.comment}")
+        before["comment"], after["comment"] = node.comment, wish.comment
+    if update:
+        found.add(node, tuple(update), before, after)

@@ -1,0 +1,234 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a node is out of service, as its reason says it: whose reason it is, what it means, what to do next. Pure.
+
+A drain belongs to the owner that its reason names: ``corral: <owner>: <text>``. Slurm's own texts are those of slurmctld and slurmd 24.11; a worker's
+pod that ends sets its node down with a reason of ours (images/slurm/entry/worker_stop.sh), which goes by itself as Slurm's own does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import sayable
+
+_OURS = re.compile(r"corral: ([a-z0-9-]+): ?(.*)", re.DOTALL)
+_OWNER = re.compile(r"[a-z][a-z0-9-]*")
+# slurmctld puts what happened to a node later behind the reason that it had: "disk swap : Not responding".
+_LATER = " : "
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of reasons. ``next`` may hold {node}, {set}, {pod}, {namespace} and {text} (what stands behind the owner)."""
+
+    key: str
+    pattern: re.Pattern[str]
+    meaning: str
+    next: str
+
+
+def write(owner: str, text: str) -> str:
+    """Return the reason of a drain by ``owner``. Raises CorralError for what can not be one."""
+    if not _OWNER.fullmatch(owner):
+        raise CorralError(
+            f"The owner {owner!r} of a drain can not be written into a reason; it has small letters, digits and hyphens, such as admin."
+        )
+    prefix = f"corral: {owner}:"
+    text = sayable(text, "reason").removeprefix(prefix).strip()
+    if not text:
+        raise CorralError("A node is drained or set down with a reason, for those who find it so; say in 'reason' why.")
+    return f"{prefix} {text}"
+
+
+def owner(reason: str) -> str:
+    """Return whose drain this is; "" for one that is not of this collection."""
+    match = _OURS.match(reason)
+    return match[1] if match else ""
+
+
+def says(reason: str, wanted: str) -> bool:
+    """True when ``reason`` is the wanted one, or was before slurmctld put something behind it."""
+    return reason == wanted or reason.startswith(wanted + _LATER)
+
+
+def standing(reason: str, drained: bool) -> str:
+    """Return that part of a reason which keeps the node out.
+
+    A node that came back keeps its reason, and when it falls silent weeks later slurmctld writes ``fan : Not responding``. So of a node that is
+    only down, what Slurm said last counts.
+    """
+    last = reason.rsplit(_LATER, 1)[-1]
+    return last if not drained and last != reason and slurms_own(last) and not slurms_own(reason) else reason
+
+
+def slurms_own(reason: str) -> bool:
+    """True for a reason that Slurm, or the node's own pod, gave by itself, and nobody before."""
+    name = owner(reason)
+    return name == "pod" or (not name and any(kind.pattern.match(reason) for kind in SLURM))
+
+
+def classify(reason: str) -> Kind:
+    """Return the class of a reason; PERSON for what nobody but its writer knows."""
+    name = owner(reason)
+    if name:
+        return next((kind for kind in OURS if kind.key == name), OWNED)
+    return next((kind for kind in SLURM if kind.pattern.match(reason)), PERSON)
+
+
+def text(reason: str) -> str:
+    """Return the reason without its owner."""
+    match = _OURS.match(reason)
+    return match[2] if match else reason
+
+
+def _kind(key: str, pattern: str, meaning: str, following: str) -> Kind:
+    return Kind(key, re.compile(pattern, re.IGNORECASE), meaning, following)
+
+
+_RESUME = "resume it with 'ansible-playbook corral.slurm.drain -e node={node} -e resume=true -e force=true'"
+_LOG = "'kubectl logs -n {namespace} {pod} -c slurmd'"
+
+OURS = (
+    _kind(
+        "jail",
+        "",
+        "its health check could not enter the jail ({text})",
+        "mend the jail's volume; the health check takes the node back by itself within a minute, so do not resume it by hand",
+    ),
+    _kind(
+        "start",
+        "",
+        "its pod could not be made ready ({text})",
+        f"mend that ({_LOG} tells more); the pod tries again and takes the node back by itself, so do not resume it by hand",
+    ),
+    _kind(
+        "admin",
+        "",
+        "{text}",
+        "when that is done, run 'ansible-playbook corral.slurm.drain -e node={node} -e resume=true'",
+    ),
+    _kind(
+        "pod",
+        "",
+        "its pod ended, and the next one has not registered yet",
+        "see that pod {pod} runs; the node comes back by itself when slurmd registers",
+    ),
+    _kind(
+        "scale",
+        "",
+        "{text}, and it goes when its last job has ended",
+        "run 'ansible-playbook corral.slurm.site' to have it taken away once it is free; to keep it, raise replicas of node set {set} again before",
+    ),
+)
+OWNED = _kind(
+    "owned",
+    "",
+    "{text}",
+    "it takes the node back when it is done; run 'ansible-playbook corral.slurm.site' again if it seems to have been interrupted",
+)
+# The first that fits counts.
+SLURM = (
+    _kind(
+        "no-address",
+        r"NO NETWORK ADDRESS FOUND",
+        "slurmctld found no address for its name, so no pod had come up under it",
+        "see that pod {pod} runs; slurmd tells its address and the node comes back by itself",
+    ),
+    _kind(
+        "unkillable",
+        r"Kill task failed",
+        "processes of a job did not end when they were killed, mostly because they hang in a file system or a driver",
+        f"look for them with 'kubectl exec -n {{namespace}} {{pod}} -c slurmd -- ps axo pid,stat,wchan:30,args' (state D); when they are gone {_RESUME}, "
+        "else restart the pod, or the machine if they stay",
+    ),
+    _kind(
+        "batch-failure",
+        r"batch job complete failure",
+        "slurmd could not start or finish a batch job, mostly because the job could not enter the jail or the spool directory is full",
+        f"read {_LOG} around that time, mend what it says, then {_RESUME}",
+    ),
+    _kind(
+        "prolog",
+        r"Prolog error",
+        "the prolog ended with an error",
+        f"read {_LOG} for what it said, mend that, then {_RESUME}",
+    ),
+    _kind(
+        "epilog",
+        r"Epilog error",
+        "the epilog ended with an error",
+        f"read {_LOG} for what it said, mend that, then {_RESUME}",
+    ),
+    _kind(
+        "memory",
+        r"Low Real ?Memory",
+        "slurmd sees less memory than slurm.conf promises",
+        "raise resources.limits.memory of node set {set} to what the document promises, or lower the promise, and run 'ansible-playbook corral.slurm.site'; "
+        "a node that registers rightly comes back by itself",
+    ),
+    _kind(
+        "cpus",
+        r"Low (socket|CPU|core|thread)",
+        "slurmd sees fewer CPUs than slurm.conf promises",
+        "lower the CPUs of node set {set} to what its machines have and run 'ansible-playbook corral.slurm.site'",
+    ),
+    _kind(
+        "disk",
+        r"Low TmpDisk",
+        "slurmd sees less room for temporary files than slurm.conf promises",
+        "free room on the machine of pod {pod}, or lower TmpDisk",
+    ),
+    _kind(
+        "spool-full",
+        r"SlurmdSpoolDir is full",
+        "the directory in which slurmd keeps its jobs is full",
+        f"free room on the machine of pod {{pod}}, then {_RESUME}",
+    ),
+    _kind(
+        "gres",
+        r"gres/\S+ .*(lower than configured|too low|differs|invalid)",
+        "slurmd sees fewer devices than slurm.conf promises",
+        "see with 'kubectl exec -n {namespace} {pod} -c slurmd -- nvidia-smi -L' which device is lost; a machine with a lost GPU needs a reset or a repair, "
+        "a wrong count in the document an edit and 'ansible-playbook corral.slurm.site'",
+    ),
+    _kind(
+        "rebooted",
+        r"Node unexpectedly rebooted",
+        "its pod or machine started anew while Slurm thought that it ran",
+        f"see why with 'kubectl describe pod -n {{namespace}} {{pod}}'; if it is well now, {_RESUME}",
+    ),
+    _kind(
+        "duplicate",
+        r"Duplicate jobid",
+        "slurmd has a job that slurmctld holds for another",
+        f"restart the pod with 'kubectl delete pod -n {{namespace}} {{pod}}', then {_RESUME}",
+    ),
+    _kind(
+        "resume-timeout",
+        r"ResumeTimeout reached",
+        "it was powered up and did not register in time",
+        "see with 'kubectl describe pod -n {namespace} {pod}' why its pod did not come, and raise ResumeTimeout if it only needs longer",
+    ),
+    _kind(
+        "reboot",
+        r"(Reboot (ASAP|requested|issued)|reboot)",
+        "a reboot of it was asked for",
+        "wait for it; 'scontrol cancel_reboot {node}' in the controller's pod takes the request back",
+    ),
+    _kind(
+        "silent",
+        r"(Not responding|Node not responding|Communication error)",
+        "slurmd has not answered slurmctld for longer than SlurmdTimeout",
+        "see that pod {pod} runs and its machine is reachable; the node comes back by itself when slurmd answers",
+    ),
+)
+PERSON = _kind(
+    "person",
+    "",
+    "{text}",
+    f"ask who did; if it is well again, {_RESUME}",
+)

@@ -1,0 +1,284 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What ``scontrol show reservations --json`` says, and what is to be told so that a reservation is as it shall be. Pure.
+
+Times go to scontrol as ``uts<seconds since 1970>``, which no time zone can change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist
+
+# slurmctld sets these by itself, or they say how nodes were chosen: no part of what one asks for.
+_AUTOMATIC = frozenset({"ALL_NODES", "SPEC_NODES"})
+# A year, which is what slurmctld makes of UNLIMITED.
+_UNLIMITED = 365 * 24 * 60
+_DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
+_RELATIVE = re.compile(r"(now|today|tomorrow|midnight|noon|fika|teatime)(\+\d+[a-z]*)?", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_FLAG = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """One reservation; ``start`` and ``end`` are seconds since 1970."""
+
+    name: str
+    nodes: str
+    node_count: int
+    users: list[str]
+    accounts: list[str]
+    start: int
+    end: int
+    flags: list[str]
+    partition: str
+    features: str
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """Return plain JSON types, times as text too."""
+        return {
+            **asdict(self),
+            "start_time": answer.stamp(self.start),
+            "end_time": answer.stamp(self.end),
+            "active": self.start <= now < self.end,
+        }
+
+    @property
+    def asked_flags(self) -> set[str]:
+        """The flags that somebody asked for."""
+        return set(self.flags) - _AUTOMATIC
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How a reservation shall be; what is None is not compared. ``start`` is seconds, or words that only slurmctld understands (``now``)."""
+
+    name: str
+    nodes: str | None = None
+    node_count: int | None = None
+    users: list[str] | None = None
+    accounts: list[str] | None = None
+    start: int | str | None = None
+    end: int | None = None
+    minutes: int | None = None
+    flags: set[str] | None = None
+    partition: str | None = None
+    features: str | None = None
+
+
+def parse(text: str) -> list[Reservation]:
+    """Return the reservations of scontrol's JSON in its order. Raises AnswerError."""
+    return [
+        Reservation(
+            name=str(row["name"]),
+            nodes=str(row.get("node_list") or ""),
+            node_count=answer.number(row.get("node_count")),
+            users=answer.words(row.get("users")),
+            accounts=answer.words(row.get("accounts")),
+            start=answer.number(row.get("start_time")),
+            end=answer.number(row.get("end_time")),
+            flags=answer.words(row.get("flags")),
+            partition=str(row.get("partition") or ""),
+            features=str(row.get("features") or ""),
+        )
+        for row in answer.rows(text, "reservations")
+    ]
+
+
+def wanted(params: dict[str, Any]) -> Wanted:
+    """Return what a task asks for; the parameters are those of the module slurm_reservation. Raises CorralError."""
+    name = str(params["name"])
+    if not _NAME.fullmatch(name):
+        raise CorralError(f"The reservation's name {name!r} has other characters than letters, digits and _ . -; choose another.")
+    if params.get("state") == "absent":
+        return Wanted(name)
+    nodes = params.get("nodes")
+    if nodes is not None and nodes.upper() == "ALL":
+        nodes = "ALL"
+    elif nodes is not None:
+        hostlist.expand(nodes)  # refuses what is none
+    flags = params.get("flags")
+    return Wanted(
+        name=name,
+        nodes=nodes,
+        node_count=params.get("node_count"),
+        users=_names(params.get("users"), "user"),
+        accounts=_names(params.get("accounts"), "account"),
+        start=_start(params.get("start")),
+        end=_time(str(params["end"]), "end") if params.get("end") is not None else None,
+        minutes=_minutes(str(params["duration"])) if params.get("duration") is not None else None,
+        flags=None if flags is None else {_flag(str(flag)) for flag in flags} - _AUTOMATIC,
+        partition=params.get("partition"),
+        features=params.get("features"),
+    )
+
+
+def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what differs, as it is and as it shall be; two empty dicts where nothing does."""
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+
+    def compare(key: str, has: Any, shall: Any) -> None:
+        if has != shall:
+            before[key], after[key] = has, shall
+
+    if live is None:
+        return {}, _asked(wish)
+    if wish.nodes == "ALL":
+        compare("nodes", live.nodes if "ALL_NODES" not in live.flags else "ALL", "ALL")
+    elif wish.nodes is not None and set(hostlist.expand(wish.nodes)) != set(hostlist.expand(live.nodes)):
+        compare("nodes", live.nodes, wish.nodes)
+    if wish.node_count is not None:
+        compare("node_count", live.node_count, wish.node_count)
+    if wish.users is not None:
+        compare("users", sorted(live.users), sorted(wish.users))
+    if wish.accounts is not None:
+        compare("accounts", sorted(live.accounts), sorted(wish.accounts))
+    start = wish.start if isinstance(wish.start, int) else live.start
+    compare("start", answer.stamp(live.start), answer.stamp(start))
+    if wish.end is not None:
+        compare("end", answer.stamp(live.end), answer.stamp(wish.end))
+    elif wish.minutes is not None:
+        compare("end", answer.stamp(live.end), answer.stamp(start + 60 * wish.minutes))
+    if wish.flags is not None:
+        compare("flags", sorted(live.asked_flags), sorted(wish.flags))
+    if wish.partition is not None:
+        compare("partition", live.partition, wish.partition)
+    if wish.features is not None:
+        compare("features", live.features, wish.features)
+    return before, after
+
+
+def commands(live: Reservation | None, wish: Wanted) -> list[list[str]]:
+    """Return the commands that make a reservation as it shall be. Raises CorralError when too little is said to make a new one."""
+    if live is None:
+        return [["scontrol", "create", "reservation", *_creation(wish)]]
+    before, after = difference(live, wish)
+    if not after:
+        return []
+    names = {"nodes": "nodes", "node_count": "nodecnt", "partition": "partitionname", "features": "features"}
+    words = [f"{name}={after[key]}" for key, name in names.items() if key in after]
+    words.extend(f"{key}={','.join(after[key])}" for key in ("users", "accounts") if key in after)
+    removed: list[str] = []
+    if "start" in after and isinstance(wish.start, int):
+        words.append(f"starttime=uts{wish.start}")
+    if "end" in after:
+        end = wish.end if wish.end is not None else (wish.start if isinstance(wish.start, int) else live.start) + 60 * (wish.minutes or 0)
+        words.append(f"endtime=uts{end}")
+    if "flags" in after:
+        more, less = sorted(set(after["flags"]) - set(before["flags"])), sorted(set(before["flags"]) - set(after["flags"]))
+        if more:
+            words.append(f"flags+={','.join(more)}")
+        if less and more:  # one update takes flags of one sign
+            removed = [f"flags-={','.join(less)}"]
+        elif less:
+            words.append(f"flags-={','.join(less)}")
+    update = ["scontrol", "update", f"reservationname={wish.name}"]
+    return [[*update, *words], *([[*update, *removed]] if removed else [])]
+
+
+def _creation(wish: Wanted) -> list[str]:
+    if wish.start is None or (wish.end is None and wish.minutes is None):
+        raise CorralError(f"There is no reservation {wish.name} yet; to make it, say its start, and its end or duration.")
+    if wish.nodes is None and wish.node_count is None:
+        raise CorralError(f"There is no reservation {wish.name} yet; to make it, say its nodes or node_count.")
+    if not wish.users and not wish.accounts:
+        raise CorralError(
+            f"There is no reservation {wish.name} yet; to make it, say the users or accounts that it is for (root keeps all others out)."
+        )
+    words = [f"reservationname={wish.name}", f"starttime={_for_scontrol(wish.start)}"]
+    words.append(f"endtime=uts{wish.end}" if wish.end is not None else f"duration={wish.minutes}")
+    pairs = (
+        ("nodes", wish.nodes),
+        ("nodecnt", wish.node_count),
+        ("partitionname", wish.partition),
+        ("features", wish.features),
+        ("users", ",".join(wish.users or ())),
+        ("accounts", ",".join(wish.accounts or ())),
+        ("flags", ",".join(sorted(wish.flags or ()))),
+    )
+    return [*words, *(f"{key}={text}" for key, text in pairs if text not in (None, ""))]
+
+
+def _asked(wish: Wanted) -> dict[str, Any]:
+    """Return what is asked for, for the diff of a new reservation."""
+    shown: dict[str, Any] = {
+        "nodes": wish.nodes,
+        "node_count": wish.node_count,
+        "users": wish.users,
+        "accounts": wish.accounts,
+        "start": answer.stamp(wish.start) if isinstance(wish.start, int) else wish.start,
+        "end": answer.stamp(wish.end) if wish.end is not None else None,
+        "duration": f"{wish.minutes} min" if wish.minutes is not None else None,
+        "flags": sorted(wish.flags) if wish.flags is not None else None,
+        "partition": wish.partition,
+        "features": wish.features,
+    }
+    return {key: value for key, value in shown.items() if value is not None}
+
+
+def _for_scontrol(start: int | str) -> str:
+    return f"uts{start}" if isinstance(start, int) else start
+
+
+def _start(value: Any) -> int | str | None:
+    if value is None:
+        return None
+    text = str(value).strip()
+    return text.lower() if _RELATIVE.fullmatch(text) else _time(text, "start")
+
+
+def _time(text: str, what: str) -> int:
+    """Return seconds since 1970 of ISO 8601; UTC where no offset is written."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise CorralError(
+            f"The {what} {text!r} is no time; write it like 2026-01-31T08:00:00Z" + (" or now+2hours." if what == "start" else ".")
+        ) from error
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+
+
+def _minutes(text: str) -> int:
+    """Return minutes of Slurm's durations: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes[:seconds], UNLIMITED."""
+    text = text.strip()
+    if text.upper() in ("UNLIMITED", "INFINITE"):
+        return _UNLIMITED
+    match = _DURATION.fullmatch(text)
+    if not match:
+        raise CorralError(
+            f"The duration {text!r} is none that Slurm knows; write minutes, hours:minutes:seconds or days-hours:minutes:seconds."
+        )
+    first, second, third = (int(match[name] or 0) for name in ("first", "second", "third"))
+    if match["days"] is not None:
+        seconds = int(match["days"]) * 86400 + first * 3600 + second * 60 + third
+    elif match["third"] is not None:
+        seconds = first * 3600 + second * 60 + third
+    else:
+        seconds = first * 60 + second
+    if seconds < 60:
+        raise CorralError(f"The duration {text!r} is shorter than a minute, which is the least for a reservation.")
+    return seconds // 60
+
+
+def _names(value: Any, what: str) -> list[str] | None:
+    if value is None:
+        return None
+    for name in value:
+        if not re.fullmatch(r"[^\s,=]+", str(name)):
+            raise CorralError(f"The {what} {name!r} is no name; it has white space, a comma or an equals sign in it, or nothing at all.")
+    return [str(name) for name in value]
+
+
+def _flag(text: str) -> str:
+    flag = text.strip().upper()
+    if not _FLAG.fullmatch(flag):
+        raise CorralError(f"The flag {text!r} is none that Slurm could know; flags are words such as MAINT and IGNORE_JOBS.")
+    return flag

@@ -1,0 +1,222 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Node sets that shrink: which nodes go, which of them have no job left, and what slurmctld is to be told meanwhile. Pure.
+
+A node is free when two answers agree: scontrol shows it out of service and not busy, and squeue shows no job on it. Where they differ, or where
+slurmctld does not know the node, it stays. A StatefulSet ends its highest ordinals first, so a free node below a busy one waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, hostlist, node_plan, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
+
+OWNER = "scale"
+# The same whatever the numbers are: another text would be another drain, and its deadline would begin anew.
+REASON = reasons.write(OWNER, "the document has fewer nodes in this set")
+
+_GOES_ALREADY = frozenset({"COMPLETING", "PENDING", "REQUEUED"})
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Size:
+    """A node set: ``live`` nodes now, ``wanted`` by the document (0: it has no such set). ``policy`` is Wait, Requeue or Cancel, ``deadline`` in seconds."""
+
+    name: str
+    live: int
+    wanted: int
+    policy: str
+    deadline: int
+
+    @property
+    def victims(self) -> list[str]:
+        """The nodes that shall go."""
+        return [f"{self.name}-{number}" for number in range(self.wanted, self.live)]
+
+    @property
+    def stays(self) -> list[str]:
+        """The nodes that the document keeps."""
+        return [f"{self.name}-{number}" for number in range(min(self.wanted, self.live))]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job that has nodes, or one task of an array: ``number`` is what scancel and scontrol requeue take for just this one."""
+
+    number: str
+    name: str
+    user: str
+    state: frozenset[str]
+    nodes: frozenset[str]
+
+    @property
+    def words(self) -> str:
+        """Say which it is: ``job 12_3 (train of ada)``."""
+        return f"job {self.number} ({self.name} of {self.user})"
+
+
+@dataclass
+class Step:
+    """What one look at slurmctld leads to. ``drain`` and ``resume`` are plans; ``deeds`` are (command, what it does); ``stay`` says for each set that
+    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not go yet, and ``unknown`` the nodes that slurmctld lacks."""
+
+    drain: node_plan.Plan
+    resume: node_plan.Plan
+    deeds: list[tuple[list[str], str]] = field(default_factory=list)
+    stay: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, list[Task]] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def words(self) -> str:
+        """Say what is waited for; "" when all that shall go can."""
+        tasks = {task.number: task for found in self.waiting.values() for task in found}
+        parts = [f"{task.words} on {hostlist.compress(task.nodes)}" for task in list(tasks.values())[:_SHOWN]]
+        if len(tasks) > _SHOWN:
+            parts.append(f"{len(tasks) - _SHOWN} more jobs")
+        quiet = [name for name, found in self.waiting.items() if not found]
+        if quiet:
+            parts.append(f"{hostlist.compress(quiet)}, which is not idle yet")
+        text = f"waiting for {'; '.join(parts)}" if parts else ""
+        if self.unknown:
+            text += f"{'; ' if text else ''}slurmctld does not know {hostlist.compress(self.unknown)}, so what runs there is not known"
+        return text
+
+
+def tasks(text: str) -> list[Task]:
+    """Return the jobs of squeue's JSON, each task of an array for itself. Raises AnswerError."""
+    return [_task(row) for row in answer.rows(text, "jobs", "squeue", "job_id")]
+
+
+def step(sizes: Iterable[Size], nodes: Iterable[Node], found: Iterable[Task], *, now: float, taken: bool = False) -> Step:
+    """Decide what is to be done next.
+
+    ``now`` is slurmctld's time in seconds since 1970. With ``taken`` victims count as out of service, as they are once the drains are told:
+    for check mode. Raises AnswerError for answers that can not be.
+    """
+    sizes, known = list(sizes), {node.name: node for node in nodes}
+    if not known:
+        raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods run.")
+    on: dict[str, list[Task]] = {}
+    for task in found:
+        for name in task.nodes:
+            on.setdefault(name, []).append(task)
+    victims = [known[name] for size in sizes for name in size.victims if name in known]
+    stays = [known[name] for size in sizes for name in size.stays if name in known]
+    result = Step(
+        drain=node_plan.plan(victims, node_plan.Wanted(state="drained", reason=REASON, owner=OWNER)),
+        resume=node_plan.plan([node for node in stays if _ours(node)], node_plan.Wanted(state="resumed", owner=OWNER)),
+    )
+    overdue: dict[str, tuple[Task, str]] = {}
+    for size in sizes:
+        keep = size.wanted
+        for number, name in enumerate(size.victims, size.wanted):
+            node = known.get(name)
+            if node is None:
+                result.unknown.append(name)
+            elif node.busy or on.get(name) or not (node.out or taken):
+                result.waiting[name] = on.get(name, [])
+                if size.policy != "Wait" and _ours(node) and now - _since(node) >= size.deadline:
+                    overdue.update({task.number: (task, size.policy) for task in on.get(name, [])})
+            else:
+                continue
+            keep = number + 1
+        if size.victims:
+            result.stay[size.name] = keep
+    for task, policy in overdue.values():
+        if not _GOES_ALREADY & task.state:
+            program = ["scancel"] if policy == "Cancel" else ["scontrol", "requeue"]
+            result.deeds.append(([*program, task.number], f"{policy.lower()} {task.words}"))
+    return result
+
+
+def held(text: str, sizes: Iterable[Size], stay: dict[str, int], unknown: Iterable[str] = (), gres: str = "") -> dict[str, Any]:
+    """Return what has to stay of the live configuration ``text`` (slurm.conf): ``{"replicas", "nodes", "partitions"}``, {} where nothing has to.
+
+    ``replicas`` has those sets of the document that keep more than it says. ``nodes`` are lines as lists of pairs, narrowed to the nodes that go but
+    can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was. ``gres`` (gres.conf) adds ``gres``, the lines of
+    such nodes. ``unknown`` are nodes that slurmctld does not know, so that they need no line. Raises CorralError where another has none, and
+    ConfError for a line that Slurm would not read.
+    """
+    sizes = list(sizes)
+    names = {f"{size.name}-{number}" for size in sizes for number in range(size.wanted, stay.get(size.name, 0))}
+    if not names:
+        return {}
+    nodes: list[list[list[str]]] = []
+    partitions: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        if line.startswith("NodeName="):
+            pairs = dict(conf.parse_pairs(line))
+            kept = [
+                pair
+                for pair in zip(hostlist.expand(pairs["NodeName"]), hostlist.expand(pairs.get("NodeAddr", pairs["NodeName"])), strict=True)
+                if pair[0] in names
+            ]
+            if kept:
+                pairs["NodeName"] = hostlist.compress(name for name, _address in kept)
+                pairs["NodeAddr"] = hostlist.compress(address for _name, address in kept)
+                nodes.append([list(pair) for pair in pairs.items()])
+        elif line.startswith("PartitionName="):
+            pairs = dict(conf.parse_pairs(line))
+            inside = [name for name in hostlist.expand(pairs["Nodes"]) if name in names]
+            if inside:
+                line_was = [list(pair) for pair in pairs.items()]
+                partitions.append({"name": pairs["PartitionName"], "nodes": hostlist.compress(inside), "line": line_was})
+    lost = names - set(unknown) - {name for pairs in nodes for name in hostlist.expand(dict(pairs)["NodeName"])}
+    if lost:
+        raise CorralError(
+            f"The live slurm.conf has no line of {hostlist.compress(lost)}, so it can not be kept until it is free, and nothing was changed there; "
+            "see who has edited the ConfigMap, or raise replicas again until a run has written it anew."
+        )
+    replicas = {size.name: stay[size.name] for size in sizes if size.wanted < stay.get(size.name, 0)}
+    resources = _resources_of(names, gres)
+    return {"replicas": replicas, "nodes": nodes, "partitions": partitions, **({"gres": resources} if resources else {})}
+
+
+def _resources_of(names: set[str], gres: str) -> list[list[list[str]]]:
+    """Return the lines of gres.conf that name some of these nodes, narrowed to them. A line without nodes is the whole cluster's, and stays anyway."""
+    found: list[list[list[str]]] = []
+    for line in gres.splitlines():
+        if line.startswith("NodeName="):
+            pairs = dict(conf.parse_pairs(line))
+            inside = [name for name in hostlist.expand(pairs["NodeName"]) if name in names]
+            if inside:
+                found.append([list(pair) for pair in {**pairs, "NodeName": hostlist.compress(inside)}.items()])
+    return found
+
+
+def _ours(node: Node) -> bool:
+    return node.drained and reasons.owner(node.reason) == OWNER
+
+
+def _since(node: Node) -> float:
+    """When its drain began; the end of time where slurmctld does not say, so that no deadline is ever over."""
+    try:
+        return datetime.fromisoformat(node.reason_time).timestamp()
+    except ValueError:
+        return float("inf")
+
+
+def _task(row: answer.Row) -> Task:
+    number = str(answer.number(row["job_id"]))
+    array, task = answer.number(row.get("array_job_id")), row.get("array_task_id")
+    if array and isinstance(task, dict) and task.get("set"):
+        number = f"{array}_{answer.number(task)}"
+    states = answer.words(row.get("job_state"))
+    if not states:
+        raise answer.AnswerError(f"squeue's JSON has job {number} without a state; see what 'squeue --json' prints.")
+    return Task(
+        number=number,
+        name=str(row.get("name") or ""),
+        user=str(row.get("user_name") or row.get("user_id") or ""),
+        state=frozenset(states),
+        nodes=frozenset(hostlist.expand(str(row.get("nodes") or ""))),
+    )

@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How full the folder is in which slurmctld keeps its state: what ``df`` says of it, as a sentence. Pure."""
+
+from __future__ import annotations
+
+FOLDER = "/var/spool/slurmctld"
+COMMAND = ["df", "--block-size=1", "--output=size,avail", FOLDER]
+# Share of the volume from which on it is told, and the room below which it counts as full (as in images/slurm/controller.py).
+TOLD = 0.9
+ROOM = 8 << 20
+
+
+def room(answer: str, where: str) -> str:
+    """Return a sentence for a volume that is full or nearly so, "" for one with room or an answer that is none.
+
+    ``answer`` is what COMMAND printed, in bytes; ``where`` is the pod in which it ran.
+    """
+    words = answer.split()[-2:]
+    if len(words) != 2 or not all(word.isdigit() for word in words):
+        return ""
+    size, free = (int(word) for word in words)
+    if size <= 0 or size - free < TOLD * size:
+        return ""
+    share = f"{100 * (size - free) // size} % of {_amount(size)}, {_amount(free)} left"
+    advice = "make the claim larger, or take away what is not Slurm's; docs/ha.md tells how"
+    if free < min(ROOM, size // 20):
+        return f"The state volume of slurmctld in {where} is full ({share}), so jobs are refused and what changes is not saved: {advice}."
+    return f"The state volume of slurmctld in {where} is nearly full ({share}); once it is full jobs are refused: {advice}."
+
+
+def _amount(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.1f} MiB"

@@ -1,0 +1,203 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who took a node out of service, since when, why, and what to do next. Pure: what slurmctld and Kubernetes say goes in, sentences come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.reservations import Reservation
+
+# slurmctld's flags that say why a node takes no jobs though nobody has taken it out; the first that a node has counts.
+_FLAGS: tuple[tuple[str, str, str, str], ...] = (
+    ("POWERING_UP", "powering", "it is being powered up", "wait until its pod has come up and slurmd has registered"),
+    ("POWERING_DOWN", "powering", "it is being powered down", "wait; Slurm powers it up again when a job needs it"),
+    ("POWERED_DOWN", "powering", "it is powered down to save power", "nothing: Slurm powers it up when a job needs it"),
+    ("REBOOT_ISSUED", "reboot", "it is being rebooted", "wait until slurmd has registered again"),
+    ("REBOOT_REQUESTED", "reboot", "a reboot of it waits for its jobs to end", "wait, or take it back with 'scontrol cancel_reboot {node}'"),
+    ("MAINTENANCE", "maintenance", "the maintenance reservation {reservation} holds it",
+     "wait for the reservation's end{until}, or delete it with slurm_reservation"),
+    ("RESERVED", "reservation", "the reservation {reservation} holds it", "submit with --reservation={reservation} if you may, or wait for its end{until}"),
+    ("FUTURE", "future", "it is defined for a later time and has never registered", "start its pod; it comes into service when slurmd registers"),
+    ("INVALID_REG", "registration", "slurmd registered with less than slurm.conf promises", "compare the node set in the document with what its machines have"),
+    ("NOT_RESPONDING", "silent", "slurmd does not answer slurmctld",
+     "see that pod {pod} runs and its machine is reachable; it comes back by itself when slurmd answers"),
+    ("UNKNOWN", "unregistered", "slurmd has not registered since slurmctld started", "see that pod {pod} runs; it comes into service when slurmd registers"),
+)  # fmt: skip
+# Made by the workers' health check (images/slurm/entry/health.sh) instead of draining the whole cluster.
+_JAIL_OUTAGE = "corral-jail-outage"
+# Classes of reasons that a pod which does not run explains better than Slurm can.
+_SILENCE = frozenset({"pod", "no-address", "silent", "rebooted", "unregistered", "resume-timeout", "powering", "future"})
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A node's pod: its name, and what is wrong with it or with its machine in words of Kubernetes; ``trouble`` is "" for none.
+
+    ``there`` is False when it does not exist, None when it could not be asked for; ``note`` is what else is to be known.
+    """
+
+    name: str
+    there: bool | None = None
+    trouble: str = ""
+    machine: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer for one node; ``cause`` is a word for programs, ``summary`` one sentence for people."""
+
+    node: str
+    state: str
+    in_service: bool
+    cause: str
+    who: str
+    since: str
+    reason: str
+    why: str
+    next: str
+    evidence: list[str]
+    summary: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+def explain(
+    node: Node,
+    *,
+    namespace: str = "",
+    pod: Pod | None = None,
+    partitions: Mapping[str, Partition] | None = None,
+    reservations: Mapping[str, Reservation] | None = None,
+    now: float,
+) -> Verdict:
+    """Say who took ``node`` out, since when, why and what to do next."""
+    pod = pod or Pod(node.name)
+    reservation = (reservations or {}).get(node.reservation)
+    standing = reasons.standing(node.reason, node.drained) if node.out else ""
+    places = {
+        "node": node.name,
+        "set": node.name.rsplit("-", 1)[0],
+        "pod": pod.name,
+        "namespace": namespace or "NAMESPACE",
+        "text": reasons.text(standing),
+        "reservation": node.reservation or "of another",
+        "until": f" ({answer.stamp(reservation.end)})" if reservation else "",
+    }
+    cause, who, meaning, todo = _cause(node, standing)
+    # Only our own sentences hold places; what others wrote is added as it is.
+    why, following = meaning.format(**places), todo.format(**places)
+    if pod.there is False and cause in _SILENCE:
+        cause, why = "no-pod", f"{why}: pod {pod.name} does not exist"
+        following = "run 'ansible-playbook corral.slurm.site' again, which makes it, or see whether its StatefulSet was scaled down"
+    elif pod.trouble and cause in _SILENCE:
+        cause, why = "pod", f"{why}: {pod.trouble.rstrip('.')}"
+        following = (
+            f"mend that (see 'kubectl describe pod -n {places['namespace']} {pod.name}'); the node comes back by itself when slurmd answers"
+        )
+    elif pod.machine and cause in _SILENCE:
+        cause, why = "machine", f"{why}: {pod.machine.rstrip('.')}"
+        following = "mend the machine or move the pod by deleting it; the node comes back by itself when slurmd answers"
+    since = (
+        node.reason_time
+        if node.out and node.reason
+        else answer.stamp(reservation.start)
+        if cause in ("maintenance", "reservation") and reservation
+        else ""
+    )
+    evidence = _evidence(node, pod, cause, partitions or {})
+    return Verdict(
+        node=node.name,
+        state="+".join(node.state),
+        in_service=node.answers and not node.drained and cause == "none",
+        cause=cause,
+        who=who,
+        since=since,
+        reason=node.reason if node.out else "",
+        why=why,
+        next=following,
+        evidence=evidence,
+        summary=_summary(node, cause, who, since, why, following, evidence, now),
+    )
+
+
+def _cause(node: Node, standing: str) -> tuple[str, str, str, str]:
+    """Return the word for the cause, who, why, and what to do next."""
+    if standing:
+        kind = reasons.classify(standing)
+        following = kind.next
+        if kind.key in ("admin", "person", "owned") and "NOT_RESPONDING" in node.state:
+            following += "; slurmd does not answer either, so see that pod {pod} runs"
+        return kind.key, _who(node, standing, kind), kind.meaning, following
+    if node.reservation == _JAIL_OUTAGE:
+        return (
+            "jail",
+            "the jail's health check",
+            "too many nodes could not enter the jail, so the reservation {reservation} keeps jobs waiting",
+            "mend the jail's volume; the health check deletes the reservation by itself",
+        )
+    for flag, cause, why, following in _FLAGS:
+        if flag in node.state:
+            return cause, "Slurm itself" if cause not in ("maintenance", "reservation") else "a reservation", why, following
+    if node.out:
+        return "unexplained", "somebody", "no reason was given", reasons.PERSON.next
+    if not node.answers:
+        return "unexplained", "Slurm itself", "its state is none in which jobs run", "see slurmctld's log"
+    return "none", "", "", ""
+
+
+def _who(node: Node, standing: str, kind: reasons.Kind) -> str:
+    name = reasons.owner(standing)
+    if name:
+        names = {"jail": "the jail's health check", "start": "its pod's start", "admin": "an administrator", "pod": "its pod"}
+        return names.get(name, f"corral ({name})")
+    if kind is not reasons.PERSON:
+        return "Slurm itself"
+    return f"user {node.reason_user}" if node.reason_user not in ("", "slurm") else "somebody as user slurm"
+
+
+def _evidence(node: Node, pod: Pod, cause: str, partitions: Mapping[str, Partition]) -> list[str]:
+    found: list[str] = []
+    if pod.trouble and cause != "pod":
+        found.append(pod.trouble)
+    if pod.machine and cause != "machine":
+        found.append(pod.machine)
+    if pod.note:
+        found.append(pod.note)
+    closed = [f"{name} is {partitions[name].state}" for name in node.partitions if name in partitions and partitions[name].state != "UP"]
+    if closed:
+        found.append("of its partitions " + ", ".join(closed))
+    if not node.partitions:
+        found.append("it is in no partition, so no job can ask for it")
+    if node.drained and node.busy:
+        found.append("jobs still run on it")
+    return found
+
+
+def _summary(node: Node, cause: str, who: str, since: str, why: str, following: str, evidence: list[str], now: float) -> str:
+    state = "+".join(node.state)
+    more = "".join(f" Also: {item.rstrip('.')}." for item in evidence)
+    if cause == "none":
+        return f"{node.name} is in service ({state}).{more}"
+    when = f" since {since}{_age(since, now)}" if since else ""
+    return f"{node.name} is {state}{when}, by {who}: {why}. Next: {following}.{more}"
+
+
+def _age(since: str, now: float) -> str:
+    seconds = now - datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    if seconds < 0:
+        return ""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f" ({int(seconds // size)} {unit})"
+    return f" ({int(seconds)} s)"

@@ -1,0 +1,98 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: k8s_claim_check
+short_description: Refuse a claim that pods can not mount in the way they need it
+version_added: 0.1.0
+description:
+  - Fails with one sentence for a PersistentVolumeClaim whose volume lacks an access mode, before pods that need it wait in vain.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.info
+options:
+  namespace:
+    description:
+      - Namespace of the claim. The kubeconfig's context decides when it is not set.
+    type: str
+  name:
+    description:
+      - Name of the claim.
+    type: str
+    required: true
+  access_mode:
+    description:
+      - The access mode that is needed.
+    type: str
+    choices: [ReadWriteOnce, ReadWriteMany]
+    default: ReadWriteMany
+  must_exist:
+    description:
+      - Whether a claim that does not exist is refused too. One that is about to be made is fine without.
+    type: bool
+    default: true
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.k8s_apply
+"""
+
+EXAMPLES = r"""
+- name: See whether both controllers can mount the state volume
+  corral.slurm.k8s_claim_check:
+    namespace: demo
+    name: slurm-state
+"""
+
+RETURN = r"""
+exists:
+  description: Whether there is such a claim.
+  returned: success
+  type: bool
+access_modes:
+  description: What its volume offers; before there is one, what the claim asks for.
+  returned: success
+  type: list
+  elements: str
+  sample: [ReadWriteMany]
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 1
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._kube.claim import check_claim
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **connection_options(env_fallback),
+        "namespace": {"type": "str"},
+        "name": {"type": "str", "required": True},
+        "access_mode": {"type": "str", "choices": ["ReadWriteOnce", "ReadWriteMany"], "default": "ReadWriteMany"},
+        "must_exist": {"type": "bool", "default": True},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        module.exit_json(**check_claim(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_node
+short_description: Take nodes out of service and bring them back, and set their features, weight and comment
+version_added: 0.1.0
+description:
+  - Reads all nodes once with C(scontrol show nodes --json) in the controller's pod, compares, and tells slurmctld what differs,
+    nodes of the same change in one C(scontrol update).
+  - "A node out of service belongs to whoever its reason names. This module writes C(corral: <owner>: <reason>) and touches only nodes whose
+    reason begins with its own owner. A drain of somebody else (a person, a health check, Slurm itself, another part of this collection) is
+    neither overwritten nor resumed, but for O(force=true). It is returned in RV(foreign) and told as a warning."
+  - One exception, which loses nothing. A node that is only down, and by a reason of Slurm's own such as C(Not responding) or because its pod
+    ended, can be drained.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.slurmctld
+  - corral.slurm.slurmctld.attributes
+options:
+  nodes:
+    description:
+      - The nodes as a hostlist like V(cpu-[0-3],gpu-0). A name that slurmctld does not know is an error, and nothing is changed.
+    type: str
+    required: true
+  state:
+    description:
+      - V(drained) takes no new jobs; those that run go on. O(wait) waits for their end.
+      - V(down) ends the jobs on the node at once. Requeued are those that may be.
+      - V(resumed) takes back what O(owner) has drained or set down.
+      - The state stays as it is when this is not set.
+    type: str
+    choices: [drained, down, resumed]
+  reason:
+    description:
+      - Why, for those who find the nodes so. Needed for V(drained) and V(down).
+      - Another text of the same owner takes the place of the one before.
+    type: str
+  owner:
+    description:
+      - Whose drain it is, in small letters, digits and hyphens.
+      - V(jail) is the jail's health check.
+    type: str
+    default: admin
+  force:
+    description:
+      - Overwrite and resume drains of others too.
+    type: bool
+    default: false
+  features:
+    description:
+      - The features that the nodes have, available and active.
+      - slurmctld forgets them when it next reads its configuration; to keep them, write them into the document.
+    type: list
+    elements: str
+  weight:
+    description:
+      - The weight; nodes of a low weight get jobs first. Forgotten as O(features) are.
+    type: int
+  comment:
+    description:
+      - A comment on the nodes. It outlives a reconfiguration.
+    type: str
+  wait:
+    description:
+      - With O(state=drained) and O(state=down), wait until no job is left on the nodes. With O(state=resumed), wait until they are in service.
+    type: bool
+    default: false
+  wait_timeout:
+    description:
+      - Longest wait in seconds. The error at its end says which jobs on which nodes are waited for; the drain stays.
+    type: int
+    default: 3600
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_node_info
+  - module: corral.slurm.slurm_why
+  - module: corral.slurm.slurm_reservation
+"""
+
+EXAMPLES = r"""
+- name: Take a node out for a repair, and wait until its jobs have ended
+  corral.slurm.slurm_node:
+    namespace: demo
+    pod: demo-controller-0
+    nodes: gpu-3
+    state: drained
+    reason: fan 2 is loud
+    wait: true
+
+- name: Bring back whatever administrators have drained among these
+  corral.slurm.slurm_node:
+    namespace: demo
+    pod: demo-controller-0
+    nodes: gpu-[0-7]
+    state: resumed
+
+- name: Bring back a node that Slurm itself has drained
+  corral.slurm.slurm_node:
+    namespace: demo
+    pod: demo-controller-0
+    nodes: gpu-3
+    state: resumed
+    force: true
+
+- name: Mark nodes for a trial
+  corral.slurm.slurm_node:
+    namespace: demo
+    pod: demo-controller-0
+    nodes: cpu-[0-1]
+    features: [plain, trial]
+    comment: new kernel since Monday
+"""
+
+RETURN = r"""
+nodes:
+  description: The nodes as they are now, as M(corral.slurm.slurm_node_info) returns them.
+  returned: success
+  type: list
+  elements: dict
+foreign:
+  description: Nodes that were left as they are because somebody else keeps them out of service.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The node.
+      type: str
+      returned: always
+    state:
+      description: Its state.
+      type: str
+      returned: always
+    reason:
+      description: The reason that it bears.
+      type: str
+      returned: always
+    by:
+      description: Who set the reason, as slurmctld knows them.
+      type: str
+      returned: always
+    since:
+      description: When the reason was set, in UTC.
+      type: str
+      returned: always
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 2
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.node import run
+
+CONSTRAINTS = {"required_if": [("state", "drained", ["reason"]), ("state", "down", ["reason"])]}
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **slurmctld_options(env_fallback),
+        "nodes": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["drained", "down", "resumed"]},
+        "reason": {"type": "str"},
+        "owner": {"type": "str", "default": "admin"},
+        "force": {"type": "bool", "default": False},
+        "features": {"type": "list", "elements": "str"},
+        "weight": {"type": "int"},
+        "comment": {"type": "str"},
+        "wait": {"type": "bool", "default": False},
+        "wait_timeout": {"type": "int", "default": 3600},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, required_if=CONSTRAINTS["required_if"])
+    try:
+        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_partition
+short_description: Open and close partitions
+version_added: 0.1.0
+description:
+  - Reads all partitions once with C(scontrol show partitions --json) in the controller's pod and sets the state of those that have another.
+  - slurmctld takes the state from its configuration again when it next reads that, so a closed partition is open after a change of the document.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.slurmctld
+  - corral.slurm.slurmctld.attributes
+options:
+  name:
+    description:
+      - The partitions. A name that slurmctld does not know is an error, and nothing is changed.
+    type: list
+    elements: str
+    required: true
+  state:
+    description:
+      - V(UP) takes jobs and runs them.
+      - V(DOWN) takes jobs and starts none.
+      - V(DRAIN) takes no new jobs and runs those that it has.
+      - V(INACTIVE) does neither.
+      - Jobs that run go on in any case.
+    type: str
+    choices: [UP, DOWN, DRAIN, INACTIVE]
+    required: true
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_partition_info
+"""
+
+EXAMPLES = r"""
+- name: Start no more jobs in two partitions
+  corral.slurm.slurm_partition:
+    namespace: demo
+    pod: demo-controller-0
+    name: [main, large]
+    state: DOWN
+"""
+
+RETURN = r"""
+partitions:
+  description: The partitions.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name.
+      type: str
+      returned: always
+    state:
+      description: V(UP), V(DOWN), V(DRAIN) or V(INACTIVE).
+      type: str
+      returned: always
+    nodes:
+      description: Its nodes as a hostlist.
+      type: str
+      returned: always
+    node_count:
+      description: Number of its nodes.
+      type: int
+      returned: always
+    cpus:
+      description: Number of its CPUs.
+      type: int
+      returned: always
+    max_time:
+      description: Longest time of a job in minutes; V(null) without a limit.
+      type: int
+      returned: always
+    allowed_accounts:
+      description: Accounts that may use it; empty for all.
+      type: list
+      elements: str
+      returned: always
+    allowed_groups:
+      description: Groups that may use it; empty for all.
+      type: list
+      elements: str
+      returned: always
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 2
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.partition import run
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **slurmctld_options(env_fallback),
+        "name": {"type": "list", "elements": "str", "required": True},
+        "state": {"type": "str", "choices": ["UP", "DOWN", "DRAIN", "INACTIVE"], "required": True},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_reservation
+short_description: Make, change and delete reservations
+version_added: 0.1.0
+description:
+  - Reads all reservations once with C(scontrol show reservations --json) in the controller's pod, compares those fields that the task
+    names, and tells slurmctld what differs.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.slurmctld
+  - corral.slurm.slurmctld.attributes
+options:
+  name:
+    description:
+      - Name of the reservation.
+    type: str
+    required: true
+  state:
+    description:
+      - Whether it is there.
+    type: str
+    choices: [present, absent]
+    default: present
+  nodes:
+    description:
+      - Its nodes as a hostlist, or V(ALL). To make a reservation, this or O(node_count) is needed.
+    type: str
+  node_count:
+    description:
+      - Number of its nodes, which slurmctld chooses.
+    type: int
+  users:
+    description:
+      - Who may use it. To make a reservation, this or O(accounts) is needed.
+    type: list
+    elements: str
+  accounts:
+    description:
+      - Accounts that may use it.
+    type: list
+    elements: str
+  start:
+    description:
+      - Its start as ISO 8601, in UTC where no offset is written, or in Slurm's relative words such as V(now) and V(now+2hours).
+      - Relative words count when the reservation is made and are not compared later. slurmctld refuses another start for one that has begun.
+    type: str
+  end:
+    description:
+      - Its end as ISO 8601.
+    type: str
+  duration:
+    description:
+      - How long it lasts, in Slurm's words. V(90) and V(90:00) are minutes, then V(1:30:00), V(2-12) days and hours, V(2-12:30:00), V(UNLIMITED) a year.
+    type: str
+  flags:
+    description:
+      - Its flags, such as V(MAINT), V(IGNORE_JOBS), V(FLEX) and V(DAILY). V(MAINT) keeps node failures of that time out of the statistics, V(IGNORE_JOBS)
+        makes the reservation though jobs run there.
+      - Flags that slurmctld sets by itself are not compared.
+    type: list
+    elements: str
+  partition:
+    description:
+      - The partition that its nodes are of.
+    type: str
+  features:
+    description:
+      - Features that its nodes have, as C(sbatch --constraint) writes them.
+    type: str
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_reservation_info
+  - module: corral.slurm.slurm_node
+"""
+
+EXAMPLES = r"""
+- name: Keep four nodes free for a repair on Saturday
+  corral.slurm.slurm_reservation:
+    namespace: demo
+    pod: demo-controller-0
+    name: repair
+    nodes: gpu-[0-3]
+    users: [root]
+    start: "2026-01-31T08:00:00+01:00"
+    duration: "4:00:00"
+    flags: [MAINT, IGNORE_JOBS]
+
+- name: It went faster than that
+  corral.slurm.slurm_reservation:
+    namespace: demo
+    pod: demo-controller-0
+    name: repair
+    state: absent
+"""
+
+RETURN = r"""
+reservation:
+  description: The reservation as it is now; empty when there is none.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: Its name.
+      type: str
+      returned: always
+    nodes:
+      description: Its nodes as a hostlist.
+      type: str
+      returned: always
+    node_count:
+      description: Number of its nodes.
+      type: int
+      returned: always
+    users:
+      description: Users who may use it.
+      type: list
+      elements: str
+      returned: always
+    accounts:
+      description: Accounts that may use it.
+      type: list
+      elements: str
+      returned: always
+    start:
+      description: Its start in seconds since 1970.
+      type: int
+      returned: always
+    end:
+      description: Its end in seconds since 1970.
+      type: int
+      returned: always
+    start_time:
+      description: Its start as text, in UTC.
+      type: str
+      returned: always
+    end_time:
+      description: Its end as text, in UTC.
+      type: str
+      returned: always
+    active:
+      description: Whether it holds now.
+      type: bool
+      returned: always
+    flags:
+      description: Its flags, with those that slurmctld sets by itself.
+      type: list
+      elements: str
+      returned: always
+    partition:
+      description: The partition that its nodes are of, if one was said.
+      type: str
+      returned: always
+    features:
+      description: The features that its nodes have, if some were said.
+      type: str
+      returned: always
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 2
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.reservation import run
+
+CONSTRAINTS = {"mutually_exclusive": [("end", "duration"), ("nodes", "node_count")]}
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **slurmctld_options(env_fallback),
+        "name": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "nodes": {"type": "str"},
+        "node_count": {"type": "int"},
+        "users": {"type": "list", "elements": "str"},
+        "accounts": {"type": "list", "elements": "str"},
+        "start": {"type": "str"},
+        "end": {"type": "str"},
+        "duration": {"type": "str"},
+        "flags": {"type": "list", "elements": "str"},
+        "partition": {"type": "str"},
+        "features": {"type": "str"},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, mutually_exclusive=CONSTRAINTS["mutually_exclusive"])
+    try:
+        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()

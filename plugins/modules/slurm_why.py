@@ -1,0 +1,141 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_why
+short_description: Tell who took a node out of service, since when, why, and what to do next
+version_added: 0.1.0
+description:
+  - Puts together what slurmctld says of a node (state, reason, reservation, partitions) and what Kubernetes says of its
+    pod and its machine, and makes a sentence of it.
+  - C(ansible-playbook corral.slurm.why -e node=gpu-3) prints it.
+  - A right that is missing (to read machines, events, pods) takes away that part of the answer and no more.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.slurmctld
+  - corral.slurm.kubernetes.info
+options:
+  nodes:
+    description:
+      - The nodes as a hostlist. All that are not in service when it is empty. A name that slurmctld does not know is an error.
+    type: str
+    default: ""
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_node
+  - module: corral.slurm.slurm_node_info
+"""
+
+EXAMPLES = r"""
+- name: Ask why a node takes no jobs
+  corral.slurm.slurm_why:
+    namespace: demo
+    pod: demo-controller-0
+    nodes: gpu-3
+  register: answer
+
+- name: Say it
+  ansible.builtin.debug:
+    var: answer.lines
+"""
+
+RETURN = r"""
+nodes:
+  description: The answer for each node.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    node:
+      description: Slurm's name of the node.
+      type: str
+      returned: always
+    state:
+      description: Its state, with flags behind a plus sign.
+      type: str
+      returned: always
+    in_service:
+      description: Whether it takes jobs.
+      type: bool
+      returned: always
+    cause:
+      description:
+        - A word for the cause, for programs.
+        - V(none), V(admin), V(jail), V(start), V(owned) (another part of this collection), V(person), V(silent), V(pod), V(no-pod),
+          V(machine), V(maintenance) and more.
+      type: str
+      returned: always
+    who:
+      description: Who took it out.
+      type: str
+      returned: always
+    since:
+      description: Since when, in UTC; empty where that is not known.
+      type: str
+      returned: always
+    reason:
+      description: The reason that it bears.
+      type: str
+      returned: always
+    why:
+      description: What that means.
+      type: str
+      returned: always
+    next:
+      description: What to do next.
+      type: str
+      returned: always
+    evidence:
+      description: What else is to be known.
+      type: list
+      elements: str
+      returned: always
+    summary:
+      description: All of it as one sentence.
+      type: str
+      returned: always
+lines:
+  description: The sentence of each node.
+  returned: success
+  type: list
+  elements: str
+  sample: ["gpu-3 is DOWN+NOT_RESPONDING since 2026-01-31T08:00:00Z (2 h), by Slurm itself: slurmd has not answered slurmctld for longer than SlurmdTimeout."]
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 2
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.why import run
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **slurmctld_options(env_fallback),
+        "nodes": {"type": "str", "default": ""},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()

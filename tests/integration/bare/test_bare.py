@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The jail on a classic Slurm cluster, as docs/bare.md sets it up: munged, slurmctld and slurmd on machines, and nothing of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from .machines import JAIL, NODES, OLD_JAIL, PLAIN, Cluster, Machine, eventually
+
+WHERE = "hostname; id -u; if test -e /etc/corral-jail; then echo jail; else echo machine; fi; grep VARIANT /etc/os-release || true"
+
+
+@pytest.fixture(autouse=True)
+def at_rest(bare: Cluster) -> None:
+    eventually(lambda: bare.states() == ["idle"] and not bare.head.sh("squeue -h"), "all nodes idle and no job left before the test")
+
+
+@pytest.mark.parametrize(("user", "uid"), [("ada", "10001"), (None, "0")])
+def test_srun_runs_in_the_jail(bare: Cluster, user: str | None, uid: str) -> None:
+    assert bare.head.sh(f"srun -Q -w n1 sh -c '{WHERE}'", user=user).splitlines() == ["n1", uid, "jail", "VARIANT=jail"]
+
+
+def test_without_the_plugin_a_job_runs_on_the_machine(bare: Cluster) -> None:
+    """What the other tests would see if the plugin did nothing."""
+    plain = bare.machines[PLAIN]
+    assert plain.sh(f"srun -Q -p plain sh -c '{WHERE}'", user="ada").splitlines() == ["plain", "10001", "machine"]
+
+
+@pytest.mark.parametrize(("user", "uid"), [("ada", "10001"), (None, "0")])
+def test_a_batch_job_and_its_files_live_in_the_jail(bare: Cluster, user: str | None, uid: str) -> None:
+    """The working directory and the directory of the output are the jail's alone. Steps of the batch script are started from in there."""
+    name = user or "root"
+    script = f'#!/bin/sh\\n{WHERE}; pwd; srun sh -c "echo step; cat /etc/corral-jail" >{name}.steps\\n'
+    bare.head.sh(f"printf '{script}' | sbatch -Q -w n2 --chdir=/srv/project --output=/srv/project/{name}.out", user=user)
+    eventually(lambda: not bare.head.sh("squeue -h"), "the job has run")
+    project = f"{JAIL}/srv/project"
+    assert bare.head.read(f"{project}/{name}.out").splitlines() == ["n2", uid, "jail", "VARIANT=jail", "/srv/project"]
+    assert bare.head.read(f"{project}/{name}.steps").splitlines()[0] == "step"
+    assert bare.head.sh(f"stat -c %u {project}/{name}.out") == uid
+    assert not bare.machines["n2"].sh("ls /srv")
+
+
+def test_all_nodes_see_one_jail(bare: Cluster) -> None:
+    bare.head.sh("srun -Q -N2 --chdir=/srv/project sh -c 'hostname >of.$(hostname)'", user="ada")
+    for node in NODES:
+        assert bare.head.sh(f"srun -Q -w {node} --chdir=/srv/project cat of.n1 of.n2", user="ada").splitlines() == ["n1", "n2"]
+
+
+def test_people_in_the_jail_start_jobs_from_there(bare: Cluster) -> None:
+    """As a login session does, once PAM has put it there."""
+    command = ["jail-exec", f"jail={JAIL}", "spool=none", "--", "setpriv", "--reuid=10001", "--regid=10001", "--clear-groups"]
+    inside = bare.head.run(f"/opt/corral/bin/{command[0]}", *command[1:], "sh", "-c", "cd /srv/project; srun -Q -w n1 pwd; sinfo -h -o %P")
+    assert inside.stdout.splitlines() == ["/srv/project", "main*", "plain"]
+
+
+def test_tmp_is_the_jobs_own_and_goes_with_it(bare: Cluster) -> None:
+    node = bare.machines["n1"]
+    steps = "srun touch /tmp/mine /dev/shm/mine; srun ls /tmp /dev/shm"
+    assert bare.head.sh(f"salloc -Q -w n1 sh -c '{steps}'", user="ada").split().count("mine") == 2
+    assert "mine" not in bare.head.sh("srun -Q -w n1 ls /tmp /dev/shm", user="ada")
+    assert "mine" not in node.sh("ls /tmp")
+    eventually(lambda: node.sh("ls /var/spool/slurmd/corral/tmp /dev/shm/corral").count("\n") == 2, "nothing is left of jobs")
+
+
+def test_a_named_jail(bare: Cluster) -> None:
+    assert bare.head.sh("srun -Q -w n1 --jail=old sh -c 'cat /etc/corral-jail; echo $CORRAL_JAIL'", user="ada").splitlines() == [
+        '{"version": 1, "image": "old:1"}',
+        "old@old:1",
+    ]
+    refused = bare.head.run("srun", "-Q", "-w", "n1", "--jail=new", "hostname", user="ada", check=False)
+    assert refused.returncode != 0 and "new" in refused.stderr and "n1\n" not in refused.stdout
+
+
+def test_an_administrator_looks_inside(bare: Cluster) -> None:
+    node = bare.machines["n2"]
+    said = node.sh(f"/opt/corral/bin/jail-exec jail={JAIL} -- sh -c 'grep VARIANT /etc/os-release; id -u; ls /proc/1/root 2>&1 || true'")
+    assert said.splitlines()[:2] == ["VARIANT=jail", "0"] and "Permission denied" in said
+    assert node.run("/opt/corral/bin/jail-exec", f"jail={JAIL}", "--", "sh", "-c", "exit 7", check=False).returncode == 7
+
+
+@pytest.fixture
+def without_marker(bare: Cluster) -> Iterator[Callable[[], object]]:
+    """The jail's marker is away until the test, or its end, brings it back."""
+
+    def mend() -> None:
+        bare.head.sh(f"test -e {JAIL}/etc/corral-jail || mv {JAIL}/etc/corral-jail.away {JAIL}/etc/corral-jail")
+
+    bare.head.sh(f"mv {JAIL}/etc/corral-jail {JAIL}/etc/corral-jail.away")
+    yield mend
+    mend()
+    bare.head.sh("scancel -u ada,root; scontrol update nodename=n1,n2 state=resume", check=False)
+
+
+def sentences(node: Machine) -> int:
+    return node.read("/var/spool/slurmd.log").count(f"corral_jail: {JAIL} has no marker file etc/corral-jail")
+
+
+@pytest.mark.usefixtures("without_marker")
+def test_without_a_jail_no_step_runs_anywhere(bare: Cluster) -> None:
+    before = sentences(bare.machines["n1"])
+    refused = bare.head.run("srun", "-Q", "-w", "n1", "--jail=default", "sh", "-c", "echo ran; touch /tmp/ran", check=False)
+    assert refused.returncode != 0 and "Plugin initialization failed" in refused.stderr and "ran" not in refused.stdout
+    assert bare.machines["n1"].run("test", "-e", "/tmp/ran", check=False).returncode == 1
+    assert sentences(bare.machines["n1"]) == before + 1
+    eventually(lambda: bare.states() == ["idle"], "the node stays in service")
+    assert "old:1" in bare.head.sh("srun -Q -w n1 --jail=old cat /etc/corral-jail"), "the other jail is not affected"
+
+
+def test_without_a_jail_a_batch_job_waits_and_its_node_is_drained(bare: Cluster, without_marker: Callable[[], object]) -> None:
+    job = bare.head.sh("sbatch --parsable -w n2 --chdir=/srv/project --output=waited.out --wrap hostname", user="ada")
+    eventually(lambda: "batch job complete failure" in bare.head.sh("sinfo -h -R -n n2 -o %E"), "n2 drained")
+    eventually(lambda: "PENDING" in bare.head.sh(f"squeue -h -j {job} -o %T"), "the job is queued again")
+    without_marker()
+    # A job that was requeued has to wait for two minutes by itself.
+    bare.head.sh(f"scontrol update nodename=n2 state=resume; scontrol update jobid={job} starttime=now")
+    # slurmctld may look at it before n2 answers again, and looks but once a minute.
+    eventually(lambda: "JobState=COMPLETED" in bare.head.sh(f"scontrol show job {job}"), "the job has run", 180)
+    assert bare.head.read(f"{JAIL}/srv/project/waited.out") == "n2\n"
+
+
+def test_the_health_check_takes_a_node_out_and_back(bare: Cluster, without_marker: Callable[[], object]) -> None:
+    node = bare.machines["n1"]
+    node.sh("/usr/local/lib/corral/health.sh")
+    assert f"corral: jail: {JAIL} has no marker file" in bare.head.sh("sinfo -h -R -n n1 -o %E")
+    assert bare.head.sh("sinfo -h -n n1 -o %t").startswith("drain")
+    without_marker()
+    node.sh("/usr/local/lib/corral/health.sh")
+    eventually(lambda: bare.head.sh("sinfo -h -n n1 -o %t") == "idle", "n1 in service again")
+
+
+def test_the_second_jail_is_another_directory(bare: Cluster) -> None:
+    """Else the test of its name would prove nothing."""
+    assert bare.head.sh(f"stat -c %d:%i {JAIL}/etc {OLD_JAIL}/etc").splitlines()[0] != bare.head.sh(f"stat -c %d:%i {OLD_JAIL}/etc")

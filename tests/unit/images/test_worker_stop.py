@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a worker that goes tells slurmctld: nothing, where somebody has said more already."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "worker_stop.sh"
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("IDLE", True),
+        ("MIXED+PLANNED", True),
+        ("IDLE+POWERING_DOWN", True),
+        ("IDLE+DRAIN", False),
+        ("DOWN", False),
+        ("DOWN*+NOT_RESPONDING", False),
+        ("", False),
+    ],
+)
+def test_a_node_that_goes_is_down_unless_somebody_took_it_out(tmp_path: Path, state: str, told: bool) -> None:
+    said = tmp_path / "said"
+    (tmp_path / "node").write_text("cpu-0\n")
+    show = f"echo 'NodeName=cpu-0 State={state} Reason=x'" if state else "exit 1"
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\ncase $1 in show) {show} ;; *) printf "%s\\n" "$@" >>{said} ;; esac\n')
+    text = SCRIPT.read_text()
+    assert "/run/corral-node" in text
+    (tmp_path / "stop.sh").write_text(text.replace("/run/corral-node", str(tmp_path / "node")))
+    for name in ("scontrol", "stop.sh"):
+        (tmp_path / name).chmod(0o755)
+    subprocess.run([tmp_path / "stop.sh"], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=True)
+    words = said.read_text().splitlines() if said.exists() else []
+    assert words[:3] == (["update", "nodename=cpu-0", "state=down"] if told else [])

@@ -1,0 +1,102 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A model that keeps what jobs are still on, and gives it back when they have ended."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import held, resolve
+
+from .documents import edited, good
+
+LINE = [["NodeName", "cpu-[2-3]"], ["NodeAddr", "demo-cpu-[2-3].w"], ["CPUs", "2"], ["State", "UNKNOWN"]]
+MAIN = {
+    "name": "main",
+    "nodes": "cpu-[2-3]",
+    "line": [["PartitionName", "main"], ["Nodes", "cpu-[0-3]"], ["Default", "YES"], ["State", "UP"]],
+}
+OLD = {
+    "name": "old",
+    "nodes": "cpu-[2-3]",
+    "line": [["PartitionName", "old"], ["Nodes", "cpu-[0-3]"], ["Default", "YES"], ["MaxTime", "5"], ["State", "UP"]],
+}
+HELD: dict[str, Any] = {"replicas": {"cpu": 4}, "nodes": [LINE], "partitions": [MAIN, OLD]}
+
+
+def lines(model: dict[str, Any]) -> list[str]:
+    return [line for line in model["config"]["files"]["slurm.conf"].splitlines() if line.startswith(("NodeName", "PartitionName"))]
+
+
+def test_nodes_stay_in_their_partitions_beside_what_the_document_says() -> None:
+    model = resolve.model(good()).to_dict()
+    before = deepcopy(model)
+    kept = held.hold(model, HELD)
+    assert model == before, "the model that was given is changed"
+    assert [node_set["replicas"] for node_set in kept["workers"]["node_sets"]] == [4, 1]
+    assert kept["node_names"] == "cpu-[0-1],big-0", "nodes that go are not waited for as if they came"
+    assert lines(kept) == [
+        *lines(model)[:2],
+        "NodeName=cpu-[2-3] NodeAddr=demo-cpu-[2-3].w CPUs=2 State=UNKNOWN",
+        "PartitionName=main Nodes=cpu-[0-1],big-0,cpu-[2-3] Default=YES MaxTime=INFINITE State=UP",
+        lines(model)[3],
+        "PartitionName=old Nodes=cpu-[2-3] Default=NO MaxTime=5 State=DRAIN",
+    ]
+    assert kept["config"]["hash"] != model["config"]["hash"]
+    assert kept["config"]["files"]["config.hash"] == kept["config"]["hash"] + "\n"
+
+
+def test_holding_less_and_nothing_leads_back_to_the_document() -> None:
+    model = resolve.model(good()).to_dict()
+    kept = held.hold(model, HELD)
+    less = held.hold(kept, {"replicas": {}, "nodes": [LINE], "partitions": [MAIN]})
+    assert less["workers"]["node_sets"][0]["replicas"] == 2
+    assert not any("old" in line for line in lines(less))
+    assert held.hold(less, {}) == model
+    assert held.hold(model, {}) == model
+
+
+def test_without_partitions_left_in_the_document_nodes_have_lines_all_the_same() -> None:
+    model = resolve.model(good()).to_dict()
+    model["config"]["files"]["slurm.conf"] = "ClusterName=demo\n"
+    assert lines(held.hold(model, {"replicas": {}, "nodes": [LINE], "partitions": [OLD]})) == [
+        "NodeName=cpu-[2-3] NodeAddr=demo-cpu-[2-3].w CPUs=2 State=UNKNOWN",
+        "PartitionName=old Nodes=cpu-[2-3] Default=NO MaxTime=5 State=DRAIN",
+    ]
+
+
+GPUS = [["NodeName", "cpu-[2-3]"], ["AutoDetect", "off"], ["Name", "gpu"], ["File", "/dev/corral-gpu/[0-1]"]]
+
+
+def test_nodes_with_gpus_keep_them() -> None:
+    """Without their lines slurmd would register with fewer, and without the type slurmctld would not take the node's line."""
+    model = resolve.model(good()).to_dict()
+    kept = held.hold(model, {"replicas": {"cpu": 4}, "nodes": [[*LINE, ["Gres", "gpu:2"]]], "partitions": [MAIN], "gres": [GPUS]})
+    files = kept["config"]["files"]
+    assert files["gres.conf"] == "NodeName=cpu-[2-3] AutoDetect=off Name=gpu File=/dev/corral-gpu/[0-1]\n"
+    before, _nodes = files["slurm.conf"].split("NodeName=", 1)
+    assert before.endswith("\nGresTypes=gpu\n")
+    assert held.hold(kept, {}) == model
+
+
+def test_gpus_that_the_document_has_too_are_named_once() -> None:
+    model = resolve.model(edited("spec.nodeSets[0].gpu", {"vendor": "simulated", "count": 2})).to_dict()
+    own = model["config"]["files"]["gres.conf"]
+    (line,) = [line for line in own.splitlines() if line.startswith("NodeName=cpu")]
+    same = [["NodeName", "cpu-[1-2]"], *[pair.split("=", 1) for pair in line.split()[1:]]]
+    files = held.hold(model, {"replicas": {"cpu": 3}, "nodes": [LINE], "partitions": [], "gres": [same]})["config"]["files"]
+    assert files["gres.conf"] == own + line.replace("cpu-[0-1]", "cpu-2") + "\n"
+    assert files["slurm.conf"].count("GresTypes=gpu\n") == 1
+
+
+def test_what_becomes_of_jobs_is_the_clusters_or_the_sets_own() -> None:
+    document = edited("spec.workers", {"drain": {"policy": "Requeue", "deadlineSeconds": 60}})
+    document["spec"]["nodeSets"][1]["drain"] = {"policy": "Cancel"}
+    scaling = resolve.model(document).to_dict()["scaling"]
+    assert (scaling["policy"], scaling["deadline"], scaling["config_map"]) == ("Requeue", 60, "demo-controller-config")
+    assert scaling["node_sets"] == [
+        {"name": "cpu", "replicas": 2, "policy": "Requeue", "deadline": 60},
+        {"name": "big", "replicas": 1, "policy": "Cancel", "deadline": 60},
+    ]
+    assert resolve.model(good()).to_dict()["scaling"]["policy"] == "Wait"

@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A slurmctld that answers with recorded texts and notes what it is told, and an API server that knows some pods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, NotFound, NotStarted, Status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, node, partition, reservation, scale, slurmctld, why
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
+
+from .._slurm.records import text
+
+CONNECTION = {"namespace": "demo", "pod": "demo-controller-0", "container": "slurmctld"}
+LABELS = {"app.kubernetes.io/instance": "demo", "app.kubernetes.io/component": "controller"}
+_READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def pod(name: str, component: str = "worker", status: dict[str, Any] | None = None, machine: str = "n1") -> dict[str, Any]:
+    labels = {**LABELS, "app.kubernetes.io/component": component}
+    return {
+        "metadata": {"name": name, "namespace": "demo", "uid": name, "labels": labels},
+        "spec": {"nodeName": machine},
+        "status": status or _READY,
+    }
+
+
+class Fake:
+    """Both worlds of a backend. ``execs`` are the commands that were run, ``answers`` what they give besides the recorded texts."""
+
+    def __init__(self) -> None:
+        self.execs: list[list[str]] = []
+        self.stdin: list[bytes | None] = []
+        self.where: list[str] = []
+        self.away: set[str] = set()
+        self.requests = 0
+        self.answers: dict[tuple[str, ...], Output | Exception] = {}
+        self.nodes: dict[str, Any] = json.loads(text("nodes"))
+        self.partitions: dict[str, Any] = json.loads(text("partitions"))
+        self.reservations: dict[str, Any] = json.loads(text("reservations"))
+        self.jobs: dict[str, Any] = json.loads(text("jobs"))
+        self.pods = [pod("demo-controller-0", "controller"), pod("demo-login-0", "login"), pod("demo-cpu-0"), pod("demo-cpu-1")]
+        self.machines: dict[str, dict[str, Any]] = {}
+        self.stateful_sets: list[dict[str, Any]] = []
+        self.config_map: dict[str, Any] = {}
+        self.access = type("Access", (), {"namespace": "demo"})()
+
+    @property
+    def told(self) -> list[list[str]]:
+        """The commands that change something."""
+        return [command for command in self.execs if "--json" not in command]
+
+    def state(self, name: str, *words: str, reason: str | None = None) -> None:
+        row = next(row for row in self.nodes["nodes"] if row["name"] == name)
+        row["state"] = list(words)
+        row["reason"] = row["reason"] if reason is None else reason
+
+    def run_in_pod(self, client: Any, *, command: list[str], stdin: bytes | None = None, **_more: Any) -> Output:
+        assert client is self
+        self.where.append(_more["pod"])
+        if _more["pod"] in self.away:
+            raise NotStarted(f"Could not run {command[0]} in pod demo/{_more['pod']}: no such container; does the container run?")
+        self.execs.append(command)
+        self.stdin.append(stdin)
+        for beginning, answer in self.answers.items():
+            if tuple(command[: len(beginning)]) == beginning:
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+        if command[:2] == ["scontrol", "update"]:
+            self._update(dict(word.split("=", 1) for word in command[2:]))
+        kind = "jobs" if command[0] == "squeue" else command[2] if command[:2] == ["scontrol", "show"] else ""
+        return Output(0, json.dumps(getattr(self, kind)) if kind else "", "")
+
+    def _update(self, words: dict[str, str]) -> None:
+        """Do to nodes what slurmctld does."""
+        for row in self.nodes["nodes"]:
+            if row["name"] in hostlist.expand(words.get("nodename", "")):
+                if words.get("state") == "drain":
+                    row["state"] = [*(word for word in row["state"] if word != "DRAIN"), "DRAIN"]
+                    row["reason"] = words["reason"]
+                if words.get("state") == "resume":
+                    row["state"] = [word for word in row["state"] if word not in ("DRAIN", "DOWN")] or ["IDLE"]
+
+    def items(self, path: str, **_more: Any) -> list[dict[str, Any]]:
+        self.requests += 1
+        return self.stateful_sets if path.endswith("/statefulsets") else self.pods
+
+    def get(self, path: str, **_more: Any) -> Any:
+        self.requests += 1
+        name = path.rsplit("/", 1)[-1]
+        if "/configmaps/" in path:
+            return type("Response", (), {"data": self.config_map})()
+        found = self.machines.get(name) if "/nodes/" in path else next((one for one in self.pods if one["metadata"]["name"] == name), None)
+        if found is None:
+            raise NotFound(f"Could not read {name}: there is none.", Status(404))
+        return type("Response", (), {"data": found})()
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    world = Fake()
+
+    @contextmanager
+    def connected(_params: dict[str, Any]) -> Iterator[Fake]:
+        yield world
+
+    for module in (job, node, partition, reservation, scale, why):
+        monkeypatch.setattr(module, "connected", connected)
+    for module in (job, slurmctld):
+        monkeypatch.setattr(module, "run_in_pod", world.run_in_pod)
+    monkeypatch.setattr(slurmctld, "_PAUSE", 0.001)
+    monkeypatch.setattr(slurmctld, "_MAX_PAUSE", 0.001)
+    return world
+
+
+def refusal(words: str) -> Output:
+    return Output(1, "", words)
+
+
+UNREACHABLE = ExecError("Could not run scontrol in pod demo/demo-controller-0: container not found; does the container run?")

@@ -1,0 +1,250 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""slurm_scale against a slurmctld of paper: what it costs where nothing shrinks, and that nothing goes where slurmctld can not be believed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import scale, slurmctld
+
+from .conftest import CONNECTION, UNREACHABLE, Fake, refusal
+
+CONFIG = """NodeName=cpu-[0-2] NodeAddr=demo-cpu-[0-2].w CPUs=1 State=UNKNOWN
+NodeName=old-[0-1] NodeAddr=demo-old-[0-1].w CPUs=1 State=UNKNOWN
+PartitionName=main Nodes=cpu-[0-2],old-[0-1] Default=YES State=UP
+"""
+DATE = Output(0, "2000000000\n", "")
+
+
+def stateful_set(name: str, replicas: int) -> dict[str, Any]:
+    labels = {"corral.hpc/node-set": name, "x": "y"}
+    owned = {"f:metadata": {"f:labels": {"f:x": {}, "f:corral.hpc/node-set": {}}}, "f:spec": {"f:replicas": {}, "f:serviceName": {}}}
+    return {
+        "metadata": {
+            "name": f"demo-{name}", "namespace": "demo", "uid": name, "labels": labels,
+            "managedFields": [{"manager": "corral", "operation": "Apply", "fieldsV1": owned}],
+        },
+        "spec": {"replicas": replicas, "serviceName": "demo-worker", "revisionHistoryLimit": 10},
+        "status": {"replicas": replicas},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def world(fake: Fake) -> Fake:
+    """cpu-[0-2] and old-[0-1], all idle; the document has two of cpu."""
+    fake.stateful_sets = [stateful_set("cpu", 3), stateful_set("old", 2)]
+    fake.config_map = {"data": {"slurm.conf": CONFIG}}
+    row = fake.nodes["nodes"][0]
+    names = ("cpu-0", "cpu-1", "cpu-2", "old-0", "old-1")
+    fake.nodes["nodes"] = [{**row, "name": name, "state": ["IDLE"], "reason": ""} for name in names]
+    fake.jobs["jobs"] = []
+    return fake
+
+
+def busy(world: Fake, node: str, number: int = 7, **more: Any) -> None:
+    world.state(node, "MIXED")
+    world.jobs["jobs"].append({"job_id": number, "name": "train", "user_name": "ada", "job_state": ["RUNNING"], "nodes": node, **more})
+
+
+def run(cpu: int = 2, old: int | None = 2, *, check: bool = False, **options: Any) -> dict[str, Any]:
+    sets = [{"name": "cpu", "replicas": cpu, "policy": "Wait", "deadline": 60}]
+    if old is not None:
+        sets.append({"name": "old", "replicas": old, "policy": "Wait", "deadline": 60})
+    given = {"selector": "s", "config_map": "demo-controller-config", "node_sets": sets, "policy": "Wait", "deadline": 60}
+    given |= {"wait": False, "wait_timeout": 1, "must_finish": False}
+    return scale.run({**CONNECTION, **given, **options}, check=check, diff=True)
+
+
+def replicas(result: dict[str, Any], key: str = "objects") -> dict[str, int]:
+    return {one["metadata"]["name"]: one["spec"]["replicas"] for one in result[key]}
+
+
+@pytest.mark.parametrize("cpu", [3, 5])
+def test_where_nothing_shrinks_slurmctld_is_not_asked(world: Fake, cpu: int) -> None:
+    result = run(cpu)
+    assert (result["changed"], result["shrinks"], result["held"], world.execs, world.requests) == (False, False, {}, [], 1)
+
+
+def test_an_idle_node_is_drained_looked_at_again_and_may_go(world: Fake) -> None:
+    result = run()
+    assert [command[:3] for command in world.told] == [["scontrol", "update", "nodename=cpu-2"]]
+    assert [command[:2] for command in world.execs[-2:]] == [["scontrol", "show"], ["squeue", "--json"]], (
+        "it goes without a look after the drain"
+    )
+    assert (result["changed"], replicas(result), result["held"], result["retired"]) == (True, {"demo-cpu": 2}, {}, [])
+
+
+@pytest.mark.usefixtures("world")
+def test_the_object_is_what_was_applied_and_nothing_else() -> None:
+    assert run()["objects"] == [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "demo-cpu", "namespace": "demo", "labels": {"corral.hpc/node-set": "cpu", "x": "y"}},
+            "spec": {"replicas": 2, "serviceName": "demo-worker"},
+        }
+    ]
+
+
+def test_a_busy_node_stays_with_its_lines(world: Fake) -> None:
+    busy(world, "cpu-2")
+    result = run()
+    assert (replicas(result), result["held"]["replicas"]) == ({}, {"cpu": 3})
+    assert result["waiting"] == [{"node": "cpu-2", "jobs": [{"id": "7", "name": "train", "user": "ada"}]}]
+    again = run()
+    assert (again["changed"], again["held"]) == (False, result["held"]), "a second run changes something"
+
+
+def test_a_job_that_comes_before_the_drain_is_seen(world: Fake) -> None:
+    """The first look finds the node idle; slurmctld gives it a job before it takes the drain."""
+
+    def update(words: dict[str, str]) -> None:
+        busy(world, "cpu-2")
+        Fake._update(world, words)
+
+    world._update = update  # type: ignore[method-assign]
+    assert replicas(run()) == {}
+
+
+def test_a_set_that_left_the_document_keeps_what_is_busy(world: Fake) -> None:
+    busy(world, "old-0")
+    result = run(3, None)
+    assert (replicas(result), replicas(result, "retired")) == ({"demo-old": 1}, {"demo-old": 1})
+    assert (result["held"]["replicas"], [dict(one)["NodeName"] for one in result["held"]["nodes"]]) == ({}, ["old-0"])
+
+
+@pytest.mark.usefixtures("world")
+def test_a_set_that_left_the_document_and_is_free_ends() -> None:
+    result = run(3, None)
+    assert (replicas(result), result["retired"], result["held"]) == ({"demo-old": 0}, [], {})
+
+
+def test_check_mode_tells_nothing_and_says_the_same(world: Fake) -> None:
+    busy(world, "old-1")
+    plan = run(2, None, check=True)
+    assert world.told == []
+    assert (plan["changed"], replicas(plan)) == (True, {"demo-cpu": 2})
+    assert "old-[0-1] would be drained; waiting for job 7 (train of ada) on old-1" in plan["warnings"][0]
+    done = run(2, None)
+    assert (done["diff"], replicas(done), done["held"]) == (plan["diff"], replicas(plan), plan["held"])
+
+
+NONSENSE = {
+    "not reachable": UNREACHABLE,
+    "an error": refusal("slurm_load_node error: Unable to contact slurm controller (connect failure)"),
+    "nothing": Output(0, "", ""),
+    "no json": Output(0, "slurm_load", ""),
+    "another json": Output(0, '{"nodes": 3}', ""),
+    "no nodes": Output(0, '{"nodes": []}', ""),
+    "nodes without state": Output(0, json.dumps({"nodes": [{"name": f"cpu-{number}"} for number in range(3)]}), ""),
+}
+
+
+@pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE)
+@pytest.mark.parametrize("what", [("scontrol", "show"), ("squeue",)])
+def test_whoever_can_not_be_believed_takes_no_node_away(world: Fake, what: tuple[str, ...], answer: Any) -> None:
+    world.answers[what] = answer
+    result = run(0, None)
+    assert (result["changed"], result["objects"], world.told) == (False, [], [])
+    assert (result["held"]["replicas"], replicas(result, "retired")) == ({"cpu": 3}, {"demo-old": 2})
+    assert "so no node was taken away, and cpu-[0-2],old-[0-1] stay as they are" in result["warnings"][0]
+    with pytest.raises(KubeError, match="so no node was taken away"):
+        run(0, None, wait=True, wait_timeout=0)
+
+
+def test_jobs_that_squeue_does_not_show_of_nodes_that_are_busy_count(world: Fake) -> None:
+    world.state("cpu-2", "ALLOCATED")
+    result = run()
+    assert (result["objects"], result["waiting"]) == ([], [{"node": "cpu-2", "jobs": []}])
+
+
+def test_a_drain_that_slurmctld_refuses_takes_nothing_away(world: Fake) -> None:
+    world.answers["scontrol", "update"] = refusal("slurm_update error: Access/permission denied")
+    result = run()
+    assert (result["changed"], result["objects"]) == (False, [])
+    assert "Access/permission denied" in result["warnings"][0]
+
+
+def test_the_wait_ends_with_a_warning_or_fails_as_asked(world: Fake) -> None:
+    busy(world, "cpu-2")
+    result = run(wait=True)
+    assert (
+        "Not all nodes that go could go within 1 s: waiting for job 7 (train of ada) on cpu-2. They stay drained." in result["warnings"][0]
+    )
+    with pytest.raises(WaitTimeout, match="job 7"):
+        run(wait=True, must_finish=True)
+
+
+def test_the_wait_ends_when_the_job_does(world: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy(world, "cpu-2")
+    answers = iter(range(10))
+    ask = world.run_in_pod
+
+    def later(client: Any, **more: Any) -> Output:
+        if more["command"][0] == "squeue" and next(answers) == 4:
+            world.state("cpu-2", "IDLE", "DRAIN")
+            world.jobs["jobs"].clear()
+        return ask(client, **more)
+
+    monkeypatch.setattr(slurmctld, "run_in_pod", later)
+    result = run(wait=True, wait_timeout=5)
+    assert (replicas(result), result["held"], "warnings" in result) == ({"demo-cpu": 2}, {}, False)
+
+
+def overdue(policy: str) -> list[dict[str, Any]]:
+    return [
+        {"name": "cpu", "replicas": 2, "policy": policy, "deadline": 60},
+        {"name": "old", "replicas": 2, "policy": "Wait", "deadline": 60},
+    ]
+
+
+def drained_long_ago(world: Fake) -> None:
+    busy(world, "cpu-2")
+    row = world.nodes["nodes"][2]
+    row.update(state=["MIXED", "DRAIN"], reason="corral: scale: the document has fewer nodes in this set")
+    row["reason_changed_at"] = {"set": True, "infinite": False, "number": 1_999_999_000}
+    world.answers["date",] = DATE
+
+
+@pytest.mark.parametrize(("policy", "command"), [("Requeue", ["scontrol", "requeue", "7"]), ("Cancel", ["scancel", "7"])])
+def test_after_the_deadline_jobs_are_told_by_slurmctlds_clock(world: Fake, policy: str, command: list[str]) -> None:
+    drained_long_ago(world)
+    result = run(node_sets=overdue(policy))
+    assert ([one for one in world.told if one[0] != "date"], result["changed"]) == ([command], True)
+
+
+def test_a_job_that_can_not_be_requeued_is_waited_for_and_asked_once(world: Fake) -> None:
+    drained_long_ago(world)
+    world.answers["scontrol", "requeue"] = refusal("Requested operation is presently disabled for job 7")
+    result = run(node_sets=overdue("Requeue"), wait=True)
+    assert (world.told.count(["scontrol", "requeue", "7"]), result["changed"], result["objects"]) == (1, False, [])
+    assert "presently disabled for job 7. It is waited for." in result["warnings"][0]
+
+
+def test_a_clock_that_says_nothing_is_no_answer(world: Fake) -> None:
+    drained_long_ago(world)
+    world.answers["date",] = Output(0, "", "")
+    assert "clock" in run(node_sets=overdue("Cancel"))["warnings"][0]
+
+
+def test_a_scale_down_that_is_half_taken_back(world: Fake) -> None:
+    for name in ("cpu-1", "cpu-2"):
+        world.state(name, "IDLE", "DRAIN", reason="corral: scale: the document has fewer nodes in this set")
+    result = run(2)
+    assert world.told == [["scontrol", "update", "nodename=cpu-1", "state=resume"]]
+    assert replicas(result) == {"demo-cpu": 2}
+
+
+def test_a_live_configuration_that_is_gone_is_an_error_before_anything_is_lost(world: Fake) -> None:
+    busy(world, "cpu-2")
+    world.config_map = {}
+    with pytest.raises(CorralError, match="no line of cpu-2") as caught:
+        run()
+    assert caught.value.data["changed"], "the drain was told"

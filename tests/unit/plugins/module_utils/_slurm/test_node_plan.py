@@ -1,0 +1,129 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What slurmctld is told for nodes, and whose drains stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import node_plan
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
+
+from .records import node
+
+IDLE = replace(node("cpu-1"), state=["IDLE"], reason="")
+BUSY = replace(IDLE, name="cpu-2", state=["MIXED"])
+OURS = node("cpu-0")  # MIXED+DRAIN, corral: admin: disk swap
+PERSONS = node("cpu-1")  # DOWN, bad fan
+SILENT = node("gone-0")  # DOWN+NOT_RESPONDING by Slurm itself
+GONE = replace(IDLE, name="cpu-5", state=["DOWN"], reason="corral: pod: it ended, and the next one has not registered yet")
+MEMORY = node("big-0")  # IDLE+DRAIN+INVALID_REG by Slurm itself
+JAIL = replace(IDLE, name="cpu-3", state=["IDLE", "DRAIN"], reason="corral: jail: marker is missing")
+# Back in service, an idle node keeps the reason that it had.
+STALE = replace(IDLE, name="cpu-4", reason="bad fan")
+
+
+def plan(*nodes: Node, **wish: Any) -> node_plan.Plan:
+    params = {"state": None, "reason": "disk swap", "owner": "admin", "force": False, **wish}
+    return node_plan.plan(nodes, node_plan.wanted(params))
+
+
+@pytest.mark.parametrize(
+    ("node", "state", "force", "told", "foreign"),
+    [
+        (IDLE, "drained", False, True, False),
+        (BUSY, "drained", False, True, False),
+        (STALE, "drained", False, True, False),
+        (OURS, "drained", False, False, False),
+        (PERSONS, "drained", False, False, True),
+        (PERSONS, "drained", True, True, False),
+        (JAIL, "drained", False, False, True),
+        (JAIL, "drained", True, True, False),
+        (MEMORY, "drained", False, False, True),
+        (SILENT, "drained", False, True, False),
+        (GONE, "drained", False, True, False),
+        (IDLE, "down", False, True, False),
+        (OURS, "down", False, True, False),
+        (PERSONS, "down", False, False, True),
+        (JAIL, "down", False, False, True),
+        (IDLE, "resumed", False, False, False),
+        (STALE, "resumed", False, False, False),
+        (STALE, "resumed", True, False, False),
+        (OURS, "resumed", False, True, False),
+        (PERSONS, "resumed", False, False, True),
+        (PERSONS, "resumed", True, True, False),
+        (JAIL, "resumed", False, False, True),
+        (SILENT, "resumed", False, False, True),
+        (GONE, "resumed", False, False, True),
+        (MEMORY, "resumed", True, True, False),
+    ],
+)
+def test_whose_drain_it_is_decides(node: Node, state: str, force: bool, told: bool, foreign: bool) -> None:
+    found = plan(node, state=state, force=force)
+    assert (found.changed, [one.name for one in found.foreign]) == (told, [node.name] if foreign else [])
+    assert set(found.after) == set(found.before) == ({node.name} if told else set())
+
+
+def test_another_owner_takes_its_own_back_and_no_more() -> None:
+    found = plan(JAIL, OURS, state="resumed", owner="jail")
+    assert found.commands() == [["scontrol", "update", "nodename=cpu-3", "state=resume"]]
+    assert [one.name for one in found.foreign] == ["cpu-0"]
+
+
+def test_nodes_of_one_change_are_one_command_and_the_words_are_whole_arguments() -> None:
+    many = [replace(IDLE, name=f"cpu-{number}") for number in range(1000)]
+    found = plan(*many, state="drained", reason='disk = "swap", x; rm')
+    assert found.commands() == [
+        ["scontrol", "update", "nodename=cpu-[0-999]", "state=drain", 'reason=corral: admin: disk = "swap", x; rm'],
+    ]
+
+
+def test_another_text_of_the_same_owner_takes_the_place_of_the_one_before() -> None:
+    found = plan(OURS, state="drained", reason="new disk")
+    assert found.before == {"cpu-0": {"state": "MIXED+DRAIN", "reason": "corral: admin: disk swap"}}
+    assert found.after == {"cpu-0": {"state": "MIXED+DRAIN", "reason": "corral: admin: new disk"}}
+
+
+def test_our_drain_of_a_node_that_then_fell_silent_is_still_ours() -> None:
+    fallen = replace(OURS, state=["DOWN", "DRAIN", "NOT_RESPONDING"], reason="corral: admin: disk swap : Not responding")
+    assert not plan(fallen, state="drained").changed
+    assert plan(fallen, state="resumed").after == {"cpu-0": {"state": "IDLE+NOT_RESPONDING", "reason": ""}}
+
+
+def test_an_old_reason_of_a_node_that_fell_silent_is_no_drain() -> None:
+    silent = replace(IDLE, state=["DOWN", "NOT_RESPONDING"], reason="corral: admin: disk swap : Not responding")
+    assert [one.name for one in plan(silent, state="resumed").foreign] == ["cpu-1"]
+    assert plan(replace(silent, reason="bad fan : Not responding"), state="drained").changed
+
+
+def test_the_diff_foretells_the_state() -> None:
+    assert plan(BUSY, state="drained").after["cpu-2"]["state"] == "MIXED+DRAIN"
+    assert plan(BUSY, state="down").after["cpu-2"]["state"] == "DOWN"
+    assert plan(OURS, state="resumed").after["cpu-0"] == {"state": "MIXED", "reason": ""}
+    assert plan(STALE, state="drained").before["cpu-4"] == {"state": "IDLE", "reason": ""}
+
+
+def test_attributes_apart_from_states() -> None:
+    found = plan(IDLE, state="drained", features=["a", "b"], weight=7, comment="new kernel")
+    assert [command[3:] for command in found.commands()] == [
+        ["state=drain", "reason=corral: admin: disk swap"],
+        ["availablefeatures=a,b", "activefeatures=a,b", "weight=7", "comment=new kernel"],
+    ]
+    assert found.before["cpu-1"] == {"state": "IDLE", "reason": "", "features": ["plain"], "weight": 1, "comment": ""}
+
+
+def test_attributes_as_they_are_are_told_to_nobody() -> None:
+    live = replace(IDLE, features=["b", "a"], active_features=["a", "b"], weight=7, comment="x")
+    assert not plan(live, features=["a", "b"], weight=7, comment="x").changed
+    assert plan(live, features=[], comment="").commands()[0][3:] == ["availablefeatures=", "activefeatures=", "comment="]
+    assert plan(replace(live, active_features=["a"]), features=["a", "b"]).changed
+
+
+@pytest.mark.parametrize("feature", ["", "a b", "a,b", 'a"', "a#b"])
+def test_a_feature_that_slurm_can_not_hold_is_refused(feature: str) -> None:
+    with pytest.raises(CorralError, match="The feature"):
+        plan(IDLE, features=[feature])

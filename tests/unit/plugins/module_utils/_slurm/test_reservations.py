@@ -1,0 +1,138 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import reservations
+
+from .records import reservation, text
+
+M1 = reservation("m1")  # cpu-0, DAILY,FLEX,IGNORE_JOBS, accounts=root, 15 minutes from 1795340100
+CNT = reservation("cnt")  # one node of partition side for alice
+NEW = {"nodes": "cpu-[0-1]", "users": ["alice"], "start": "now", "duration": "60"}
+
+
+def wanted(**options: Any) -> reservations.Wanted:
+    return reservations.wanted({"name": "m1", "state": "present", **options})
+
+
+def test_what_a_real_slurm_says() -> None:
+    assert [one.name for one in reservations.parse(text("reservations"))] == ["m1", "now1", "cnt"]
+    assert (M1.nodes, M1.accounts, M1.users, M1.end - M1.start) == ("cpu-0", ["root"], [], 900)
+    assert M1.asked_flags == {"DAILY", "FLEX", "IGNORE_JOBS"}
+    shown = M1.to_dict(M1.start)
+    assert (shown["start_time"], shown["active"]) == ("2026-11-22T09:35:00Z", True)
+    assert not M1.to_dict(M1.end)["active"]
+
+
+def test_a_new_one() -> None:
+    wish = wanted(**{**NEW, "flags": ["maint", "IGNORE_JOBS", "SPEC_NODES"]})
+    assert reservations.commands(None, wish) == [
+        ["scontrol", "create", "reservation", "reservationname=m1", "starttime=now", "duration=60", "nodes=cpu-[0-1]", "users=alice",
+         "flags=IGNORE_JOBS,MAINT"],
+    ]  # fmt: skip
+    assert reservations.difference(None, wish)[1]["duration"] == "60 min"
+
+
+@pytest.mark.parametrize(
+    ("start", "seconds"),
+    [
+        ("2026-11-22T09:35:00", 1795340100),
+        ("2026-11-22T09:35:00Z", 1795340100),
+        ("2026-11-22T10:35:00+01:00", 1795340100),
+        ("2026-11-22", 1795305600),
+    ],
+)
+def test_times_go_as_seconds_so_that_no_zone_counts(start: str, seconds: int) -> None:
+    words = reservations.commands(None, wanted(**{**NEW, "start": start, "duration": None, "end": "2026-12-01T00:00:00Z"}))[0]
+    assert f"starttime=uts{seconds}" in words
+    assert "endtime=uts1796083200" in words
+
+
+@pytest.mark.parametrize(
+    ("duration", "minutes"),
+    [
+        ("90", 90),
+        ("90:59", 90),
+        ("1:30:00", 90),
+        ("2-12", 3600),
+        ("2-12:30", 3630),
+        ("2-12:30:00", 3630),
+        ("UNLIMITED", 525600),
+        ("infinite", 525600),
+    ],
+)
+def test_durations_as_slurm_reads_them(duration: str, minutes: int) -> None:
+    assert wanted(duration=duration).minutes == minutes
+
+
+def test_one_that_is_as_it_shall_be_is_told_to_nobody() -> None:
+    same = wanted(
+        nodes="cpu-[0]",
+        accounts=["root"],
+        start="2026-11-22T09:35:00Z",
+        duration="15",
+        flags=["flex", "daily", "ignore_jobs"],
+    )
+    assert reservations.commands(M1, same) == []
+    assert reservations.difference(M1, same) == ({}, {})
+    assert reservations.commands(M1, wanted()) == []
+    # What slurmctld has made of "now" is not asked for again, and the length is what is compared.
+    assert reservations.commands(M1, wanted(start="now+1hour", duration="0:15:00")) == []
+    assert reservations.commands(CNT, wanted(node_count=1, partition="side", users=["alice"], duration="UNLIMITED")) == []
+
+
+def test_only_what_differs_is_told() -> None:
+    assert reservations.commands(M1, wanted(nodes="cpu-[0-1]")) == [["scontrol", "update", "reservationname=m1", "nodes=cpu-[0-1]"]]
+    assert reservations.commands(M1, wanted(users=["bob", "alice"], accounts=[]))[0][3:] == ["users=alice,bob", "accounts="]
+    assert reservations.commands(M1, wanted(duration="30"))[0][3:] == [f"endtime=uts{M1.start + 1800}"]
+    assert reservations.commands(M1, wanted(start="2026-11-22T09:36:00Z", duration="15"))[0][3:] == [
+        "starttime=uts1795340160",
+        "endtime=uts1795341060",
+    ]
+    assert reservations.commands(CNT, wanted(node_count=2))[0][3:] == ["nodecnt=2"]
+
+
+def test_flags_of_two_signs_are_two_updates() -> None:
+    update = ["scontrol", "update", "reservationname=m1"]
+    assert reservations.commands(M1, wanted(flags=["MAINT", "FLEX"])) == [[*update, "flags+=MAINT"], [*update, "flags-=DAILY,IGNORE_JOBS"]]
+    assert reservations.commands(M1, wanted(flags=["FLEX"])) == [[*update, "flags-=DAILY,IGNORE_JOBS"]]
+
+
+def test_all_nodes() -> None:
+    whole = replace(M1, nodes="cpu-[0-9]", flags=["SPEC_NODES", "ALL_NODES"])
+    assert reservations.commands(whole, wanted(nodes="all")) == []
+    assert reservations.commands(M1, wanted(nodes="ALL"))[0][3:] == ["nodes=ALL"]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "words"),
+    [("start", "say its start"), ("duration", "its end or duration"), ("nodes", "nodes or node_count"), ("users", "users or accounts")],
+)
+def test_a_new_one_needs_to_be_whole(left_out: str, words: str) -> None:
+    with pytest.raises(CorralError, match=f"There is no reservation m1 yet; .*{words}"):
+        reservations.commands(None, wanted(**{**NEW, left_out: None}))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("name", "a b", "other characters"),
+        ("nodes", "cpu-[0", "brackets"),
+        ("start", "soon", "write it like"),
+        ("end", "now", "no time"),
+        ("duration", "1h", "none that Slurm knows"),
+        ("duration", "0:30", "shorter than a minute"),
+        ("users", ["a,b"], "no name"),
+        ("users", [""], "no name"),
+        ("flags", ["MAINT=1"], "none that Slurm could know"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_done(option: str, value: Any, words: str) -> None:
+    with pytest.raises(CorralError, match=words):
+        wanted(**{option: value})

@@ -1,0 +1,224 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes go and which stay, by what slurmctld says of nodes and of jobs; and that doubt keeps a node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, nodes, scaling
+
+NOW = 1_800_000_000.0
+OURS = scaling.REASON
+FOUR_TO_TWO = scaling.Size("cpu", 4, 2, "Wait", 60)
+
+
+def node(name: str, *state: str, reason: str = "", since: float = 0) -> nodes.Node:
+    row = {"name": name, "state": list(state), "reason": reason, "reason_changed_at": {"set": True, "number": int(since)}}
+    return nodes.parse(json.dumps({"nodes": [row]}))[0]
+
+
+def job(number: int, on: str, *state: str, **more: Any) -> scaling.Task:
+    row = {"job_id": number, "name": "train", "user_name": "ada", "job_state": list(state or ("RUNNING",)), "nodes": on, **more}
+    return scaling.tasks(json.dumps({"jobs": [row]}))[0]
+
+
+def gone(number: int, **more: Any) -> nodes.Node:
+    """A victim that was drained and is free."""
+    return node(f"cpu-{number}", "IDLE", "DRAIN", reason=OURS, **more)
+
+
+KEPT = [node("cpu-0", "IDLE"), node("cpu-1", "ALLOCATED")]
+
+
+def step(*live: nodes.Node, size: scaling.Size = FOUR_TO_TWO, jobs: list[scaling.Task] | None = None, **more: Any) -> scaling.Step:
+    return scaling.step([size], [*KEPT, *live], jobs or [], now=NOW, **more)
+
+
+def commands(found: scaling.Step) -> list[list[str]]:
+    return [*found.resume.commands(), *found.drain.commands(), *(command for command, _what in found.deeds)]
+
+
+def test_victims_are_the_highest_numbers_and_are_drained_before_any_goes() -> None:
+    found = step(node("cpu-2", "IDLE"), node("cpu-3", "IDLE"))
+    assert commands(found) == [["scontrol", "update", "nodename=cpu-[2-3]", "state=drain", f"reason={OURS}"]]
+    assert found.stay == {"cpu": 4}, "a node that is not drained yet may get a job at any moment"
+
+
+def test_drained_and_free_ones_go() -> None:
+    found = step(gone(2), gone(3))
+    assert (commands(found), found.stay, found.words) == ([], {"cpu": 2}, "")
+
+
+def test_check_mode_sees_idle_victims_go_and_busy_ones_stay() -> None:
+    found = step(node("cpu-2", "MIXED"), node("cpu-3", "IDLE"), jobs=[job(7, "cpu-2")], taken=True)
+    assert (found.stay, found.words) == ({"cpu": 3}, "waiting for job 7 (train of ada) on cpu-2")
+
+
+def test_a_free_node_below_a_busy_one_waits_for_it() -> None:
+    assert step(gone(2), node("cpu-3", "ALLOCATED", "DRAIN", reason=OURS), jobs=[job(7, "cpu-3")]).stay == {"cpu": 4}
+
+
+@pytest.mark.parametrize(
+    ("state", "jobs"),
+    [
+        (("IDLE", "COMPLETING", "DRAIN"), []),
+        (("ALLOCATED", "DRAIN"), []),
+        (("MIXED", "DRAIN"), []),
+        (("IDLE", "DRAIN"), [job(7, "cpu-[1-3]")]),
+        (("IDLE", "DRAIN"), [job(7, "cpu-3", "SUSPENDED")]),
+        (("IDLE", "DRAIN"), [job(7, "cpu-3", "COMPLETED", "COMPLETING")]),
+        (("DOWN", "NOT_RESPONDING", "DRAIN"), [job(7, "cpu-3")]),
+    ],
+)
+def test_one_of_two_answers_is_enough_to_keep_a_node(state: tuple[str, ...], jobs: list[scaling.Task]) -> None:
+    found = step(gone(2), node("cpu-3", *state, reason=OURS), jobs=jobs)
+    assert found.stay == {"cpu": 4}
+    assert found.words
+
+
+@pytest.mark.parametrize("state", [("DOWN",), ("IDLE", "DRAIN"), ("DOWN", "DRAIN", "NOT_RESPONDING")])
+def test_a_drain_of_others_is_not_touched_and_its_node_goes_when_it_is_free(state: tuple[str, ...]) -> None:
+    found = step(gone(2), node("cpu-3", *state, reason="ask bob"))
+    assert (commands(found), found.stay) == ([], {"cpu": 2})
+
+
+def test_a_node_that_slurm_itself_set_down_is_drained_so_that_it_does_not_come_back() -> None:
+    found = step(gone(2), node("cpu-3", "DOWN", "NOT_RESPONDING", reason="Not responding"))
+    assert commands(found)[0][2] == "nodename=cpu-3"
+
+
+def test_a_scale_down_that_is_taken_back_gives_ours_back_and_only_ours() -> None:
+    live = [gone(1), node("cpu-2", "IDLE", "DRAIN", reason="corral: admin: fan"), node("cpu-3", "IDLE", "DRAIN", reason="ask bob")]
+    found = scaling.step([scaling.Size("cpu", 4, 4, "Wait", 60)], [KEPT[0], *live], [], now=NOW)
+    assert (commands(found), found.stay) == ([["scontrol", "update", "nodename=cpu-1", "state=resume"]], {})
+
+
+def test_half_of_it_taken_back() -> None:
+    found = scaling.step([scaling.Size("cpu", 4, 3, "Wait", 60)], [*KEPT, gone(2), gone(3)], [], now=NOW)
+    assert (commands(found), found.stay) == ([["scontrol", "update", "nodename=cpu-2", "state=resume"]], {"cpu": 3})
+
+
+def test_a_second_look_has_nothing_to_tell() -> None:
+    busy = node("cpu-3", "ALLOCATED", "DRAIN", reason=OURS)
+    assert commands(step(gone(2), busy, jobs=[job(7, "cpu-3")])) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "since", "told"),
+    [
+        ("Wait", 0, []),
+        ("Requeue", NOW - 59, []),
+        ("Requeue", NOW - 60, [["scontrol", "requeue", "7"]]),
+        ("Cancel", NOW - 3600, [["scancel", "7"]]),
+        ("Cancel", 0, []),
+    ],
+)
+def test_the_deadline_counts_from_the_drain(policy: str, since: float, told: list[list[str]]) -> None:
+    """A drain whose time is not known has no deadline."""
+    size = scaling.Size("cpu", 4, 2, policy, 60)
+    found = step(gone(2, since=since), node("cpu-3", "MIXED", "DRAIN", reason=OURS, since=since), size=size, jobs=[job(7, "cpu-[2-3]")])
+    assert commands(found) == told
+
+
+def test_jobs_on_a_node_that_others_drained_are_waited_for_whatever_the_policy() -> None:
+    size = scaling.Size("cpu", 4, 2, "Cancel", 0)
+    found = step(gone(2), node("cpu-3", "MIXED", "DRAIN", reason="ask bob", since=1), size=size, jobs=[job(7, "cpu-3")])
+    assert commands(found) == []
+
+
+def test_a_job_that_ends_already_is_not_told_again() -> None:
+    size = scaling.Size("cpu", 4, 2, "Requeue", 0)
+    busy = node("cpu-3", "IDLE", "COMPLETING", "DRAIN", reason=OURS, since=1)
+    assert commands(step(gone(2), busy, size=size, jobs=[job(7, "cpu-3", "PENDING", "COMPLETING")])) == []
+
+
+def test_a_task_of_an_array_is_named_alone() -> None:
+    """The number of an array's last task is that of the whole array too."""
+    size = scaling.Size("cpu", 4, 2, "Cancel", 0)
+    task = job(40, "cpu-3", array_job_id={"set": True, "number": 40}, array_task_id={"set": True, "number": 9})
+    assert commands(step(gone(2), node("cpu-3", "MIXED", "DRAIN", reason=OURS, since=1), size=size, jobs=[task])) == [["scancel", "40_9"]]
+
+
+def test_a_node_that_slurmctld_does_not_know_stays() -> None:
+    found = step(gone(2))
+    assert found.stay == {"cpu": 4}
+    assert found.words == "slurmctld does not know cpu-3, so what runs there is not known"
+
+
+def test_no_nodes_at_all_is_no_answer() -> None:
+    with pytest.raises(CorralError, match="no nodes at all"):
+        scaling.step([FOUR_TO_TWO], [], [], now=NOW)
+
+
+@pytest.mark.parametrize(
+    "rows", ["", "{}", '{"jobs": [{"job_id": 1}]}', '{"jobs": [{"job_id": 1, "job_state": ["RUNNING"], "nodes": "cpu-["}]}']
+)
+def test_nonsense_of_squeue_is_an_error(rows: str) -> None:
+    with pytest.raises(CorralError):
+        scaling.tasks(rows)
+
+
+def test_a_victim_without_a_state_is_an_error() -> None:
+    with pytest.raises(CorralError, match="no state"):
+        step(gone(2), node("cpu-3"))
+
+
+def test_many_jobs_are_told_shortly() -> None:
+    found = step(gone(2), node("cpu-3", "MIXED", "DRAIN", reason=OURS), jobs=[job(number, "cpu-3") for number in range(1, 9)])
+    assert found.words.endswith("job 5 (train of ada) on cpu-3; 3 more jobs")
+
+
+CONFIG = """# a comment
+ClusterName=demo
+NodeName=cpu-[0-3] NodeAddr=demo-cpu-[0-3].w.svc CPUs=2 RealMemory=896 Feature=a,b State=UNKNOWN
+NodeName=big-0 NodeAddr=demo-big-0.w.svc CPUs=4 State=UNKNOWN
+PartitionName=main Nodes=cpu-[0-3],big-0 Default=YES MaxTime=INFINITE State=UP
+PartitionName=big Nodes=big-0 Default=NO State=UP
+PartitionName=none Nodes="" Default=NO State=UP
+"""
+
+
+def test_what_must_stay_of_the_configuration() -> None:
+    sizes = [FOUR_TO_TWO, scaling.Size("big", 1, 0, "Wait", 0)]
+    kept = scaling.held(CONFIG, sizes, {"cpu": 3, "big": 1})
+    assert kept["replicas"] == {"cpu": 3, "big": 1}
+    assert [dict(pairs) for pairs in kept["nodes"]] == [
+        {"NodeName": "cpu-2", "NodeAddr": "demo-cpu-2.w.svc", "CPUs": "2", "RealMemory": "896", "Feature": "a,b", "State": "UNKNOWN"},
+        {"NodeName": "big-0", "NodeAddr": "demo-big-0.w.svc", "CPUs": "4", "State": "UNKNOWN"},
+    ]
+    assert [(one["name"], one["nodes"]) for one in kept["partitions"]] == [("main", "big-0,cpu-2"), ("big", "big-0")]
+
+
+def test_the_gpus_of_a_node_that_must_stay_stay_with_it() -> None:
+    gres = "AutoDetect=off\nNodeName=cpu-[0-3] AutoDetect=off Name=gpu File=/dev/corral-gpu/[0-1]\nNodeName=big-0 Name=tape Count=2\n"
+    kept = scaling.held(CONFIG, [FOUR_TO_TWO], {"cpu": 3}, gres=gres)
+    assert [dict(pairs) for pairs in kept["gres"]] == [
+        {"NodeName": "cpu-2", "AutoDetect": "off", "Name": "gpu", "File": "/dev/corral-gpu/[0-1]"}
+    ]
+
+
+def test_a_node_that_must_stay_and_has_no_line_is_an_error() -> None:
+    with pytest.raises(CorralError, match="no line of cpu-2"):
+        scaling.held("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3})
+    assert scaling.held("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3}, ["cpu-2"]) == {
+        "replicas": {"cpu": 3},
+        "nodes": [],
+        "partitions": [],
+    }
+
+
+def test_nothing_stays_when_all_can_go() -> None:
+    assert scaling.held(CONFIG, [FOUR_TO_TWO], {"cpu": 2}) == {}
+
+
+def test_names_and_addresses_stay_side_by_side() -> None:
+    """Of a hundred nodes, ninety must stay: the ranges are in one order."""
+    text = "NodeName=n-[0-99] NodeAddr=c-n-[0-99].w CPUs=1\n"
+    pairs = dict(scaling.held(text, [scaling.Size("n", 100, 5, "Wait", 0)], {"n": 95})["nodes"][0])
+    assert hostlist.expand(pairs["NodeAddr"]) == [f"c-{name}.w" for name in hostlist.expand(pairs["NodeName"])]
+    assert pairs["NodeName"] == "n-[5-94]"

@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What df says of the state volume, as a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import state
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "said"),
+    [
+        (GIB, GIB, ""),
+        (GIB, GIB // 5, ""),
+        (GIB, 90 * MIB, "is nearly full (91 % of 1.0 GiB, 90.0 MiB left)"),
+        (GIB, 7 * MIB, "is full (99 % of 1.0 GiB, 7.0 MiB left)"),
+        (64 * MIB, 4 * MIB, "is nearly full (93 % of 64.0 MiB, 4.0 MiB left)"),
+        (64 * MIB, 0, "is full (100 % of 64.0 MiB, 0.0 MiB left)"),
+        (0, 0, ""),
+    ],
+)
+def test_room(size: int, free: int, said: str) -> None:
+    found = state.room(f"    1B-blocks      Avail\n{size} {free}\n", "Pod ns/p")
+    assert said in found
+    assert bool(found) is bool(said)
+    assert not found or ("Pod ns/p" in found and "make the claim larger" in found)
+
+
+@pytest.mark.parametrize("answer", ["", "df: no such file", "1B-blocks Avail", "1 2x"])
+def test_an_answer_that_is_none_says_nothing(answer: str) -> None:
+    assert state.room(answer, "Pod ns/p") == ""

@@ -1,0 +1,151 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""For every kind of trouble: who, since when, why, what next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import why
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
+
+from .records import node, partition, reservation
+
+NOW = 1795259999.0
+IDLE = replace(node("cpu-1"), state=["IDLE"], reason="")
+# Of images/slurm/entry/worker_stop.sh.
+ENDED = "corral: pod: it ended, and the next one has not registered yet"
+HOLD = replace(reservation("m1"), name="fans", start=1795250000, end=1795340100)
+
+
+def explain(one: Node, **more: Any) -> why.Verdict:
+    return why.explain(one, namespace="demo", now=NOW, **{"pod": why.Pod(f"demo-{one.name}", there=True), **more})
+
+
+def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
+    return replace(IDLE, state=state.split("+"), reason=reason, reason_user="root", reason_time="2026-11-21T09:03:22Z", **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "cause", "who", "words"),
+    [
+        (IDLE, "none", "", "cpu-1 is in service (IDLE)."),
+        (
+            node("cpu-0"),
+            "admin",
+            "an administrator",
+            "disk swap. Next: when that is done, run 'ansible-playbook corral.slurm.drain -e node=cpu-0 -e resume",
+        ),
+        (node("cpu-1"), "person", "somebody as user slurm", "bad fan. Next: ask who did"),
+        (out("bad fan"), "person", "user root", "-e node=cpu-1 -e resume=true -e force=true"),
+        (node("gone-0"), "no-address", "Slurm itself", "see that pod demo-gone-0 runs"),
+        (node("big-0"), "memory", "Slurm itself", "resources.limits.memory of node set big"),
+        (node("gpu-0"), "gres", "Slurm itself", "kubectl exec -n demo demo-gpu-0 -c slurmd -- nvidia-smi -L"),
+        (out("Kill task failed"), "unkillable", "Slurm itself", "state D"),
+        (out("batch job complete failure"), "batch-failure", "Slurm itself", "kubectl logs -n demo demo-cpu-1 -c slurmd"),
+        (out("Prolog error"), "prolog", "Slurm itself", "kubectl logs"),
+        (out("Not responding", "DOWN+NOT_RESPONDING"), "silent", "Slurm itself", "comes back by itself"),
+        (
+            out(ENDED, "DOWN"),
+            "pod",
+            "its pod",
+            "its pod ended, and the next one has not registered yet. Next: see that pod demo-cpu-1 runs",
+        ),
+        (out("Node unexpectedly rebooted", "DOWN"), "rebooted", "Slurm itself", "describe pod -n demo demo-cpu-1"),
+        (out("corral: jail: no marker"), "jail", "the jail's health check", "do not resume it by hand"),
+        (out("corral: scale-in: 4 to 2"), "owned", "corral (scale-in)", "corral.slurm.site"),
+        (
+            replace(IDLE, state=["IDLE", "MAINTENANCE"], reservation="fans"),
+            "maintenance",
+            "a reservation",
+            "the maintenance reservation fans holds it",
+        ),
+        (replace(IDLE, state=["IDLE", "RESERVED"], reservation="fans"), "reservation", "a reservation", "--reservation=fans"),
+        (
+            replace(IDLE, state=["IDLE", "MAINTENANCE"], reservation="corral-jail-outage"),
+            "jail",
+            "the jail's health check",
+            "the health check deletes the reservation by itself",
+        ),
+        (replace(IDLE, state=["IDLE", "POWERED_DOWN"]), "powering", "Slurm itself", "powers it up when a job needs it"),
+        (replace(IDLE, state=["MIXED", "POWERING_UP"]), "powering", "Slurm itself", "wait until its pod"),
+        (replace(IDLE, state=["IDLE", "REBOOT_REQUESTED"]), "reboot", "Slurm itself", "scontrol cancel_reboot cpu-1"),
+        (replace(IDLE, state=["FUTURE"]), "future", "Slurm itself", "start its pod"),
+        (replace(IDLE, state=["UNKNOWN"]), "unregistered", "Slurm itself", "see that pod demo-cpu-1 runs"),
+        (replace(IDLE, state=["DOWN"], reason=""), "unexplained", "somebody", "no reason was given"),
+        (replace(IDLE, state=["SOMETHING_NEW"]), "unexplained", "Slurm itself", "SOMETHING_NEW"),
+    ],
+)
+def test_each_cause(one: Node, cause: str, who: str, words: str) -> None:
+    found = explain(one, reservations={"fans": HOLD})
+    assert (found.cause, found.who, found.in_service) == (cause, who, cause == "none")
+    assert words in found.summary
+    assert "{" not in found.summary
+    assert found.summary.startswith(f"{one.name} is ")
+
+
+def test_an_old_reason_does_not_hide_that_the_node_fell_silent() -> None:
+    old = out("corral: admin: fan : Not responding", "DOWN+NOT_RESPONDING")
+    assert explain(old).cause == "silent"
+    assert explain(replace(old, state=["DOWN", "DRAIN", "NOT_RESPONDING"])).cause == "admin"
+
+
+def test_since_when() -> None:
+    assert "since 2026-11-21T09:03:22Z (2 h)" in explain(out("bad fan")).summary
+    found = explain(replace(IDLE, state=["IDLE", "MAINTENANCE"], reservation="fans"), reservations={"fans": HOLD})
+    assert found.since == "2026-11-21T08:33:20Z"
+    assert "(2026-11-22T09:35:00Z)" in found.next
+    # In service again, it keeps the reason and its time; neither counts.
+    assert explain(replace(IDLE, reason="bad fan", reason_time="2026-11-21T09:03:22Z")).since == ""
+
+
+SILENT = out("Not responding", "DOWN+NOT_RESPONDING")
+
+
+@pytest.mark.parametrize(
+    ("pod", "cause", "words"),
+    [
+        (why.Pod("demo-cpu-1", there=False), "no-pod", "pod demo-cpu-1 does not exist. Next: run 'ansible-playbook corral.slurm.site'"),
+        (
+            why.Pod("demo-cpu-1", there=True, trouble="pod demo-cpu-1: it crashes {again}"),
+            "pod",
+            "it crashes {again}. Next: mend that (see 'kubectl describe",
+        ),
+        (
+            why.Pod("demo-cpu-1", there=True, machine="machine n1 is not ready (x: y.)"),
+            "machine",
+            "machine n1 is not ready (x: y.). Next: mend the machine",
+        ),
+        (why.Pod("demo-cpu-1", there=None), "silent", "see that pod demo-cpu-1 runs"),
+    ],
+)
+def test_a_pod_that_does_not_run_explains_silence(pod: why.Pod, cause: str, words: str) -> None:
+    found = explain(SILENT, pod=pod)
+    assert found.cause == cause
+    assert words in found.summary
+    ended = explain(out(ENDED, "DOWN"), pod=pod)
+    assert ended.cause == ("pod" if cause == "silent" else cause)
+    assert words in ended.summary
+
+
+def test_a_pod_in_trouble_is_only_mentioned_where_somebody_drained_the_node() -> None:
+    found = explain(
+        out("bad fan", "DOWN+DRAIN+NOT_RESPONDING"), pod=why.Pod("p", there=True, trouble="pod p is Pending", note="machine n1 is cordoned")
+    )
+    assert found.cause == "person"
+    assert found.evidence == ["pod p is Pending", "machine n1 is cordoned"]
+    assert "slurmd does not answer either" in found.next
+
+
+def test_closed_partitions_and_none_at_all_are_told_of_a_node_in_service() -> None:
+    closed = replace(partition("main"), state="DOWN")
+    found = explain(IDLE, partitions={"main": closed, "side": partition("side")})
+    assert found.summary == "cpu-1 is in service (IDLE). Also: of its partitions main is DOWN."
+    assert "it is in no partition" in explain(replace(IDLE, partitions=[])).summary
+
+
+def test_jobs_that_still_run_are_told() -> None:
+    assert explain(node("cpu-0")).evidence == ["jobs still run on it"]
