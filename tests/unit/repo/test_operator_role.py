@@ -67,7 +67,9 @@ def test_no_right_is_a_wildcard() -> None:
 
 def test_in_the_whole_cluster_it_reads_documents_and_nothing_of_anybodys() -> None:
     rendered = objects(operator_namespaces=["a"])
-    everywhere = [obj for obj in rendered if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] in bound(rendered, "ClusterRoleBinding")]
+    everywhere = [
+        obj for obj in rendered if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] in bound(rendered, "ClusterRoleBinding")
+    ]
     assert {(group, resource) for group, resource, _verb, _names in rules(everywhere, "ClusterRole")} == {
         ("corral.hpc", "slurmclusters"),
         ("corral.hpc", "slurmclusters/status"),
@@ -91,7 +93,11 @@ def test_a_clusters_namespace_gets_the_rights_of_the_example_and_events() -> Non
     [role] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator-namespace" and obj["kind"] == "ClusterRole"]
     assert set(rules([role], "ClusterRole")) == {*example, ("", "events", "create", ()), ("", "events", "patch", ())}
     assert "corral-operator-namespace" not in bound(rendered, "ClusterRoleBinding")
-    places = {obj["metadata"]["namespace"] for obj in rendered if obj["kind"] == "RoleBinding" and obj["roleRef"]["name"] == role["metadata"]["name"]}
+    places = {
+        obj["metadata"]["namespace"]
+        for obj in rendered
+        if obj["kind"] == "RoleBinding" and obj["roleRef"]["name"] == role["metadata"]["name"]
+    }
     assert places == {"a", "b"}
 
 
