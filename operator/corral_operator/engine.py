@@ -1,0 +1,266 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of playbooks: started, followed and ended here. ``Warm`` has the zygote fork, ``Cold`` starts a Python each; both report the same lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from corral_operator.outcome import Outcome
+from corral_operator.play import Request
+from corral_operator.processes import kill_tree
+
+log = logging.getLogger(__name__)
+
+_READY = 60.0
+
+
+@dataclass
+class Process:
+    """One run: its process, and its exit status when that has ended."""
+
+    pid: int
+    ended: asyncio.Future[int]
+
+
+class Engine(Protocol):
+    """Starts runs."""
+
+    async def start(self, request: Request, descriptor: int) -> Process:
+        """Start a run that reports to a file descriptor. Raises CorralError."""
+
+    async def open(self) -> None:
+        """Get ready."""
+
+    async def close(self) -> None:
+        """End what is there."""
+
+    @property
+    def well(self) -> bool:
+        """True when a run could be started now."""
+
+
+class Cold:
+    """A process for each run, which calls ``ansible_runner.run``."""
+
+    async def open(self) -> None:
+        """Nothing is kept ready."""
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+    @property
+    def well(self) -> bool:
+        """It has nothing that could be unwell."""
+        return True
+
+    async def start(self, request: Request, descriptor: int) -> Process:
+        """Start it."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "corral_operator.play", request.to_json(), str(descriptor),
+            pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        return Process(process.pid, asyncio.ensure_future(process.wait()))
+
+
+class Warm:
+    """The zygote, started anew when it is gone."""
+
+    def __init__(self) -> None:
+        self._control: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready: asyncio.Event = asyncio.Event()
+        self._started: dict[str, asyncio.Future[int]] = {}
+        self._runs: dict[str, Process] = {}
+        self._tending: asyncio.Task[None] | None = None
+        self.restarts = 0
+
+    @property
+    def well(self) -> bool:
+        """True when the zygote has warmed up and lives."""
+        return self._ready.is_set()
+
+    async def open(self) -> None:
+        """Start the zygote and look after it."""
+        self._tending = asyncio.create_task(self._tend())
+
+    async def close(self) -> None:
+        """End it, and with it every run."""
+        if self._tending is not None:
+            self._tending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._tending
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None and self._process.returncode is None:
+            kill_tree(self._process.pid)
+            await self._process.wait()
+
+    async def start(self, request: Request, descriptor: int) -> Process:
+        """Have the zygote fork."""
+        try:
+            await asyncio.wait_for(self._ready.wait(), _READY)
+        except TimeoutError:
+            raise CorralError("The process that starts runs does not come up; see the operator's log, or set CORRAL_ENGINE=cold.") from None
+        assert self._control is not None
+        loop = asyncio.get_running_loop()
+        self._started[request.ident] = loop.create_future()
+        socket.send_fds(self._control, [request.to_json().encode()], [descriptor])
+        pid = await self._started.pop(request.ident)
+        return self._runs[request.ident] if request.ident in self._runs else Process(pid, loop.create_future())
+
+    async def _tend(self) -> None:
+        pause = 0.5
+        while True:
+            await self._live()
+            self.restarts += 1
+            log.error("the zygote has ended and is started again")
+            await asyncio.sleep(pause)
+            pause = min(30.0, pause * 2)
+
+    async def _live(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "corral_operator.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+            )
+        self._control = ours
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    data = await loop.sock_recv(ours, 65536)
+                except OSError:
+                    data = b""
+                if not data:
+                    break
+                self._receive(json.loads(data))
+        finally:
+            self._ready.clear()
+            ours.close()
+            self._control = None
+            for future in self._started.values():
+                if not future.done():
+                    future.set_exception(CorralError("The process that starts runs has ended; the run is repeated."))
+            for run in list(self._runs.values()):  # the kernel has killed them with the zygote
+                if not run.ended.done():
+                    run.ended.set_result(-signal.SIGKILL)
+            self._runs.clear()
+        await self._process.wait()
+
+    def _receive(self, message: dict[str, object]) -> None:
+        if message["kind"] == "ready":
+            log.info("the zygote is warm", extra={"seconds": message["seconds"]})
+            self._ready.set()
+            return
+        ident = str(message["ident"])
+        if message["kind"] == "started":
+            run = self._runs[ident] = Process(int(str(message["pid"])), asyncio.get_running_loop().create_future())
+            started = self._started.get(ident)
+            if started is not None and not started.done():
+                started.set_result(run.pid)
+        elif message["kind"] == "ended":
+            ended = self._runs.pop(ident, None)
+            if ended is not None and not ended.ended.done():
+                ended.ended.set_result(int(str(message["code"])))
+
+
+class Run:
+    """One run from its start to its end."""
+
+    def __init__(self, engine: Engine, request: Request, *, timeout: float, grace: float, told: Callable[[Outcome], None]) -> None:
+        self._engine = engine
+        self._request = request
+        self._timeout = timeout
+        self._grace = grace
+        self._told = told
+        self._wanted_end: asyncio.Event = asyncio.Event()
+        self.outcome = Outcome()
+        self.last_line = time.monotonic()
+
+    def end(self, reason: str) -> None:
+        """Have it end before its time."""
+        if not self._wanted_end.is_set():
+            self.outcome.ended = reason
+            self._wanted_end.set()
+
+    async def go(self) -> Outcome:
+        """Do it. When this is cancelled, the run is killed."""
+        began = time.monotonic()
+        reading, writing = os.pipe()
+        try:
+            process = await self._engine.start(self._request, writing)
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        lines = asyncio.create_task(self._read(reading))
+        wanted = asyncio.create_task(self._wanted_end.wait())
+        try:
+            await asyncio.wait({process.ended, wanted}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not process.ended.done():
+                if not wanted.done():
+                    self.end("timeout")
+                await self._interrupt(process)
+            self.outcome.code = await process.ended
+        finally:
+            if not process.ended.done():
+                kill_tree(process.pid)
+            wanted.cancel()
+            # A worker that is not gone yet would hold the pipe open.
+            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(lines, 1.0)
+        self.outcome.seconds = time.monotonic() - began
+        return self.outcome
+
+    async def _interrupt(self, process: Process) -> None:
+        """SIGINT lets Ansible's workers end in order; what is left after the grace is killed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGINT)
+        await asyncio.wait({process.ended}, timeout=self._grace)
+        if not process.ended.done():
+            kill_tree(process.pid)
+            await asyncio.wait({process.ended}, timeout=10.0)
+
+    async def _read(self, descriptor: int) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=4 << 20)
+        transport, dummy = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
+        try:
+            async for line in reader:
+                with contextlib.suppress(ValueError):
+                    self.last_line = time.monotonic()
+                    self.outcome.add(json.loads(line), self.last_line)
+                    self._told(self.outcome)
+        finally:
+            transport.close()
+
+
+def clear(artifacts: Path, keep: int) -> None:
+    """Leave the artifacts of the last ``keep`` runs, and those of the last that failed."""
+    runs = sorted((path for path in artifacts.iterdir() if path.is_dir()), key=lambda path: path.name, reverse=True) if artifacts.is_dir() else []
+    kept = set(runs[:keep])
+    for path in runs[keep:]:
+        status = path / "status"
+        if status.exists() and status.read_text() == "failed":
+            kept.add(path)
+            break
+    for path in runs:
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)
