@@ -24,6 +24,8 @@ from ..kubectl import KINDS, Kubectl
 VERSION = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text())["version"]
 # Another image, which lies in the lab.
 IMAGE = os.environ.get("CORRAL_OPERATOR_IMAGE", f"localhost/corral/operator:{VERSION}")
+# Settings of the operator under test: CORRAL_OPERATOR_ENVIRONMENT='{"CORRAL_ENGINE": "cold"}' make integration
+ENVIRONMENT = json.loads(os.environ.get("CORRAL_OPERATOR_ENVIRONMENT", "{}"))
 NAMESPACE = "test-operator"
 NAME = "served"
 PORT = 31400
@@ -86,14 +88,11 @@ class Operator:
     def metrics(self, pod: str) -> str:
         return self.kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8080/proxy/metrics")
 
-    def runs(self, cluster: Cluster) -> int:
-        """How many runs the pods that are there have started for a cluster."""
-        total = 0.0
-        for pod in self.pods():
-            for line in self.metrics(pod).splitlines():
-                if line.startswith("corral_operator_runs_total{") and f'cluster="{cluster.name}"' in line:
-                    total += float(line.rpartition(" ")[2])
-        return int(total)
+    def runs(self) -> int:
+        """How many runs of corral.slurm.site the pods that are there have made."""
+        lines = [line for pod in self.pods() for line in self.metrics(pod).splitlines()]
+        counts = [line for line in lines if line.startswith("corral_operator_runs_total{") and 'playbook="site"' in line]
+        return sum(int(float(line.rpartition(" ")[2])) for line in counts)
 
     def log(self, *args: str) -> str:
         return "".join(self.kubectl("logs", "-n", NAMESPACE, pod, *args, check=False) for pod in self.pods())
@@ -182,7 +181,9 @@ def operator(kubectl: Kubectl, made: Cluster) -> Iterator[Operator]:
     """Installed as its users install it, for one namespace. Its rights on hostPath are for the lab's volumes."""
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
     found = Operator(kubectl)
-    run = found.install(image=IMAGE, namespace=NAMESPACE, namespaces=[made.namespace], host_paths=True, webhook="absent")
+    run = found.install(
+        image=IMAGE, namespace=NAMESPACE, namespaces=[made.namespace], host_paths=True, webhook="absent", environment=ENVIRONMENT
+    )
     assert run.rc == 0, run.output
     yield found
     run = found.install("-e", "confirm=slurmclusters", state="absent", remove_documents=not had)

@@ -70,7 +70,7 @@ def test_a_cluster_at_rest_is_left_alone_also_by_an_operator_that_starts(operato
     operator.kubectl("rollout", "status", "deployment/corral-operator", "-n", NAMESPACE, "--timeout=120s")
     operator.led()
     time.sleep(5)
-    assert operator.runs(cluster) == 0, operator.log("--tail=50")
+    assert operator.runs() == 0, operator.log("--tail=50")
     assert cluster.objects() == before
     assert cluster.resource()["metadata"]["resourceVersion"] == version
 
@@ -121,12 +121,12 @@ def test_nothing_is_done_while_it_is_paused_and_all_of_it_afterwards(operator: O
     wanted = cluster.contents()
     cluster.annotate("corral.hpc/paused=true")
     time.sleep(2)
-    runs = operator.runs(cluster)
+    runs = operator.runs()
     cluster.kubectl("delete", "networkpolicy", f"{NAME}-base", "-n", cluster.namespace)
     cluster.spec["nodeSets"][0]["features"] = ["plain", "paused"]
     cluster.apply()
     time.sleep(6)
-    assert operator.runs(cluster) == runs
+    assert operator.runs() == runs
     assert "paused" not in cluster.slurm("sinfo", "-h", "-n", "cpu-0", "-o", "%f")
     assert f"NetworkPolicy/{NAME}-base" not in cluster.objects()
     cluster.annotate("corral.hpc/paused-")
@@ -136,9 +136,9 @@ def test_nothing_is_done_while_it_is_paused_and_all_of_it_afterwards(operator: O
 
 
 def test_one_run_can_be_asked_for(operator: Operator, cluster: Served) -> None:
-    runs, before = operator.runs(cluster), cluster.objects()
+    runs, before = operator.runs(), cluster.objects()
     cluster.annotate("corral.hpc/requested-at=once")
-    eventually(lambda: operator.runs(cluster) == runs + 1, "the run was started", 20)
+    eventually(lambda: operator.runs() == runs + 1, "the run was started", 20)
     eventually(lambda: cluster.settled, "the cluster is at rest")
     assert cluster.objects() == before
 
@@ -190,8 +190,8 @@ def test_a_cluster_goes_from_the_operator_to_a_playbook_and_back_without_a_chang
     assert (run.rc, run.changed) == (0, 0), run.output
     assert cluster.objects() == before
     cluster.annotate("corral.hpc/paused-", "corral.hpc/requested-at=handed-back")
-    runs = operator.runs(cluster)
-    eventually(lambda: operator.runs(cluster) > runs or cluster.settled, "the operator looks", 20)
+    runs = operator.runs()
+    eventually(lambda: operator.runs() > runs or cluster.settled, "the operator looks", 20)
     eventually(lambda: cluster.settled, "the cluster is at rest")
     assert cluster.objects() == before
     assert cluster.contents() == contents
