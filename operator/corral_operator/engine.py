@@ -84,7 +84,7 @@ class Warm:
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._ready: asyncio.Event = asyncio.Event()
-        self._started: dict[str, asyncio.Future[int]] = {}
+        self._started: dict[str, asyncio.Future[Process]] = {}
         self._runs: dict[str, Process] = {}
         self._tending: asyncio.Task[None] | None = None
         self.restarts = 0
@@ -117,11 +117,14 @@ class Warm:
         except TimeoutError:
             raise CorralError("The process that starts runs does not come up; see the operator's log, or set CORRAL_ENGINE=cold.") from None
         assert self._control is not None
-        loop = asyncio.get_running_loop()
-        self._started[request.ident] = loop.create_future()
-        socket.send_fds(self._control, [request.to_json().encode()], [descriptor])
-        pid = await self._started.pop(request.ident)
-        return self._runs[request.ident] if request.ident in self._runs else Process(pid, loop.create_future())
+        started = self._started[request.ident] = asyncio.get_running_loop().create_future()
+        try:
+            socket.send_fds(self._control, [request.to_json().encode()], [descriptor])
+            return await started
+        except OSError as error:
+            raise CorralError(f"The process that starts runs can not be asked ({error}); the run is repeated.") from error
+        finally:
+            self._started.pop(request.ident, None)
 
     async def _tend(self) -> None:
         pause = 0.5
@@ -173,7 +176,7 @@ class Warm:
             run = self._runs[ident] = Process(int(str(message["pid"])), asyncio.get_running_loop().create_future())
             started = self._started.get(ident)
             if started is not None and not started.done():
-                started.set_result(run.pid)
+                started.set_result(run)
         elif message["kind"] == "ended":
             ended = self._runs.pop(ident, None)
             if ended is not None and not ended.ended.done():

@@ -124,7 +124,7 @@ def _warm(request: Request, descriptor: int) -> int:
         sys.stderr = OutputEventFilter(err, runner.event_callback, suppress_ansible_output=True)
         code = KEYBOARD_INTERRUPT
         try:
-            code = warmth.run(command)
+            code = warmth.run(request.playbook, request.extravars)
         finally:
             for stream in (sys.stdout, sys.stderr):
                 stream.close()

@@ -42,15 +42,13 @@ def make() -> None:
     _made.update(loader=loader, inventory=inventory)
 
 
-def run(command: list[str]) -> int:
-    """Do what the command line of ``ansible-playbook`` says; return its exit status."""
-    cli = PlaybookCLI(command)
-    cli.parse()
-    load_extra_vars.extra_vars = None  # it remembers those of ``make``
+def run(playbook: str, extravars: Path) -> int:
+    """Do what ``ansible-playbook -i localhost, -e @extravars playbook`` does; return its exit status."""
     loader, inventory = _made["loader"], _made["inventory"]
     try:
+        load_extra_vars.extra_vars = loader.load_from_file(str(extravars), cache="none", trusted_as_template=True)
         variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
-        return int(PlaybookExecutor([command[-1]], inventory, variables, loader, {}).run())
+        return int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run())
     except KeyboardInterrupt:
         return KEYBOARD_INTERRUPT
     except AnsibleError as error:
