@@ -9,6 +9,7 @@ ansible-runner's own callback plugin and its own code make the events, and only 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -91,6 +92,7 @@ def warm(request: Request, descriptor: int) -> NoReturn:
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)
     random.seed()
+    gc.disable()  # the process ends before it would be worth it, and a collection copies every page that it looks at
     code = 1
     try:
         code = _warm(request, descriptor)
