@@ -426,7 +426,7 @@ class Controller:
         before = plan.observed(document, self._content, self._children(cluster) or [])
         if facts.observed != cluster.generation:
             facts.running = True
-        variables = {"cluster_base_create_namespace": False, "slurm_workers_scale_timeout": 0}
+        variables = {"corral_force": True, "cluster_base_create_namespace": False, "slurm_workers_scale_timeout": 0}
         outcome = await self._run(cluster, "site", variables)
         if outcome is None:
             return
