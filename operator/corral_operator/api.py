@@ -8,6 +8,7 @@ Credentials and error sentences are the collection's (``_kube.auth``, ``_kube.er
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import json
 import random
 from collections.abc import AsyncIterator, Mapping
@@ -24,6 +25,9 @@ MERGE = "application/merge-patch+json"
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+# asyncio gives each TLS connection a buffer of 256 KiB and writes to all of it; a hundred namespaces have a thousand watches, which are silent.
+asyncio.sslproto.SSLProtocol.max_size = 4 << 10  # type: ignore[attr-defined]
 
 _NOT_NOW = frozenset((429, 500, 502, 503, 504))
 # An event of a watch is one line; a big cluster's StatefulSet or document is far from this.

@@ -43,6 +43,8 @@ _VISIBLE = 2.0
 # Changes of children are gathered so long before the status is written.
 _GATHER = 0.3
 _PREEMPTED = 2.0
+# Collections that are listed at the same time.
+_LISTS = 12
 
 
 @dataclass
@@ -111,6 +113,7 @@ class Controller:
         self._queue = WorkQueue(time.monotonic, working=limits[0], open_limit=limits[1])
         self._backoff = Backoff(settings.backoff, settings.backoff_most)
         self._wake = asyncio.Event()
+        self._turns = asyncio.Semaphore(_LISTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self.leading = False
@@ -266,6 +269,7 @@ class Controller:
                 seen=lambda event, found, kind=kind: self._children_changed(namespace, namespace.children.seen(kind, event, found), kind),  # type: ignore[misc]
                 refused=lambda error, kind=kind: self._refused(namespace, kind, error),  # type: ignore[misc]
                 relist=self._settings.relist,
+                turns=self._turns,
             )
             namespace.watches[kind.name] = watch
             namespace.tasks.append(asyncio.create_task(watch.run()))
