@@ -106,8 +106,8 @@ def warm(request: Request, descriptor: int) -> NoReturn:
 
 def _warm(request: Request, descriptor: int) -> int:
     # Imported by the zygote before it forked.
-    from ansible_runner.runner import Runner  # type: ignore[import-untyped]
-    from ansible_runner.utils import OutputEventFilter  # type: ignore[import-untyped]
+    from ansible_runner.runner import Runner
+    from ansible_runner.utils import OutputEventFilter
 
     from corral_operator import warmth
 
@@ -146,7 +146,7 @@ def cold(request: Request, descriptor: int) -> int:
 
     ended: list[bool] = []
 
-    def end(*dummy: object) -> None:
+    def end(*_dummy: object) -> None:
         # To ansible-playbook, which passes it on to its workers: ansible-runner itself knows only SIGKILL, and not of the workers.
         ended.append(True)
         for pid in descendants(os.getpid()):

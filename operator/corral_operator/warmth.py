@@ -30,7 +30,7 @@ _made: dict[str, Any] = {}
 
 def make() -> None:
     """Load what all runs share. Runs the playbooks to their first task, which fails for want of a document."""
-    Path(constants.ANSIBLE_HOME).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
+    Path(constants.config.get_config_value("ANSIBLE_HOME")).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
     cli = PlaybookCLI(["ansible-playbook", "-i", "localhost,", *PLAYBOOKS])
     cli.parse()
     init_plugin_loader()
@@ -49,8 +49,8 @@ def make() -> None:
 def run(playbook: str, extravars: Path) -> int:
     """Do what ``ansible-playbook -i localhost, -e @extravars playbook`` does; return its exit status."""
     loader, inventory, variables = _made["loader"], _made["inventory"], _made["variables"]
-    load = Playbook.load
-    Playbook.load = staticmethod(lambda path, *rest, **named: _made["playbooks"].get(path) or load(path, *rest, **named))  # type: ignore[method-assign]
+    load: Any = Playbook.load
+    setattr(Playbook, "load", staticmethod(lambda path, *rest, **named: _made["playbooks"].get(path) or load(path, *rest, **named)))  # noqa: B010
     try:
         variables.extra_vars.update(loader.load_from_file(str(extravars), cache="none", trusted_as_template=True))
         return int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run())
