@@ -60,7 +60,9 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
     await runs.open()
     revision = content.revision()
     room = limits.runs(wanted.max_runs, limits.cpus(), limits.memory())
-    logger.info("starting", extra={"engine": wanted.engine, "content": revision, "working": room[0], "open": room[1], "identity": wanted.identity})
+    logger.info(
+        "starting", extra={"engine": wanted.engine, "content": revision, "working": room[0], "open": room[1], "identity": wanted.identity}
+    )
     async with api.Client(access) as client:
         controller = Controller(client, runs, wanted, metrics, content=revision, limits=room)
         election = Election(wanted.identity, time.monotonic, lease=wanted.lease, renew_deadline=wanted.renew_deadline)

@@ -8,6 +8,7 @@ Credentials and error sentences are the collection's (``_kube.auth``, ``_kube.er
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import json
 import random
 from collections.abc import AsyncIterator, Mapping
@@ -25,6 +26,9 @@ JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+# asyncio gives each TLS connection a buffer of 256 KiB and writes to all of it; a hundred namespaces have a thousand watches, which are silent.
+asyncio.sslproto.SSLProtocol.max_size = 4 << 10
+
 _NOT_NOW = frozenset((429, 500, 502, 503, 504))
 # An event of a watch is one line; a big cluster's StatefulSet or document is far from this.
 _LINE = 8 << 20
@@ -34,7 +38,16 @@ class Api(Protocol):
     """What the controller needs of an API server; tests have one of their own."""
 
     async def request(
-        self, method: str, path: str, *, what: str, query: Mapping[str, str] | None = None, body: Json | None = None, **options: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        patience: float | None = None,
     ) -> Json:
         """Send one request and return the answer. Raises ApiError, Unreachable."""
 
@@ -82,7 +95,7 @@ class Client:
             wait = pause * random.uniform(0.5, 1.0)
             try:
                 code, data, after = await self._send(method, path, query, body, content_type, accept)
-            except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 if loop.time() + wait > until:
                     words = str(error) or type(error).__name__
                     raise Unreachable(
@@ -115,9 +128,7 @@ class Client:
         ) as answer:
             return answer.status, await answer.read(), answer.headers.get("Retry-After")
 
-    async def watch(
-        self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON
-    ) -> AsyncIterator[Json]:
+    async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
         """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for a refusal."""
         assert self._session is not None
         self.requests += 1
@@ -137,7 +148,7 @@ class Client:
                     for line in lines:
                         if line.strip():
                             yield json.loads(line)
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError):
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
             return  # cut off: the caller goes on from the last version that it has seen
 
 

@@ -69,10 +69,10 @@ def child(kind: Kind, found: Json) -> Child:
     """Return what is kept of an object."""
     metadata = found.get("metadata") or {}
     labels = metadata.get("labels") or {}
-    common = {"kind": kind.name, "name": str(metadata.get("name", "")), "component": str(labels.get(COMPONENT, ""))}
+    common = (kind.name, str(metadata.get("name", "")), str(labels.get(COMPONENT, "")))
     uid = str(metadata.get("uid", ""))
     if kind.name == "Pod":
-        return Child(**common, spec=uid)  # its annotations are written by runs, its spec by its controller
+        return Child(*common, spec=uid)  # its annotations are written by runs, its spec by its controller
     if kind.name in ("StatefulSet", "Job", "NetworkPolicy", "PodDisruptionBudget"):
         spec = _digest([uid, metadata.get("generation"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
     elif kind.name == "Service":
@@ -83,13 +83,13 @@ def child(kind: Kind, found: Json) -> Child:
         spec = f"{uid}/{metadata.get('resourceVersion')}"
     if kind.name == "StatefulSet":
         ready, words = _stateful_set(found)
-        return Child(**common, spec=spec, state="ready" if ready else words, ready=ready, words=words)
+        return Child(*common, spec=spec, state="ready" if ready else words, ready=ready, words=words)
     if kind.name == "Job":
         ready, words = _job(found)
-        return Child(**common, spec=spec, state=words, ready=ready, words=words)
+        return Child(*common, spec=spec, state=words, ready=ready, words=words)
     if kind.name == "Service":
-        return Child(**common, spec=spec, address=_address(found))
-    return Child(**common, spec=spec)
+        return Child(*common, spec=spec, address=_address(found))
+    return Child(*common, spec=spec)
 
 
 def _stateful_set(found: Json) -> tuple[bool, str]:
@@ -121,7 +121,7 @@ def _address(found: Json) -> str:
     spec, metadata = found.get("spec") or {}, found.get("metadata") or {}
     if str(spec.get("clusterIP")) == "None":
         return ""
-    port = next(iter(spec.get("ports") or ()), {})
+    port: Json = next(iter(spec.get("ports") or ()), {})
     for ingress in ((found.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
         return f"{ingress.get('hostname') or ingress.get('ip')}:{port.get('port')}"
     if spec.get("type") == "LoadBalancer":
@@ -169,7 +169,11 @@ class Children:
     def of(self, cluster: str) -> list[Child]:
         """Return a cluster's children in a fixed order."""
         return [
-            entry for kind in sorted(self._kinds) for name in sorted(self._kinds[kind]) for owner, entry in (self._kinds[kind][name],) if owner == cluster
+            entry
+            for kind in sorted(self._kinds)
+            for name in sorted(self._kinds[kind])
+            for owner, entry in (self._kinds[kind][name],)
+            if owner == cluster
         ]
 
 

@@ -20,7 +20,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import resol
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator import api, plan, status
 from corral_operator.api import Api
-from corral_operator.children import KINDS, Child, Children, Kind, fingerprint
+from corral_operator.children import KINDS, Child, Children, Kind
 from corral_operator.engine import Engine, Run, clear
 from corral_operator.events import Events
 from corral_operator.metrics import Metrics
@@ -43,6 +43,8 @@ _VISIBLE = 2.0
 # Changes of children are gathered so long before the status is written.
 _GATHER = 0.3
 _PREEMPTED = 2.0
+# Collections that are listed at the same time.
+_LISTS = 12
 
 
 @dataclass
@@ -111,6 +113,7 @@ class Controller:
         self._queue = WorkQueue(time.monotonic, working=limits[0], open_limit=limits[1])
         self._backoff = Backoff(settings.backoff, settings.backoff_most)
         self._wake = asyncio.Event()
+        self._turns = asyncio.Semaphore(_LISTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self.leading = False
@@ -266,6 +269,7 @@ class Controller:
                 seen=lambda event, found, kind=kind: self._children_changed(namespace, namespace.children.seen(kind, event, found), kind),  # type: ignore[misc]
                 refused=lambda error, kind=kind: self._refused(namespace, kind, error),  # type: ignore[misc]
                 relist=self._settings.relist,
+                turns=self._turns,
             )
             namespace.watches[kind.name] = watch
             namespace.tasks.append(asyncio.create_task(watch.run()))
@@ -289,7 +293,9 @@ class Controller:
             if cluster is None:
                 continue
             self._show_soon(cluster)
-            if cluster.run is None and not (self._backoff.count(cluster.key) and self._queue.asked(cluster.key) and not self._all_ready(cluster)):
+            if cluster.run is None and not (
+                self._backoff.count(cluster.key) and self._queue.asked(cluster.key) and not self._all_ready(cluster)
+            ):
                 self._ask(cluster.key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
         if not instances and all(watch.synced for watch in namespace.watches.values()):
             for key in self._clusters:
@@ -426,7 +432,7 @@ class Controller:
         before = plan.observed(document, self._content, self._children(cluster) or [])
         if facts.observed != cluster.generation:
             facts.running = True
-        variables = {"cluster_base_create_namespace": False, "slurm_workers_scale_timeout": 0}
+        variables = {"corral_force": True, "cluster_base_create_namespace": False, "slurm_workers_scale_timeout": 0}
         outcome = await self._run(cluster, "site", variables)
         if outcome is None:
             return
@@ -455,7 +461,9 @@ class Controller:
             self._ask(key, Why.RETRY if outcome.waiting else Why.DRIFT, settled.again)
         if cluster.unsettled == 5:
             tasks = ", ".join(sorted(set(outcome.changed_tasks)))
-            message = f"The cluster does not settle: five runs in a row changed something ({tasks}). Does somebody else write the same objects?"
+            message = (
+                f"The cluster does not settle: five runs in a row changed something ({tasks}). Does somebody else write the same objects?"
+            )
             await self._events.write(document, "Warning", "DoesNotSettle", message)
         await self._show(cluster)
         if first or recovered:
@@ -463,7 +471,9 @@ class Controller:
         elif outcome.changes and why is Why.DRIFT:
             await self._events.write(document, "Normal", "Repaired", f"Repaired: {', '.join(outcome.changes[:10])}.")
         if outcome.waiting:
-            await self._events.write(document, "Normal", "WaitingForJobs", f"Nodes go when their jobs have ended: {', '.join(outcome.waiting)}.")
+            await self._events.write(
+                document, "Normal", "WaitingForJobs", f"Nodes go when their jobs have ended: {', '.join(outcome.waiting)}."
+            )
 
     async def _destroy(self, cluster: Cluster) -> None:
         """Run the destroy playbook with the data policy of the document, and let the document go."""
@@ -478,13 +488,18 @@ class Controller:
         if not outcome.successful:
             await self._failed(cluster, outcome)
             return
-        await self._events.write(document, "Normal", "Removed", "The cluster was taken away; its data " + ("is kept." if keep else "is gone, too."))
+        await self._events.write(
+            document, "Normal", "Removed", "The cluster was taken away; its data " + ("is kept." if keep else "is gone, too.")
+        )
         await self._release(cluster)
 
     async def _failed(self, cluster: Cluster, outcome: Outcome) -> None:
         facts = cluster.facts
         if outcome.ended == "timeout":
-            reason, words = "TimedOut", f"The run was ended after {self._settings.run_timeout:g} s, in the task {outcome.task!r}; it is repeated."
+            reason, words = (
+                "TimedOut",
+                f"The run was ended after {self._settings.run_timeout:g} s, in the task {outcome.task!r}; it is repeated.",
+            )
         else:
             reason, words = "RunFailed", outcome.failure
         pause = self._backoff.failed(cluster.key)
@@ -500,7 +515,7 @@ class Controller:
         key, facts = cluster.key, cluster.facts
         request = self._prepare(cluster, playbook, variables)
         cluster.run_generation, cluster.run_began = cluster.generation, time.monotonic()
-        cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace, told=lambda dummy: None)
+        cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace)
         if facts.running:
             self._show_soon(cluster)
         where = {"cluster": "/".join(key), "run": request.ident}
@@ -515,7 +530,16 @@ class Controller:
         self._metrics.run_seconds.labels(playbook, result).observe(outcome.seconds)
         for task, seconds in outcome.tasks.items():
             self._metrics.task_seconds.labels(task).observe(seconds)
-        log.info("run ended", extra={**where, "result": result, "seconds": round(outcome.seconds, 3), "changed": outcome.changed, "changes": outcome.changes[:20]})
+        log.info(
+            "run ended",
+            extra={
+                **where,
+                "result": result,
+                "seconds": round(outcome.seconds, 3),
+                "changed": outcome.changed,
+                "changes": outcome.changes[:20],
+            },
+        )
         clear(request.artifact_dir.parent, self._settings.keep_runs)
         if outcome.ended in ("", "timeout"):
             return outcome
@@ -640,7 +664,12 @@ def _older(document: Json, than: Json) -> bool:
 def _wish(document: Json) -> tuple[object, ...]:
     """Return what of a document is somebody's wish; a change of anything else is our own writing."""
     metadata = document["metadata"]
-    return (metadata.get("generation"), bool(metadata.get("deletionTimestamp")), plan.paused(document), plan.annotation(document, plan.REQUESTED))
+    return (
+        metadata.get("generation"),
+        bool(metadata.get("deletionTimestamp")),
+        plan.paused(document),
+        plan.annotation(document, plan.REQUESTED),
+    )
 
 
 def _mistakes(document: Json) -> str:

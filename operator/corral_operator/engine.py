@@ -14,10 +14,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator.outcome import Outcome
@@ -84,7 +83,7 @@ class Warm:
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._ready: asyncio.Event = asyncio.Event()
-        self._started: dict[str, asyncio.Future[int]] = {}
+        self._started: dict[str, asyncio.Future[Process]] = {}
         self._runs: dict[str, Process] = {}
         self._tending: asyncio.Task[None] | None = None
         self.restarts = 0
@@ -117,11 +116,15 @@ class Warm:
         except TimeoutError:
             raise CorralError("The process that starts runs does not come up; see the operator's log, or set CORRAL_ENGINE=cold.") from None
         assert self._control is not None
-        loop = asyncio.get_running_loop()
-        self._started[request.ident] = loop.create_future()
-        socket.send_fds(self._control, [request.to_json().encode()], [descriptor])
-        pid = await self._started.pop(request.ident)
-        return self._runs[request.ident] if request.ident in self._runs else Process(pid, loop.create_future())
+        started = self._started[request.ident] = asyncio.get_running_loop().create_future()
+        try:
+            socket.send_fds(self._control, [request.to_json().encode()], [descriptor])
+            process: Process = await started
+            return process
+        except OSError as error:
+            raise CorralError(f"The process that starts runs can not be asked ({error}); the run is repeated.") from error
+        finally:
+            self._started.pop(request.ident, None)
 
     async def _tend(self) -> None:
         pause = 0.5
@@ -137,7 +140,12 @@ class Warm:
         ours.setblocking(False)
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "corral_operator.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+                sys.executable,
+                "-m",
+                "corral_operator.zygote",
+                str(theirs.fileno()),
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
             )
         self._control = ours
         loop = asyncio.get_running_loop()
@@ -173,7 +181,7 @@ class Warm:
             run = self._runs[ident] = Process(int(str(message["pid"])), asyncio.get_running_loop().create_future())
             started = self._started.get(ident)
             if started is not None and not started.done():
-                started.set_result(run.pid)
+                started.set_result(run)
         elif message["kind"] == "ended":
             ended = self._runs.pop(ident, None)
             if ended is not None and not ended.ended.done():
@@ -183,12 +191,11 @@ class Warm:
 class Run:
     """One run from its start to its end."""
 
-    def __init__(self, engine: Engine, request: Request, *, timeout: float, grace: float, told: Callable[[Outcome], None]) -> None:
+    def __init__(self, engine: Engine, request: Request, *, timeout: float, grace: float) -> None:
         self._engine = engine
         self._request = request
         self._timeout = timeout
         self._grace = grace
-        self._told = told
         self._wanted_end: asyncio.Event = asyncio.Event()
         self.outcome = Outcome()
         self.last_line = time.monotonic()
@@ -211,9 +218,10 @@ class Run:
         finally:
             os.close(writing)
         lines = asyncio.create_task(self._read(reading))
-        wanted = asyncio.create_task(self._wanted_end.wait())
+        wanted: asyncio.Future[bool] = asyncio.ensure_future(self._wanted_end.wait())
         try:
-            await asyncio.wait({process.ended, wanted}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
+            waited: list[asyncio.Future[Any]] = [process.ended, wanted]
+            await asyncio.wait(waited, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
             if not process.ended.done():
                 if not wanted.done():
                     self.end("timeout")
@@ -241,20 +249,23 @@ class Run:
     async def _read(self, descriptor: int) -> None:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=4 << 20)
-        transport, dummy = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
+        transport, _dummy = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
         try:
             async for line in reader:
                 with contextlib.suppress(ValueError):
                     self.last_line = time.monotonic()
                     self.outcome.add(json.loads(line), self.last_line)
-                    self._told(self.outcome)
         finally:
             transport.close()
 
 
 def clear(artifacts: Path, keep: int) -> None:
     """Leave the artifacts of the last ``keep`` runs, and those of the last that failed."""
-    runs = sorted((path for path in artifacts.iterdir() if path.is_dir()), key=lambda path: path.name, reverse=True) if artifacts.is_dir() else []
+    runs = (
+        sorted((path for path in artifacts.iterdir() if path.is_dir()), key=lambda path: path.name, reverse=True)
+        if artifacts.is_dir()
+        else []
+    )
     kept = set(runs[:keep])
     for path in runs[keep:]:
         status = path / "status"

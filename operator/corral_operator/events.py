@@ -43,7 +43,9 @@ class Events:
             if count > 1:
                 try:
                     change = {"count": count, "lastTimestamp": now}
-                    await self._api.request("PATCH", f"{path}/{name}", what="count an event", body=change, content_type=api.MERGE, patience=1.0)
+                    await self._api.request(
+                        "PATCH", f"{path}/{name}", what="count an event", body=change, content_type=api.MERGE, patience=1.0
+                    )
                     return
                 except CorralError as error:
                     if api.code(error) != 404:  # it has expired

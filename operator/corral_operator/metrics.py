@@ -15,9 +15,15 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.runs = Counter("corral_operator_runs", "Runs of a playbook.", ("playbook", "result"), registry=registry)
-        self.run_seconds = Histogram("corral_operator_run_seconds", "How long runs took.", ("playbook", "result"), buckets=_SECONDS, registry=registry)
-        self.task_seconds = Histogram("corral_operator_task_seconds", "How long tasks took.", ("task",), buckets=_SECONDS, registry=registry)
-        self.wait_seconds = Histogram("corral_operator_queue_wait_seconds", "How long clusters waited for their turn.", ("why",), buckets=_SECONDS, registry=registry)
+        self.run_seconds = Histogram(
+            "corral_operator_run_seconds", "How long runs took.", ("playbook", "result"), buckets=_SECONDS, registry=registry
+        )
+        self.task_seconds = Histogram(
+            "corral_operator_task_seconds", "How long tasks took.", ("task",), buckets=_SECONDS, registry=registry
+        )
+        self.wait_seconds = Histogram(
+            "corral_operator_queue_wait_seconds", "How long clusters waited for their turn.", ("why",), buckets=_SECONDS, registry=registry
+        )
         self.skipped = Counter("corral_operator_runs_skipped", "Looks at a cluster that needed no run.", ("why",), registry=registry)
         self.drift = Counter("corral_operator_drift", "Changes of a cluster's objects that a run was made for.", registry=registry)
         self.retries = Counter("corral_operator_retries", "Runs that failed and are repeated.", registry=registry)
@@ -28,5 +34,9 @@ class Metrics:
         self.clusters = Gauge("corral_operator_clusters", "SlurmClusters.", ("ready",), registry=registry)
         self.children = Gauge("corral_operator_children", "Objects of clusters that are watched.", registry=registry)
         self.watch_restarts = Gauge("corral_operator_watch_restarts", "Watches that had to list anew.", registry=registry)
-        self.zygote_restarts = Gauge("corral_operator_zygote_restarts", "Times that the process which starts runs was started again.", registry=registry)
-        self.requests = Gauge("corral_operator_requests", "Requests of the controller itself, without those of runs.", ("kind",), registry=registry)
+        self.zygote_restarts = Gauge(
+            "corral_operator_zygote_restarts", "Times that the process which starts runs was started again.", registry=registry
+        )
+        self.requests = Gauge(
+            "corral_operator_requests", "Requests of the controller itself, without those of runs.", ("kind",), registry=registry
+        )

@@ -95,9 +95,7 @@ class Settled:
     again: float | None = None
 
 
-def settle(
-    *, changed: int, waiting: bool, before: str, after: str, unsettled: int, scale_again: float, backoff_most: float
-) -> Settled:
+def settle(*, changed: int, waiting: bool, before: str, after: str, unsettled: int, scale_again: float, backoff_most: float) -> Settled:
     """Decide whether a cluster is known to be as its document says.
 
     Only a run that changed nothing, over objects that were the same before and after it, proves that. Anything else is looked at once more: what a

@@ -9,6 +9,7 @@ ansible-runner's own callback plugin and its own code make the events, and only 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -91,6 +92,7 @@ def warm(request: Request, descriptor: int) -> NoReturn:
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)
     random.seed()
+    gc.disable()  # the process ends before it would be worth it, and a collection copies every page that it looks at
     code = 1
     try:
         code = _warm(request, descriptor)
@@ -104,8 +106,8 @@ def warm(request: Request, descriptor: int) -> NoReturn:
 
 def _warm(request: Request, descriptor: int) -> int:
     # Imported by the zygote before it forked.
-    from ansible_runner.runner import Runner  # type: ignore[import-untyped]
-    from ansible_runner.utils import OutputEventFilter  # type: ignore[import-untyped]
+    from ansible_runner.runner import Runner
+    from ansible_runner.utils import OutputEventFilter
 
     from corral_operator import warmth
 
@@ -124,7 +126,7 @@ def _warm(request: Request, descriptor: int) -> int:
         sys.stderr = OutputEventFilter(err, runner.event_callback, suppress_ansible_output=True)
         code = KEYBOARD_INTERRUPT
         try:
-            code = warmth.run(command)
+            code = warmth.run(request.playbook, request.extravars)
         finally:
             for stream in (sys.stdout, sys.stderr):
                 stream.close()
@@ -144,7 +146,7 @@ def cold(request: Request, descriptor: int) -> int:
 
     ended: list[bool] = []
 
-    def end(*dummy: object) -> None:
+    def end(*_dummy: object) -> None:
         # To ansible-playbook, which passes it on to its workers: ansible-runner itself knows only SIGKILL, and not of the workers.
         ended.append(True)
         for pid in descendants(os.getpid()):

@@ -36,7 +36,10 @@ def line(event: Json) -> Json | None:
             "message": _message(result),
         }
     if kind == "playbook_on_stats":
-        return {"kind": "stats", **{name: sum((data.get(name) or {}).values()) for name in ("ok", "changed", "failures", "dark", "rescued")}}
+        return {
+            "kind": "stats",
+            **{name: sum((data.get(name) or {}).values()) for name in ("ok", "changed", "failures", "dark", "rescued")},
+        }
     if kind in ("verbose", "error"):
         text = str(event.get("stdout", "")).strip()
         if text.startswith("corral.slurm: "):

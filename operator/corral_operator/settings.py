@@ -98,4 +98,4 @@ def _parsed(name: str, text: str, default: object) -> object:
         raise CorralError(f"{name} is {text!r}; it must be {kind}.") from None
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
-    return type(default)(text)
+    return Path(text) if isinstance(default, Path) else text

@@ -181,7 +181,13 @@ def _legacy(facts: Facts) -> list[Json]:
     bad = facts.failure or facts.stalled
     return [
         _condition("Running", "True", "Running" if facts.running else "Successful", "", facts.generation),
-        _condition("Successful", "True" if facts.observed == facts.generation and not bad else "False", "Successful" if not bad else "Failed", "", facts.generation),
+        _condition(
+            "Successful",
+            "True" if facts.observed == facts.generation and not bad else "False",
+            "Successful" if not bad else "Failed",
+            "",
+            facts.generation,
+        ),
         _condition("Failure", "True" if bad else "False", "Failed" if bad else "None", bad[1] if bad else "", facts.generation),
     ]
 

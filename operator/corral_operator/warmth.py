@@ -16,9 +16,10 @@ from ansible import constants
 from ansible.cli.playbook import PlaybookCLI
 from ansible.errors import AnsibleError
 from ansible.executor.playbook_executor import PlaybookExecutor
+from ansible.playbook import Playbook
 from ansible.plugins.loader import action_loader, init_plugin_loader
+from ansible.utils.collection_loader._collection_finder import _get_collection_playbook_path
 from ansible.utils.display import Display
-from ansible.utils.vars import load_extra_vars
 from ansible.vars.manager import VariableManager
 
 PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy")
@@ -29,28 +30,30 @@ _made: dict[str, Any] = {}
 
 def make() -> None:
     """Load what all runs share. Runs the playbooks to their first task, which fails for want of a document."""
-    Path(constants.ANSIBLE_HOME).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
+    Path(constants.config.get_config_value("ANSIBLE_HOME")).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
     cli = PlaybookCLI(["ansible-playbook", "-i", "localhost,", *PLAYBOOKS])
     cli.parse()
     init_plugin_loader()
     loader, inventory, variables = cli._play_prereqs()
     for playbook in PLAYBOOKS:
         PlaybookExecutor([playbook], inventory, variables, loader, {}).run()
+    # These have not been run: each run finds them as they were loaded, in its own copy of this process.
+    variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
+    loaded = {path: Playbook.load(path, variables, loader) for path in (_get_collection_playbook_path(name)[1] for name in PLAYBOOKS)}
     collection = importlib.import_module("ansible_collections.corral.slurm")
     for path in sorted(Path(collection.__path__[0], "plugins", "action").glob("*.py")):
         action_loader.get(f"corral.slurm.{path.stem}", class_only=True)
-    _made.update(loader=loader, inventory=inventory)
+    _made.update(loader=loader, inventory=inventory, variables=variables, playbooks=loaded)
 
 
-def run(command: list[str]) -> int:
-    """Do what the command line of ``ansible-playbook`` says; return its exit status."""
-    cli = PlaybookCLI(command)
-    cli.parse()
-    load_extra_vars.extra_vars = None  # it remembers those of ``make``
-    loader, inventory = _made["loader"], _made["inventory"]
+def run(playbook: str, extravars: Path) -> int:
+    """Do what ``ansible-playbook -i localhost, -e @extravars playbook`` does; return its exit status."""
+    loader, inventory, variables = _made["loader"], _made["inventory"], _made["variables"]
+    load: Any = Playbook.load
+    setattr(Playbook, "load", staticmethod(lambda path, *rest, **named: _made["playbooks"].get(path) or load(path, *rest, **named)))  # noqa: B010
     try:
-        variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
-        return int(PlaybookExecutor([command[-1]], inventory, variables, loader, {}).run())
+        variables.extra_vars.update(loader.load_from_file(str(extravars), cache="none", trusted_as_template=True))
+        return int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run())
     except KeyboardInterrupt:
         return KEYBOARD_INTERRUPT
     except AnsibleError as error:

@@ -51,6 +51,7 @@ class Watch:
         seen: Callable[[str, Json], None],
         refused: Callable[[CorralError], None],
         relist: float,
+        turns: asyncio.Semaphore | None = None,
     ) -> None:
         self._api = client
         self._collection = collection
@@ -58,6 +59,8 @@ class Watch:
         self._seen = seen
         self._refused = refused
         self._relist = relist
+        # Of many watches that begin together only some list at a time: each new connection is work for both sides, and the lease must not wait for it.
+        self._turns = turns or asyncio.Semaphore(1)
         self.synced = False
         self.restarts = 0
 
@@ -90,9 +93,10 @@ class Watch:
 
     async def _list(self) -> str:
         accept = api.JSON if self._collection.whole else api.METADATA_LIST
-        found, version = await api.items(
-            self._api, self._collection.path, what=f"list {self._collection.name}", query=self._collection.query, accept=accept
-        )
+        async with self._turns:
+            found, version = await api.items(
+                self._api, self._collection.path, what=f"list {self._collection.name}", query=self._collection.query, accept=accept
+            )
         self.synced = True
         self._replace(found)
         return version

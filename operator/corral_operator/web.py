@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import generate_latest
@@ -24,29 +24,21 @@ async def serve(
 ) -> list[web.AppRunner]:
     """Open both ports. ``unhealthy`` and ``unready`` return a sentence, "" when all is well."""
 
-    async def show(dummy: web.Request) -> web.Response:
+    async def show(_request: web.Request) -> web.Response:
         refresh()
         return web.Response(body=generate_latest(metrics.registry), content_type="text/plain", charset="utf-8")
 
-    def probe(judge: Callable[[], str]) -> Callable[[web.Request], web.Response]:
-        def answer(dummy: web.Request) -> web.Response:
+    def probe(judge: Callable[[], str]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(_request: web.Request) -> web.StreamResponse:
             words = judge()
             return web.Response(status=503 if words else 200, text=(words or "ok") + "\n")
 
         return answer
 
-    def routed(judge: Callable[[], str]):  # type: ignore[no-untyped-def]
-        answer = probe(judge)
-
-        async def handle(request: web.Request) -> web.Response:
-            return answer(request)
-
-        return handle
-
     runners = []
     for port, routes in (
         (metrics_port, [web.get("/metrics", show)]),
-        (health_port, [web.get("/healthz", routed(unhealthy)), web.get("/readyz", routed(unready))]),
+        (health_port, [web.get("/healthz", probe(unhealthy)), web.get("/readyz", probe(unready))]),
     ):
         application = web.Application()
         application.add_routes(routes)

@@ -26,6 +26,7 @@ from corral_operator import play
 from corral_operator.play import ENVIRONMENT
 from corral_operator.processes import die_with_parent
 
+
 def main() -> int:
     """Serve the socket whose descriptor is the only argument."""
     die_with_parent()
@@ -39,7 +40,7 @@ def main() -> int:
 
 def _warm_up() -> None:
     """Import what a run needs, and have it do once what is remembered in the process."""
-    import ansible_runner.runner  # type: ignore[import-untyped]
+    import ansible_runner.runner
 
     os.environ["ANSIBLE_STDOUT_CALLBACK"] = "awx_display"
     os.environ["ANSIBLE_CALLBACK_PLUGINS"] = str(Path(ansible_runner.__file__).parent / "display_callback" / "callback")
@@ -65,7 +66,7 @@ class Zygote:
 
     def serve(self) -> int:
         """Fork for each request until the controller is gone."""
-        signal.signal(signal.SIGCHLD, lambda *dummy: None)
+        signal.signal(signal.SIGCHLD, lambda *_dummy: None)
         # The controller decides when runs end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -83,7 +84,7 @@ class Zygote:
 
     def _receive(self) -> bool:
         """Start what one message asks for; False when there is nobody to ask any more."""
-        data, descriptors, dummy, dummy = socket.recv_fds(self._control, 65536, 1)
+        data, descriptors, *_dummy = socket.recv_fds(self._control, 65536, 1)
         if not data:
             return False
         self._start(data.decode(), descriptors[0])
