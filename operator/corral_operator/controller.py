@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import shutil
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,7 +109,8 @@ class Controller:
         self._clusters: dict[Key, Cluster] = {}
         self._namespaces: dict[str, Namespace] = {}
         self._documents: dict[str, Watch] = {}
-        self._queue = WorkQueue(time.monotonic, working=limits[0], open_limit=limits[1])
+        self._clock = asyncio.get_running_loop().time
+        self._queue = WorkQueue(self._clock, working=limits[0], open_limit=limits[1])
         self._backoff = Backoff(settings.backoff, settings.backoff_most)
         self._wake = asyncio.Event()
         self._turns = asyncio.Semaphore(_LISTS)
@@ -336,17 +336,17 @@ class Controller:
                     if run is not None:
                         run.end("preempted")
             due = self._queue.next_due() if self.leading else None
-            timeout = None if due is None else max(0.01, due - time.monotonic())
+            timeout = None if due is None else max(0.01, due - self._clock())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(timeout, 5.0) if timeout is not None else 5.0):
                     await self._wake.wait()
 
     async def _look_after(self) -> None:
         """Park runs that only wait, show those that take long, and look at all clusters now and then."""
-        next_resync = time.monotonic() + self._settings.resync
+        next_resync = self._clock() + self._settings.resync
         while True:
             await asyncio.sleep(0.5)
-            now = time.monotonic()
+            now = self._clock()
             for key, cluster in self._clusters.items():
                 if cluster.run is None:
                     continue
@@ -514,7 +514,7 @@ class Controller:
         """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
         key, facts = cluster.key, cluster.facts
         request = self._prepare(cluster, playbook, variables)
-        cluster.run_generation, cluster.run_began = cluster.generation, time.monotonic()
+        cluster.run_generation, cluster.run_began = cluster.generation, self._clock()
         cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace)
         if facts.running:
             self._show_soon(cluster)

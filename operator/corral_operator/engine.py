@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -198,7 +197,8 @@ class Run:
         self._grace = grace
         self._wanted_end: asyncio.Event = asyncio.Event()
         self.outcome = Outcome()
-        self.last_line = time.monotonic()
+        self._clock = asyncio.get_running_loop().time
+        self.last_line = self._clock()
 
     def end(self, reason: str) -> None:
         """Have it end before its time."""
@@ -208,7 +208,7 @@ class Run:
 
     async def go(self) -> Outcome:
         """Do it. When this is cancelled, the run is killed."""
-        began = time.monotonic()
+        began = self._clock()
         reading, writing = os.pipe()
         try:
             process = await self._engine.start(self._request, writing)
@@ -234,7 +234,7 @@ class Run:
             # A worker that is not gone yet would hold the pipe open.
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(lines, 1.0)
-        self.outcome.seconds = time.monotonic() - began
+        self.outcome.seconds = self._clock() - began
         return self.outcome
 
     async def _interrupt(self, process: Process) -> None:
@@ -253,7 +253,7 @@ class Run:
         try:
             async for line in reader:
                 with contextlib.suppress(ValueError):
-                    self.last_line = time.monotonic()
+                    self.last_line = self._clock()
                     self.outcome.add(json.loads(line), self.last_line)
         finally:
             transport.close()
