@@ -81,6 +81,7 @@ class Namespace:
     watches: dict[str, Watch]
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    known: bool = False
 
     @property
     def synced(self) -> bool:
@@ -284,23 +285,23 @@ class Controller:
             self._ask_all(namespace)
 
     def _children_changed(self, namespace: Namespace, instances: set[str], kind: Kind) -> None:
-        if namespace.refused.pop(kind.name, None) is not None or not namespace.synced:
-            if namespace.synced:
-                self._ask_all(namespace)
+        if namespace.refused.pop(kind.name, None) is not None:
+            namespace.known = False
+        if not namespace.synced:
+            return
+        if not namespace.known:  # only now is there anything to compare with
+            namespace.known = True
+            self._ask_all(namespace)
             return
         for instance in instances:
             cluster = self._clusters.get((namespace.name, instance))
             if cluster is None:
                 continue
             self._show_soon(cluster)
-            if cluster.run is None and not (
-                self._backoff.count(cluster.key) and self._queue.asked(cluster.key) and not self._all_ready(cluster)
-            ):
+            # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
+            pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
+            if cluster.run is None and not (pausing and not self._all_ready(cluster)):
                 self._ask(cluster.key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
-        if not instances and all(watch.synced for watch in namespace.watches.values()):
-            for key in self._clusters:
-                if key[0] == namespace.name and self._clusters[key].facts.children is None:
-                    self._ask(key, Why.RESYNC)
 
     def _all_ready(self, cluster: Cluster) -> bool:
         return all(child.ready for child in self._children(cluster) or ())
@@ -389,6 +390,7 @@ class Controller:
             self._wake.set()
 
     async def _reconcile(self, cluster: Cluster, why: Why) -> None:
+        self._queue.looking(cluster.key)
         document, facts = cluster.document, cluster.facts
         namespace = self._namespaces[cluster.key[0]]
         mistakes = _mistakes(document)

@@ -14,6 +14,7 @@ from corral_operator import engine
 
 from .world import CHANGED, FAILED, OK, FakeEngine, Json, Request, World, document, path, run
 
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFuIGV4YW1wbGUga2V5IHRoYXQgbm9ib2R5IGhvbGRz"
 CONFIG = "/api/v1/namespaces/one/configmaps/a-config"
 WORKER = "/apis/apps/v1/namespaces/one/statefulsets/a-worker"
 
@@ -58,7 +59,7 @@ def test_the_run_gets_the_document_as_a_file_of_its_owner_alone(tmp_path: Path) 
 
     async def story() -> None:
         world = World(tmp_path, script)
-        evil = document(users=[{"name": "alice", "uid": 10001, "fullName": "{{ lookup('pipe', 'id') }}"}])
+        evil = document(users=[{"name": "alice", "uid": 10001, "sshKeys": [KEY + " {{ lookup('pipe', 'id') }}"]}])
         world.api.put(path(), evil)
         async with world:
             await asyncio.sleep(5)
@@ -404,6 +405,7 @@ def test_nodes_that_wait_for_their_jobs_are_come_back_to(tmp_path: Path) -> None
             return [*lines, {"kind": "ok", "task": "Scale", "role": "", "changed": False, "waiting": waiting}], code
 
         world.engine.script = script
+        world.make()
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(10)

@@ -250,16 +250,16 @@ class FakeEngine:
 
 
 def document(name: str = "a", namespace: str = "one", **spec: Any) -> Json:
-    small = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    small = {"limits": {"cpu": "1", "memory": "1Gi"}}
     return {
         "apiVersion": "corral.hpc/v1alpha1",
         "kind": "SlurmCluster",
         "metadata": {"name": name, "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {
             "images": {"slurm": "slurm:24.11"},
-            "controller": {"stateVolume": {"size": "1Gi"}},
+            "controller": {"stateVolume": {"storageClassName": "fast", "size": "1Gi"}},
             "nodeSets": [{"name": "cpu", "replicas": 2, "resources": small}],
-            "jail": {"volume": {"size": "1Gi"}, "populate": {"image": "jail:trixie"}},
+            "jail": {"volume": {"claimName": "root"}, "populate": {"image": "jail:trixie"}},
             **spec,
         },
     }
