@@ -11,13 +11,15 @@ import logging
 import signal
 import sys
 import time
+from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from corral_operator import api, content, engine, limits, log, settings, web
+from corral_operator import api, content, engine, limits, log, release, settings, web
 from corral_operator.controller import Controller
 from corral_operator.election import Election, Elector
 from corral_operator.metrics import Metrics
+from corral_operator.webhook import Webhook
 
 logger = logging.getLogger("corral_operator")
 
@@ -26,15 +28,26 @@ _STUCK = 60.0
 
 
 def main() -> int:
-    """Run until SIGTERM."""
+    """Run until SIGTERM; with the word `release`, let go of all documents instead."""
     try:
+        if sys.argv[1:] not in ([], ["release"]):
+            raise CorralError(f"{' '.join(sys.argv[1:])!r} is no command; the only one is release. Settings are environment variables, CORRAL_….")
         wanted = settings.read()
         log.configure(wanted.log_level)
         access = auth.resolve({})
+        if sys.argv[1:]:
+            return asyncio.run(_release(wanted, access))
         return asyncio.run(_run(wanted, access))
     except CorralError as error:
         print(f"corral-operator: {error}", file=sys.stderr)
         return 1
+
+
+async def _release(wanted: settings.Settings, access: auth.Access) -> int:
+    async with api.Client(access) as client:
+        count = await release.release(client, wanted.namespaces)
+    logger.info("let go of the documents", extra={"count": count})
+    return 0
 
 
 async def _run(wanted: settings.Settings, access: auth.Access) -> int:
@@ -70,6 +83,8 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
         def unhealthy() -> str:
             if wanted.elect and time.monotonic() - elector.looked > _STUCK and campaign is not None and campaign.done():
                 return "The lease is no longer looked after."
+            if webhook is not None and webhook.done():
+                return "The webhook no longer answers."
             return controller.unhealthy
 
         controller.start()
@@ -82,6 +97,7 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
             unhealthy=unhealthy,
             unready=lambda: controller.unready,
         )
+        webhook = asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port).run()) if wanted.webhook_certificates else None
         campaign = asyncio.create_task(elector.run()) if wanted.elect else None
         if campaign is None:
             controller.lead()
@@ -97,6 +113,9 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
                 await campaign
             await elector.release()
         await controller.stop()
+        if webhook is not None:
+            webhook.cancel()
+            await asyncio.gather(webhook, return_exceptions=True)
         for server in servers:
             await server.cleanup()
     await runs.close()

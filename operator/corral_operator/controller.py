@@ -276,12 +276,13 @@ class Controller:
             namespace.tasks.append(asyncio.create_task(watch.run()))
 
     def _refused(self, namespace: Namespace, kind: Kind, error: CorralError) -> None:
-        first = not namespace.words
+        first = kind.name not in namespace.refused
         namespace.refused[kind.name] = (
             f"Nothing is done: {error} An administrator lets the operator work in this namespace by a RoleBinding to the ClusterRole "
             "corral-operator-namespace; the variable operator_namespaces of the role corral.slurm.operator makes it."
         )
-        if first and not kind.optional:
+        # Also of a kind that need not be watched: it may have been the last that was waited for.
+        if first:
             self._ask_all(namespace)
 
     def _children_changed(self, namespace: Namespace, instances: set[str], kind: Kind) -> None:

@@ -53,6 +53,9 @@ class Settings:
     identity: str = ""
     metrics_port: int = 8080
     health_port: int = 8081
+    webhook_port: int = 9443
+    webhook_certificates: str = ""
+    """Folder with tls.crt and tls.key; none: documents are not looked at as they are written."""
     address: str = ""
     """Where the two ports are opened; none: on all addresses."""
     legacy_conditions: bool = False

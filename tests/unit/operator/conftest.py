@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's package lies beside the collection."""
+"""The operator's package lies outside the collection's Python."""
 
 from __future__ import annotations
 
