@@ -23,9 +23,6 @@ from corral_operator.webhook import Webhook
 
 logger = logging.getLogger("corral_operator")
 
-# A lease that was not even read for so long means that the loop which renews it hangs.
-_STUCK = 60.0
-
 
 def main() -> int:
     """Run until SIGTERM; with the word `release`, let go of all documents instead."""
@@ -81,7 +78,7 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
         )
 
         def unhealthy() -> str:
-            if wanted.elect and time.monotonic() - elector.looked > _STUCK and campaign is not None and campaign.done():
+            if campaign is not None and campaign.done():
                 return "The lease is no longer looked after."
             if webhook is not None and webhook.done():
                 return "The webhook no longer answers."

@@ -58,6 +58,7 @@ class Cluster:
     run_began: float = 0.0
     runs: int = 0
     unsettled: int = 0
+    waits: Why = Why.RESYNC
     showing: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -175,7 +176,9 @@ class Controller:
     def unhealthy(self) -> str:
         """Return what only a restart can mend."""
         dead = [task for task in self._loops if task.done()]
-        return f"A loop of the controller has ended: {dead[0]!r}" if dead else ""
+        if dead:
+            return f"A loop of the controller has ended: {dead[0]!r}"
+        return "The process that starts runs does not come up." if self._engine.stuck else ""
 
     @property
     def unready(self) -> str:
@@ -308,9 +311,9 @@ class Controller:
         return all(child.ready for child in self._children(cluster) or ())
 
     def _ask_all(self, namespace: Namespace) -> None:
-        for key in self._clusters:
+        for key, cluster in self._clusters.items():
             if key[0] == namespace.name:
-                self._ask(key, Why.RESYNC)
+                self._ask(key, cluster.waits)
 
     def _ask(self, key: Key, why: Why, delay: float = 0.0, most: float | None = None) -> None:
         self._queue.add(key, why, delay, most)
@@ -405,8 +408,10 @@ class Controller:
             touched=plan.FINALIZER in (document["metadata"].get("finalizers") or ()),
             again=False,
         )
-        if decision.do is Do.WAIT:
+        if decision.do is Do.WAIT:  # until the objects have been seen; then it has the same place in the queue
+            cluster.waits = min(cluster.waits, why)
             return
+        cluster.waits = Why.RESYNC
         facts.paused = plan.paused(document)
         facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
         facts.deleting = cluster.deleting

@@ -110,7 +110,6 @@ class Elector:
         self._stopped = stopped
         self._clock = clock
         self.leading = False
-        self.looked = clock()
 
     async def run(self) -> None:
         """Campaign, and renew, until cancelled."""
@@ -118,7 +117,6 @@ class Elector:
             try:
                 async with asyncio.timeout(self._patience()):
                     await self._step()
-                self.looked = self._clock()
             except (CorralError, TimeoutError) as error:
                 log.warning("the lease could not be read or written", extra={"error": str(error) or "no answer in time"})
                 if api.code(error) == 409 and not self._election.leads:
@@ -137,6 +135,7 @@ class Elector:
 
     async def _stop(self) -> None:
         self.leading = False
+        self._election.lost()
         log.warning("no longer leading", extra={"identity": self._identity})
         await self._stopped()
 

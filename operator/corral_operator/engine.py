@@ -25,6 +25,7 @@ from corral_operator.processes import kill_tree
 log = logging.getLogger(__name__)
 
 _READY = 60.0
+_STUCK = 180.0
 
 
 @dataclass
@@ -51,6 +52,10 @@ class Engine(Protocol):
     def well(self) -> bool:
         """True when a run could be started now."""
 
+    @property
+    def stuck(self) -> bool:
+        """True when only a new container would help."""
+
 
 class Cold:
     """A process for each run, which calls ``ansible_runner.run``."""
@@ -65,6 +70,11 @@ class Cold:
     def well(self) -> bool:
         """It has nothing that could be unwell."""
         return True
+
+    @property
+    def stuck(self) -> bool:
+        """Nothing can be stuck."""
+        return False
 
     async def start(self, request: Request, descriptor: int) -> Process:
         """Start it."""
@@ -85,6 +95,7 @@ class Warm:
         self._started: dict[str, asyncio.Future[Process]] = {}
         self._runs: dict[str, Process] = {}
         self._tending: asyncio.Task[None] | None = None
+        self._since = 0.0
         self.restarts = 0
 
     @property
@@ -92,8 +103,14 @@ class Warm:
         """True when the zygote has warmed up and lives."""
         return self._ready.is_set()
 
+    @property
+    def stuck(self) -> bool:
+        """True when it has not warmed up for long, over all its starts."""
+        return not self._ready.is_set() and asyncio.get_running_loop().time() - self._since > _STUCK
+
     async def open(self) -> None:
         """Start the zygote and look after it."""
+        self._since = asyncio.get_running_loop().time()
         self._tending = asyncio.create_task(self._tend())
 
     async def close(self) -> None:
@@ -158,6 +175,8 @@ class Warm:
                     break
                 self._receive(json.loads(data))
         finally:
+            if self._ready.is_set():
+                self._since = loop.time()
             self._ready.clear()
             ours.close()
             self._control = None

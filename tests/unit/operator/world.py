@@ -211,6 +211,7 @@ class FakeEngine:
         self.at_once = 0
         self.most_at_once = 0
         self.well = True
+        self.stuck = False
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
