@@ -28,7 +28,9 @@ def main() -> int:
     """Run until SIGTERM; with the word `release`, let go of all documents instead."""
     try:
         if sys.argv[1:] not in ([], ["release"]):
-            raise CorralError(f"{' '.join(sys.argv[1:])!r} is no command; the only one is release. Settings are environment variables, CORRAL_….")
+            raise CorralError(
+                f"{' '.join(sys.argv[1:])!r} is no command; the only one is release. Settings are environment variables, CORRAL_…."
+            )
         wanted = settings.read()
         log.configure(wanted.log_level)
         access = auth.resolve({})
@@ -94,7 +96,11 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
             unhealthy=unhealthy,
             unready=lambda: controller.unready,
         )
-        webhook = asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port).run()) if wanted.webhook_certificates else None
+        webhook = (
+            asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port).run())
+            if wanted.webhook_certificates
+            else None
+        )
         campaign = asyncio.create_task(elector.run()) if wanted.elect else None
         if campaign is None:
             controller.lead()

@@ -130,8 +130,9 @@ class Elector:
             await asyncio.sleep(min(self._retry, self._patience()) if self.leading else self._retry)
 
     def _patience(self) -> float:
+        """Return how long one try may take: an answer that does not come shall leave time for another."""
         deadline = self._election.deadline
-        return max(0.05, deadline - self._clock()) if deadline is not None else 5.0
+        return self._lease / 4 if deadline is None else max(0.05, min(self._lease / 4, deadline - self._clock()))
 
     async def _stop(self) -> None:
         self.leading = False

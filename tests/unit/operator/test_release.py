@@ -8,9 +8,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from corral_operator.release import release
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, api_error, parse_status
+from corral_operator.release import release
 
 OURS = "corral.hpc/destroy"
 LIST = "/apis/corral.hpc/v1alpha1/slurmclusters"

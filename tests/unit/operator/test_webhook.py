@@ -15,11 +15,12 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
-from corral_operator import webhook
-from corral_operator.webhook import Webhook, review
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from corral_operator import webhook
+from corral_operator.webhook import Webhook, review
 
 from ..repo.repository import ROOT
 

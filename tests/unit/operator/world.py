@@ -194,7 +194,13 @@ OK: list[Json] = [
     {"kind": "stats"},
 ]
 CHANGED: list[Json] = [
-    {"kind": "ok", "task": "Apply", "role": "base", "changed": True, "objects": [{"kind": "ConfigMap", "name": "a-config", "result": "created"}]},
+    {
+        "kind": "ok",
+        "task": "Apply",
+        "role": "base",
+        "changed": True,
+        "objects": [{"kind": "ConfigMap", "name": "a-config", "result": "created"}],
+    },
     *OK,
 ]
 FAILED: list[Json] = [{"kind": "failed", "task": "Apply", "role": "base", "changed": False, "message": "ConfigMap a-config was refused."}]
