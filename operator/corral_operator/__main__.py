@@ -23,15 +23,14 @@ from corral_operator.webhook import Webhook
 
 logger = logging.getLogger("corral_operator")
 
-# A lease that was not even read for so long means that the loop which renews it hangs.
-_STUCK = 60.0
-
 
 def main() -> int:
     """Run until SIGTERM; with the word `release`, let go of all documents instead."""
     try:
         if sys.argv[1:] not in ([], ["release"]):
-            raise CorralError(f"{' '.join(sys.argv[1:])!r} is no command; the only one is release. Settings are environment variables, CORRAL_….")
+            raise CorralError(
+                f"{' '.join(sys.argv[1:])!r} is no command; the only one is release. Settings are environment variables, CORRAL_…."
+            )
         wanted = settings.read()
         log.configure(wanted.log_level)
         access = auth.resolve({})
@@ -81,7 +80,7 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
         )
 
         def unhealthy() -> str:
-            if wanted.elect and time.monotonic() - elector.looked > _STUCK and campaign is not None and campaign.done():
+            if campaign is not None and campaign.done():
                 return "The lease is no longer looked after."
             if webhook is not None and webhook.done():
                 return "The webhook no longer answers."
@@ -97,7 +96,11 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
             unhealthy=unhealthy,
             unready=lambda: controller.unready,
         )
-        webhook = asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port).run()) if wanted.webhook_certificates else None
+        webhook = (
+            asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port).run())
+            if wanted.webhook_certificates
+            else None
+        )
         campaign = asyncio.create_task(elector.run()) if wanted.elect else None
         if campaign is None:
             controller.lead()

@@ -119,7 +119,7 @@ def _job(found: Json) -> tuple[bool, str]:
 def _address(found: Json) -> str:
     """Return where a Service of type LoadBalancer or NodePort is reached from outside, in words where Kubernetes does not say."""
     spec, metadata = found.get("spec") or {}, found.get("metadata") or {}
-    if str(spec.get("clusterIP")) == "None":
+    if spec.get("clusterIP") == "None":
         return ""
     port: Json = next(iter(spec.get("ports") or ()), {})
     for ingress in ((found.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():

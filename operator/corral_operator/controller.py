@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import shutil
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +58,7 @@ class Cluster:
     run_began: float = 0.0
     runs: int = 0
     unsettled: int = 0
+    waits: Why = Why.RESYNC
     showing: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -82,6 +82,7 @@ class Namespace:
     watches: dict[str, Watch]
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    known: bool = False
 
     @property
     def synced(self) -> bool:
@@ -110,7 +111,8 @@ class Controller:
         self._clusters: dict[Key, Cluster] = {}
         self._namespaces: dict[str, Namespace] = {}
         self._documents: dict[str, Watch] = {}
-        self._queue = WorkQueue(time.monotonic, working=limits[0], open_limit=limits[1])
+        self._clock = asyncio.get_running_loop().time
+        self._queue = WorkQueue(self._clock, working=limits[0], open_limit=limits[1])
         self._backoff = Backoff(settings.backoff, settings.backoff_most)
         self._wake = asyncio.Event()
         self._turns = asyncio.Semaphore(_LISTS)
@@ -174,7 +176,9 @@ class Controller:
     def unhealthy(self) -> str:
         """Return what only a restart can mend."""
         dead = [task for task in self._loops if task.done()]
-        return f"A loop of the controller has ended: {dead[0]!r}" if dead else ""
+        if dead:
+            return f"A loop of the controller has ended: {dead[0]!r}"
+        return "The process that starts runs does not come up." if self._engine.stuck else ""
 
     @property
     def unready(self) -> str:
@@ -285,31 +289,31 @@ class Controller:
             self._ask_all(namespace)
 
     def _children_changed(self, namespace: Namespace, instances: set[str], kind: Kind) -> None:
-        if namespace.refused.pop(kind.name, None) is not None or not namespace.synced:
-            if namespace.synced:
-                self._ask_all(namespace)
+        if namespace.refused.pop(kind.name, None) is not None:
+            namespace.known = False
+        if not namespace.synced:
+            return
+        if not namespace.known:  # only now is there anything to compare with
+            namespace.known = True
+            self._ask_all(namespace)
             return
         for instance in instances:
             cluster = self._clusters.get((namespace.name, instance))
             if cluster is None:
                 continue
             self._show_soon(cluster)
-            if cluster.run is None and not (
-                self._backoff.count(cluster.key) and self._queue.asked(cluster.key) and not self._all_ready(cluster)
-            ):
+            # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
+            pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
+            if cluster.run is None and not (pausing and not self._all_ready(cluster)):
                 self._ask(cluster.key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
-        if not instances and all(watch.synced for watch in namespace.watches.values()):
-            for key in self._clusters:
-                if key[0] == namespace.name and self._clusters[key].facts.children is None:
-                    self._ask(key, Why.RESYNC)
 
     def _all_ready(self, cluster: Cluster) -> bool:
         return all(child.ready for child in self._children(cluster) or ())
 
     def _ask_all(self, namespace: Namespace) -> None:
-        for key in self._clusters:
+        for key, cluster in self._clusters.items():
             if key[0] == namespace.name:
-                self._ask(key, Why.RESYNC)
+                self._ask(key, cluster.waits)
 
     def _ask(self, key: Key, why: Why, delay: float = 0.0, most: float | None = None) -> None:
         self._queue.add(key, why, delay, most)
@@ -337,17 +341,17 @@ class Controller:
                     if run is not None:
                         run.end("preempted")
             due = self._queue.next_due() if self.leading else None
-            timeout = None if due is None else max(0.01, due - time.monotonic())
+            timeout = None if due is None else max(0.01, due - self._clock())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(timeout, 5.0) if timeout is not None else 5.0):
                     await self._wake.wait()
 
     async def _look_after(self) -> None:
         """Park runs that only wait, show those that take long, and look at all clusters now and then."""
-        next_resync = time.monotonic() + self._settings.resync
+        next_resync = self._clock() + self._settings.resync
         while True:
             await asyncio.sleep(0.5)
-            now = time.monotonic()
+            now = self._clock()
             for key, cluster in self._clusters.items():
                 if cluster.run is None:
                     continue
@@ -390,6 +394,7 @@ class Controller:
             self._wake.set()
 
     async def _reconcile(self, cluster: Cluster, why: Why) -> None:
+        self._queue.looking(cluster.key)
         document, facts = cluster.document, cluster.facts
         namespace = self._namespaces[cluster.key[0]]
         mistakes = _mistakes(document)
@@ -403,8 +408,10 @@ class Controller:
             touched=plan.FINALIZER in (document["metadata"].get("finalizers") or ()),
             again=False,
         )
-        if decision.do is Do.WAIT:
+        if decision.do is Do.WAIT:  # until the objects have been seen; then it has the same place in the queue
+            cluster.waits = min(cluster.waits, why)
             return
+        cluster.waits = Why.RESYNC
         facts.paused = plan.paused(document)
         facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
         facts.deleting = cluster.deleting
@@ -515,7 +522,7 @@ class Controller:
         """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
         key, facts = cluster.key, cluster.facts
         request = self._prepare(cluster, playbook, variables)
-        cluster.run_generation, cluster.run_began = cluster.generation, time.monotonic()
+        cluster.run_generation, cluster.run_began = cluster.generation, self._clock()
         cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace)
         if facts.running:
             self._show_soon(cluster)

@@ -110,7 +110,6 @@ class Elector:
         self._stopped = stopped
         self._clock = clock
         self.leading = False
-        self.looked = clock()
 
     async def run(self) -> None:
         """Campaign, and renew, until cancelled."""
@@ -118,7 +117,6 @@ class Elector:
             try:
                 async with asyncio.timeout(self._patience()):
                     await self._step()
-                self.looked = self._clock()
             except (CorralError, TimeoutError) as error:
                 log.warning("the lease could not be read or written", extra={"error": str(error) or "no answer in time"})
                 if api.code(error) == 409 and not self._election.leads:
@@ -132,11 +130,13 @@ class Elector:
             await asyncio.sleep(min(self._retry, self._patience()) if self.leading else self._retry)
 
     def _patience(self) -> float:
+        """Return how long one try may take: an answer that does not come shall leave time for another."""
         deadline = self._election.deadline
-        return max(0.05, deadline - self._clock()) if deadline is not None else 5.0
+        return self._lease / 4 if deadline is None else max(0.05, min(self._lease / 4, deadline - self._clock()))
 
     async def _stop(self) -> None:
         self.leading = False
+        self._election.lost()
         log.warning("no longer leading", extra={"identity": self._identity})
         await self._stopped()
 

@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +25,7 @@ from corral_operator.processes import kill_tree
 log = logging.getLogger(__name__)
 
 _READY = 60.0
+_STUCK = 180.0
 
 
 @dataclass
@@ -52,6 +52,10 @@ class Engine(Protocol):
     def well(self) -> bool:
         """True when a run could be started now."""
 
+    @property
+    def stuck(self) -> bool:
+        """True when only a new container would help."""
+
 
 class Cold:
     """A process for each run, which calls ``ansible_runner.run``."""
@@ -66,6 +70,11 @@ class Cold:
     def well(self) -> bool:
         """It has nothing that could be unwell."""
         return True
+
+    @property
+    def stuck(self) -> bool:
+        """Nothing can be stuck."""
+        return False
 
     async def start(self, request: Request, descriptor: int) -> Process:
         """Start it."""
@@ -86,6 +95,7 @@ class Warm:
         self._started: dict[str, asyncio.Future[Process]] = {}
         self._runs: dict[str, Process] = {}
         self._tending: asyncio.Task[None] | None = None
+        self._since = 0.0
         self.restarts = 0
 
     @property
@@ -93,8 +103,14 @@ class Warm:
         """True when the zygote has warmed up and lives."""
         return self._ready.is_set()
 
+    @property
+    def stuck(self) -> bool:
+        """True when it has not warmed up for long, over all its starts."""
+        return not self._ready.is_set() and asyncio.get_running_loop().time() - self._since > _STUCK
+
     async def open(self) -> None:
         """Start the zygote and look after it."""
+        self._since = asyncio.get_running_loop().time()
         self._tending = asyncio.create_task(self._tend())
 
     async def close(self) -> None:
@@ -159,6 +175,8 @@ class Warm:
                     break
                 self._receive(json.loads(data))
         finally:
+            if self._ready.is_set():
+                self._since = loop.time()
             self._ready.clear()
             ours.close()
             self._control = None
@@ -198,7 +216,8 @@ class Run:
         self._grace = grace
         self._wanted_end: asyncio.Event = asyncio.Event()
         self.outcome = Outcome()
-        self.last_line = time.monotonic()
+        self._clock = asyncio.get_running_loop().time
+        self.last_line = self._clock()
 
     def end(self, reason: str) -> None:
         """Have it end before its time."""
@@ -208,7 +227,7 @@ class Run:
 
     async def go(self) -> Outcome:
         """Do it. When this is cancelled, the run is killed."""
-        began = time.monotonic()
+        began = self._clock()
         reading, writing = os.pipe()
         try:
             process = await self._engine.start(self._request, writing)
@@ -234,7 +253,7 @@ class Run:
             # A worker that is not gone yet would hold the pipe open.
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(lines, 1.0)
-        self.outcome.seconds = time.monotonic() - began
+        self.outcome.seconds = self._clock() - began
         return self.outcome
 
     async def _interrupt(self, process: Process) -> None:
@@ -253,7 +272,7 @@ class Run:
         try:
             async for line in reader:
                 with contextlib.suppress(ValueError):
-                    self.last_line = time.monotonic()
+                    self.last_line = self._clock()
                     self.outcome.add(json.loads(line), self.last_line)
         finally:
             transport.close()

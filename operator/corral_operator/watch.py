@@ -75,7 +75,7 @@ class Watch:
                 until = loop.time() + self._relist * random.uniform(0.9, 1.1)
                 while version and loop.time() < until:
                     began = loop.time()
-                    version = await self._follow(version)
+                    version = await self._follow(version, until - began)
                     if loop.time() - began < 1.0:  # a server that ends watches at once is not asked without end
                         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                         pause = min(10.0, pause * 2)
@@ -101,11 +101,11 @@ class Watch:
         self._replace(found)
         return version
 
-    async def _follow(self, version: str) -> str:
-        """Follow one watch to its end. Returns the version to go on from, "" when only a new list can help."""
+    async def _follow(self, version: str, most: float) -> str:
+        """Follow one watch to its end, ``most`` seconds at the most. Returns the version to go on from, "" when only a new list can help."""
         accept = api.JSON if self._collection.whole else api.METADATA
         query = {**self._collection.query, "resourceVersion": version}
-        seconds = int(_SECONDS * random.uniform(0.9, 1.1))
+        seconds = max(1, int(min(most, _SECONDS * random.uniform(0.9, 1.1))))
         try:
             async for event in self._api.watch(
                 self._collection.path, what=f"watch {self._collection.name}", query=query, seconds=seconds, accept=accept

@@ -97,6 +97,12 @@ class WorkQueue:
         """Drop what is asked for; work under way goes on."""
         self._entries.pop(key, None)
 
+    def looking(self, key: Key) -> None:
+        """The work on a key looks at the world now: what was asked for until now is answered by it."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.due <= self._clock():
+            del self._entries[key]
+
     def asked(self, key: Key) -> bool:
         """True when the key is in the queue."""
         return key in self._entries
