@@ -37,16 +37,22 @@ class Operator:
     """The operator's pods."""
 
     kubectl: Kubectl
+    namespace: str = NAMESPACE
     variables: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def account(self) -> str:
+        """As whom it talks to the API server."""
+        return f"system:serviceaccount:{self.namespace}:corral-operator"
 
     def install(self, *args: str, **more: Any) -> Run:
         """Install or upgrade it; what was given once stays given."""
-        self.variables |= {f"operator_{name}": value for name, value in more.items()}
+        self.variables |= {"operator_namespace": self.namespace, **{f"operator_{name}": value for name, value in more.items()}}
         return playbook("operator", None, "-e", json.dumps(self.variables), *args)
 
     def pods(self) -> list[str]:
         """Names of the pods that are ready."""
-        found = self.kubectl.items("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=corral-operator")
+        found = self.kubectl.items("pods", "-n", self.namespace, "-l", "app.kubernetes.io/name=corral-operator")
         return sorted(
             pod["metadata"]["name"]
             for pod in found
@@ -57,7 +63,7 @@ class Operator:
     def leader(self) -> str:
         """The pod that works, "" while none does."""
         holder = self.kubectl(
-            "get", "lease", "corral-operator", "-n", NAMESPACE, "--ignore-not-found", "-o", "jsonpath={.spec.holderIdentity}"
+            "get", "lease", "corral-operator", "-n", self.namespace, "--ignore-not-found", "-o", "jsonpath={.spec.holderIdentity}"
         ).partition("_")[0]
         return holder if holder in self.pods() else ""
 
@@ -86,7 +92,7 @@ class Operator:
                 os.kill(process, signal.SIGKILL)
 
     def metrics(self, pod: str) -> str:
-        return self.kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8080/proxy/metrics")
+        return self.kubectl("get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{pod}:8080/proxy/metrics")
 
     def runs(self) -> int:
         """How many runs of corral.slurm.site the pods that are there have made."""
@@ -95,7 +101,7 @@ class Operator:
         return sum(int(float(line.rpartition(" ")[2])) for line in counts)
 
     def log(self, *args: str) -> str:
-        return "".join(self.kubectl("logs", "-n", NAMESPACE, pod, *args, check=False) for pod in self.pods())
+        return "".join(self.kubectl("logs", "-n", self.namespace, pod, *args, check=False) for pod in self.pods())
 
 
 @dataclass
