@@ -55,13 +55,15 @@ def operator(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> I
     kubectl("create", "priorityclass", "corral-control-plane", "--value=1000001", check=False)
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
     operator = Operator(kubectl, "test-operator-own")
+    # Which namespaces it looks at is what is tested here.
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "CORRAL_NAMESPACES"}
     run = operator.install(
         image=IMAGE,
         scope="Namespaced",
         namespaces=[cluster.namespace],
         priority_class="",
         replicas=1,
-        environment=ENVIRONMENT,
+        environment=environment,
         webhook="absent",
     )
     assert run.rc == 0, run.output
