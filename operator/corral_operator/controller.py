@@ -42,6 +42,8 @@ _VISIBLE = 2.0
 # Changes of children are gathered so long before the status is written.
 _GATHER = 0.3
 _PREEMPTED = 2.0
+# Kinds that change by themselves while a run waits for them.
+_MOVING = ("Pod", "StatefulSet", "Job", "PersistentVolumeClaim")
 # Collections that are listed at the same time.
 _LISTS = 12
 
@@ -59,6 +61,7 @@ class Cluster:
     runs: int = 0
     unsettled: int = 0
     waits: Why = Why.RESYNC
+    parked: bool = False
     showing: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -302,6 +305,8 @@ class Controller:
             if cluster is None:
                 continue
             self._show_soon(cluster)
+            if cluster.run is not None and cluster.parked and kind.name not in _MOVING:
+                cluster.run.end("superseded")  # it only waits, and writes nothing: so somebody else did
             # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
             pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
             if cluster.run is None and not (pausing and not self._all_ready(cluster)):
@@ -357,6 +362,7 @@ class Controller:
                     continue
                 parked = now - cluster.run.last_line > _PARKED and now - cluster.run_began > _PARKED
                 self._queue.park(key, parked)
+                cluster.parked = parked
                 if parked:
                     self._wake.set()
                 if not cluster.facts.running and now - cluster.run_began > _VISIBLE:
@@ -522,6 +528,7 @@ class Controller:
         """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
         key, facts = cluster.key, cluster.facts
         request = self._prepare(cluster, playbook, variables)
+        cluster.parked = False
         cluster.run_generation, cluster.run_began = cluster.generation, self._clock()
         cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace)
         if facts.running:

@@ -20,9 +20,16 @@ from typing import Any, Protocol
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator.outcome import Outcome
 from corral_operator.play import Request
-from corral_operator.processes import kill_tree
+from corral_operator.processes import descendants, kill_left, kill_tree
 
 log = logging.getLogger(__name__)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of processes that run this same package, wherever it was imported from."""
+    path = [str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
 
 _READY = 60.0
 _STUCK = 180.0
@@ -80,7 +87,7 @@ class Cold:
         """Start it."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "corral_operator.play", request.to_json(), str(descriptor),
-            pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL, env=_environment(),
         )  # fmt: skip
         return Process(process.pid, asyncio.ensure_future(process.wait()))
 
@@ -162,6 +169,7 @@ class Warm:
                 str(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
+                env=_environment(),
             )
         self._control = ours
         loop = asyncio.get_running_loop()
@@ -257,13 +265,15 @@ class Run:
         return self.outcome
 
     async def _interrupt(self, process: Process) -> None:
-        """SIGINT lets Ansible's workers end in order; what is left after the grace is killed."""
+        """SIGINT lets Ansible's workers end in order; what is left after the grace, or was left by them, is killed."""
+        below = descendants(process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGINT)
         await asyncio.wait({process.ended}, timeout=self._grace)
         if not process.ended.done():
             kill_tree(process.pid)
             await asyncio.wait({process.ended}, timeout=10.0)
+        kill_left(below)
 
     async def _read(self, descriptor: int) -> None:
         loop = asyncio.get_running_loop()

@@ -34,6 +34,7 @@ ENVIRONMENT = {
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
         "ANSIBLE_LOCALHOST_WARNING": "0",
         "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
     }.items()
 }

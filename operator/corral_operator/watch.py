@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 # The server ends a watch after so long; each watch takes a little less or more, so that not all are renewed at once.
 _SECONDS = 300
+# A right that is missing is asked for again so often.
+_REFUSED = 15.0
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,10 @@ class Watch:
                 if api.code(error) in (401, 403, 404):
                     self.synced = False
                     self._refused(error)
-                    pause = max(pause, 5.0)
+                    pause = _REFUSED
                 log.info("watch interrupted", extra={"collection": self._collection.path, "error": str(error)})
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(30.0, pause * 2)
+                    pause = min(30.0, pause * 2)
             self.restarts += 1
 
     async def _list(self) -> str:

@@ -259,7 +259,7 @@ def test_a_cluster_that_never_settles_is_looked_at_ever_more_seldom(tmp_path: Pa
 def test_without_rights_nothing_is_touched_and_the_status_says_so(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
-        world.api.refuse = lambda method, where: 403 if "/namespaces/one/configmaps" in where else 0
+        world.api.refuse = lambda _method, where: 403 if "/namespaces/one/configmaps" in where else 0
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(30)
@@ -270,7 +270,7 @@ def test_without_rights_nothing_is_touched_and_the_status_says_so(tmp_path: Path
             writes = len(world.api.writes)
             await asyncio.sleep(600)
             assert len(world.api.writes) == writes
-            world.api.refuse = lambda method, where: 0
+            world.api.refuse = lambda _method, _where: 0
             await asyncio.sleep(60)
             assert world.condition("Ready")[0] == "True"
 
@@ -280,7 +280,7 @@ def test_without_rights_nothing_is_touched_and_the_status_says_so(tmp_path: Path
 def test_a_right_that_may_be_withheld_is_not_needed(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
-        world.api.refuse = lambda method, where: 403 if where.endswith("/secrets") else 0
+        world.api.refuse = lambda _method, where: 403 if where.endswith("/secrets") else 0
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(30)

@@ -67,7 +67,7 @@ class FakeApi:
         self.version = 100
         self.writes: list[tuple[str, str]] = []
         self.watches: list[tuple[str, asyncio.Queue[Json | None]]] = []
-        self.refuse: Callable[[str, str], int] = lambda method, path: 0
+        self.refuse: Callable[[str, str], int] = lambda _method, _path: 0
 
     def put(self, path: str, found: Json) -> Json:
         """Somebody writes an object."""
