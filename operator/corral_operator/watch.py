@@ -90,7 +90,7 @@ class Watch:
                     pause = _REFUSED
                 log.info("watch interrupted", extra={"collection": self._collection.path, "error": str(error)})
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                    pause = min(30.0, pause * 2)
+                pause = min(30.0, pause * 2)
             self.restarts += 1
 
     async def _list(self) -> str:
