@@ -1088,7 +1088,7 @@ def document() -> Schema:
                     },
                     "observedHash": {
                         "type": "string",
-                        "description": "One word for the document, the playbooks and the objects when a run found nothing to do. While it holds, no run is made.",
+                        "description": "Document, playbooks and objects as a run found nothing to do about them, in one word. While it holds, no run is made.",
                     },
                     "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},
