@@ -204,6 +204,19 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join([head, "| what | figure | goal | measured against | reached |", "|---|---|---|---|---|", *rows]) + "\n"
 
 
+def runs_of_the_operator(document: Path, scratch: Path) -> list[dict[str, Any]]:
+    """The same playbook as the operator runs it."""
+    from ansible_collections.corral.slurm.tests.bench import operator_runs
+
+    found = operator_runs.measure(document, scratch)
+    cold = f"{found['cold']:.2f} s by ansible-runner's own start"
+    return [
+        result("operator: a run that finds nothing, median", found["p50"] * 1000, "ms", 150, cold),
+        result("operator: a run that finds nothing, longest of 40", found["p99"] * 1000, "ms", 300, cold),
+        result("operator: the zygote's memory", found["memory"], "MiB", 75, "half of what both processes may have"),
+    ]
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("document", type=Path, help="the SlurmCluster document of a cluster that is up and at rest")
@@ -214,6 +227,7 @@ def main() -> None:
         results.extend(entering_the_jail(options.document))
         results.append(a_new_user(options.document, Path(scratch)))
         results.extend(steps_in_the_jail())
+        results.extend(runs_of_the_operator(options.document, Path(scratch)))
     if options.cold:
         results.append(from_nothing())
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
