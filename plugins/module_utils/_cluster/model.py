@@ -221,6 +221,15 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True)
+class Sync:
+    """What slurm_sync has to know. ``protects``: no worker pod is evicted but those that it marks."""
+
+    taints: list[str]
+    eviction: str
+    protects: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """A Slurm partition. ``nodes`` is a hostlist, ``""`` where its sets have no replicas; ``extra`` are further pairs of its line, memory in MiB."""
 
@@ -336,6 +345,7 @@ class Model:
     login: Login
     workers: Workers
     scaling: Scaling
+    sync: Sync
     partitions: list[Partition]
     node_names: str
     node_count: int
