@@ -210,7 +210,8 @@ class Scaling:
     """What slurm_scale has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
 
     ``node_sets`` are ``{"name", "replicas", "policy", "deadline"}``, the deadline in seconds since the drain; ``policy`` and ``deadline`` hold for
-    sets that the document no longer has. ``selector`` finds the StatefulSets, ``config_map`` holds the slurm.conf of the run before.
+    sets that the document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
+    slurm.conf of the run before.
     """
 
     selector: str
@@ -218,6 +219,7 @@ class Scaling:
     policy: str
     deadline: int
     node_sets: list[Json]
+    partitions: list[str]
 
 
 @dataclass(frozen=True, slots=True)

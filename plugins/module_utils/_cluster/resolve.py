@@ -315,6 +315,7 @@ class _Resolver:
                 }
                 for node_set in self.spec["nodeSets"]
             ],
+            partitions=[partition["name"] for partition in self.spec["partitions"]],
         )
 
     def sync(self) -> Sync:

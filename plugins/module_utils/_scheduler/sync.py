@@ -159,7 +159,9 @@ class _Work:
             if not found or not self._patch(pod, "/status", _STRATEGIC, {"status": {"conditions": found}}):
                 return
         except Forbidden as error:
-            self.warnings["conditions"] = f"{str(error).rstrip('.')}; so Slurm's states are not shown as conditions of pods; docs/rights.md tells which right it takes."
+            self.warnings["conditions"] = (
+                f"{str(error).rstrip('.')}; so Slurm's states are not shown as conditions of pods; docs/rights.md tells which right it takes."
+            )
             return
         seen = {str(one.get("type")): f"{one.get('status')} ({one.get('reason', '')})" for one in live}
         self._note(
@@ -176,7 +178,9 @@ class _Work:
         body = {**body, "metadata": {**body.get("metadata", {}), "uid": pod["metadata"]["uid"]}}
         query = {"fieldManager": _MANAGER, **({"dryRun": "All"} if self._check else {})}
         try:
-            self._client.request("PATCH", ref.path + part, what=f"change {ref}", query=query, body=body, content_type=content_type, retry_conflict=False)
+            self._client.request(
+                "PATCH", ref.path + part, what=f"change {ref}", query=query, body=body, content_type=content_type, retry_conflict=False
+            )
         except (Conflict, Invalid, NotFound):
             return False
         return True
