@@ -139,7 +139,9 @@ def test_kubectl_drain_waits_for_the_job_and_then_goes_through(cluster: Cluster)
     with scenario(cluster, "`kubectl drain` of a machine whose worker has a job", [number]), ThreadPoolExecutor() as pool:
         following = pool.submit(sync, cluster, "-e", "duration=100", "-e", "interval=2")
         draining = pool.submit(cluster.kubectl, *DRAIN)
-        eventually(lambda: nodes(cluster)[pod["name"].removeprefix("sync-")].startswith("draining|corral: sync:"), "the node is drained", 30)
+        eventually(
+            lambda: nodes(cluster)[pod["name"].removeprefix("sync-")].startswith("draining|corral: sync:"), "the node is drained", 30
+        )
         assert "disruption budget" in evict(cluster, pod["name"]), "the pod of a running job was evicted"
         time.sleep(10)
         assert (draining.done(), state(cluster, number)) == (False, "RUNNING")
