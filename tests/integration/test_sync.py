@@ -102,6 +102,14 @@ def in_service(cluster: Cluster) -> None:
     eventually(lambda: all(not one.startswith(("d", "unk")) for one in nodes(cluster).values()), "both nodes are in service", 90)
 
 
+def comes_again(cluster: Cluster, uid: str) -> None:
+    """Wait until another pod than this one works on node2."""
+    eventually(lambda: pods(cluster).get("node2", {}).get("metadata", {}).get("uid") not in (None, uid), "a new pod comes", 60)
+    cluster.kubectl(
+        "wait", "--for=condition=Ready", f"pod/{pods(cluster)['node2']['metadata']['name']}", "-n", cluster.namespace, "--timeout=90s"
+    )
+
+
 def test_a_cordon_drains_and_comes_back(cluster: Cluster) -> None:
     name = node_on(cluster, "node2")
     with scenario(cluster, "a machine is cordoned, and uncordoned again", [submit(cluster, f"-w {name}", "first")]):
@@ -137,7 +145,7 @@ def test_kubectl_drain_waits_for_the_job_and_then_goes_through(cluster: Cluster)
     pod = pods(cluster)["node2"]["metadata"]
     number = submit(cluster, f"-w {node_on(cluster, 'node2')}", "second")
     with scenario(cluster, "`kubectl drain` of a machine whose worker has a job", [number]), ThreadPoolExecutor() as pool:
-        following = pool.submit(sync, cluster, "-e", "duration=100", "-e", "interval=2")
+        following = pool.submit(sync, cluster, "-e", "duration=40", "-e", "interval=2")
         draining = pool.submit(cluster.kubectl, *DRAIN)
         eventually(
             lambda: nodes(cluster)[pod["name"].removeprefix("sync-")].startswith("draining|corral: sync:"), "the node is drained", 30
@@ -149,10 +157,11 @@ def test_kubectl_drain_waits_for_the_job_and_then_goes_through(cluster: Cluster)
         said = draining.result()
         assert state(cluster, number) == "COMPLETED"
         assert f"pod/{pod['name']} evicted" in said and "drained" in said, said
-        cluster.kubectl("uncordon", "node2")
-        eventually(lambda: pods(cluster).get("node2", {}).get("metadata", {}).get("uid") not in (None, pod["uid"]), "a new pod comes", 60)
-        in_service(cluster)
         following.result()
+        cluster.kubectl("uncordon", "node2")
+        comes_again(cluster, pod["uid"])
+        sync(cluster)
+        in_service(cluster)
 
 
 def test_pods_of_idle_nodes_may_be_evicted_where_the_document_says_so(cluster: Cluster) -> None:
@@ -164,7 +173,7 @@ def test_pods_of_idle_nodes_may_be_evicted_where_the_document_says_so(cluster: C
         sync(cluster)
         assert "disruption budget" in evict(cluster, busy["name"])
         assert evict(cluster, idle["name"]) == ""
-        eventually(lambda: pods(cluster).get("node2", {}).get("metadata", {}).get("uid") not in (None, idle["uid"]), "a new pod comes", 60)
+        comes_again(cluster, idle["uid"])
         del cluster.spec["workers"]
         sync(cluster)
         assert "disruption budget" in evict(cluster, pods(cluster)["node2"]["metadata"]["name"])

@@ -26,6 +26,9 @@ REASON = reasons.write(OWNER, "the document has fewer nodes in this set")
 _GOES_ALREADY = frozenset({"COMPLETING", "PENDING", "REQUEUED"})
 _SHOWN = 5
 
+# A command, and what it does in words that complete "Could not".
+Deed = tuple[list[str], str]
+
 
 @dataclass(frozen=True)
 class Size:
@@ -67,13 +70,13 @@ class Task:
 
 @dataclass
 class Step:
-    """What one look at slurmctld leads to. ``drain`` and ``resume`` are plans; ``deeds`` are (command, what it does); ``stay`` says for each set that
+    """What one look at slurmctld leads to. ``drain`` and ``resume`` are plans; ``stay`` says for each set that
     shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not go yet, and ``unknown`` the nodes that slurmctld lacks.
     Of partitions that go, ``close`` are those that still take jobs, and ``partitions`` has the tasks in each that can not go yet."""
 
     drain: node_plan.Plan
     resume: node_plan.Plan
-    deeds: list[tuple[list[str], str]] = field(default_factory=list)
+    deeds: list[Deed] = field(default_factory=list)
     stay: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, list[Task]] = field(default_factory=dict)
     close: list[Partition] = field(default_factory=list)
@@ -138,11 +141,21 @@ def step(sizes: Iterable[Size], nodes: Iterable[Node], found: Iterable[Task], *,
             keep = number + 1
         if size.victims:
             result.stay[size.name] = keep
-    for task, policy in overdue.values():
-        if not _GOES_ALREADY & task.state:
-            program = ["scancel"] if policy == "Cancel" else ["scontrol", "requeue"]
-            result.deeds.append(([*program, task.number], f"{policy.lower()} {task.words}"))
+    result.deeds = [deed for task, policy in overdue.values() for deed in _deeds(task, policy)]
     return result
+
+
+def pressed(nodes: Iterable[Node], found: Iterable[Task], *, owner: str, policy: str, deadline: float, now: float) -> list[Deed]:
+    """Return what is done to jobs on nodes that ``owner`` has drained ``deadline`` seconds ago or longer."""
+    due = {node.name for node in nodes if node.drained and reasons.owner(node.reason) == owner and now - _since(node) >= deadline}
+    return [deed for task in found if policy != "Wait" and task.nodes & due for deed in _deeds(task, policy)]
+
+
+def _deeds(task: Task, policy: str) -> list[Deed]:
+    if _GOES_ALREADY & task.state:
+        return []
+    program = ["scancel"] if policy == "Cancel" else ["scontrol", "requeue"]
+    return [([*program, task.number], f"{policy.lower()} {task.words}")]
 
 
 def leaving(text: str, sizes: Iterable[Size], wanted: Iterable[str]) -> list[str]:
