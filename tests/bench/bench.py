@@ -189,6 +189,23 @@ def ten_thousand_nodes() -> list[dict[str, Any]]:
     ]
 
 
+def a_thousand_workers(document: Path, scratch: Path) -> list[dict[str, Any]]:
+    from ansible_collections.corral.slurm.tests.bench import many
+
+    found = many.measure(REPOSITORY, document, scratch)
+    baseline = f"{found['objects']} objects"
+    return [
+        result(
+            "1 000 more workers: document → slurmctld knows their nodes", found["known"], "s", 60, "slurmctld not restarted; simulated pods"
+        ),
+        result("1 000 more workers: document → pods and nodes in service", found["up"], "s", 120, "simulated pods"),
+        result("unchanged site, 1 001 workers", found["unchanged"], "s", 10, baseline),
+        result("unchanged site, 1 001 workers: writes", found["writes"], "writes", 0, baseline),
+        result("unchanged site, 1 001 workers: requests", found["requests"], "requests", found["objects"] + 15, baseline),
+        result("500 idle workers fewer: document → pods and node lines gone", found["down"], "s", 60, "simulated pods"),
+    ]
+
+
 def from_nothing() -> dict[str, Any]:
     subprocess.run([str(REPOSITORY / "lab" / "lab"), "down"], check=True)
     took = seconds(lambda: subprocess.run(["make", "-C", str(REPOSITORY), "demo", "KUBECONFIG="], check=True, stdout=subprocess.DEVNULL))
@@ -213,6 +230,7 @@ def main() -> None:
         results = [*unchanged_site(options.document, Path(scratch)), apply_engine(40), apply_engine(400), *ten_thousand_nodes()]
         results.extend(entering_the_jail(options.document))
         results.append(a_new_user(options.document, Path(scratch)))
+        results.extend(a_thousand_workers(options.document, Path(scratch)))
         results.extend(steps_in_the_jail())
     if options.cold:
         results.append(from_nothing())

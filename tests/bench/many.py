@@ -91,7 +91,7 @@ class _Cluster:
         left = int(self._slurm("sinfo", "-h", "-o", "%D").split()[0])
         if (left, self._restarts()) != (COUNT // 2 + 1, before):
             sys.exit(f"bench: {left} nodes are left, and slurmctld was started {self._restarts()} times after {before}")
-        found = {
+        return {
             "known": self._known,
             "up": up,
             "requests": requests,
@@ -100,7 +100,6 @@ class _Cluster:
             "unchanged": took,
             "down": down,
         }
-        return found
 
     def remove(self) -> None:
         """Take all of it away."""
