@@ -46,7 +46,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
     assert run.rc == 0, run.output
     yield made
     made.kubectl("uncordon", "node2")
-    made.kubectl("taint", "node", "node2", OFF.split("=")[0] + "-", check=False)
+    made.kubectl("taint", "node", "node2", OFF.partition("=")[0] + "-", check=False)
 
 
 def sync(cluster: Cluster, *args: str) -> Run:
@@ -268,9 +268,10 @@ def test_a_machine_dies(cluster: Cluster, declared: bool) -> None:
     in_service(cluster)
     pod = pods(cluster)["node2"]
     name, end = node_on(cluster, "node2"), f"eighth-{declared}"
-    number = submit(cluster, f"-w {name}", end)
-    # No longer bound to the node that dies.
-    cluster.ssh(f"scontrol update jobid={number} reqnodelist=")
+    # Not by -w: it would be bound to the node that dies.
+    cluster.slurm("scontrol", "update", f"nodename={node_on(cluster, 'node1')}", "state=drain", "reason=for a moment")
+    number = submit(cluster, "", end)
+    cluster.slurm("scontrol", "update", f"nodename={node_on(cluster, 'node1')}", "state=resume")
     what = "a machine dies, and is declared to be off (`out-of-service`)" if declared else "a machine dies, and comes back"
     machine = Machine("node2", cluster.kubectl)
     began = time.monotonic()
@@ -295,7 +296,7 @@ def test_a_machine_dies(cluster: Cluster, declared: bool) -> None:
                 print(f"MEASURED begun anew: {time.monotonic() - began:.1f} s")
         finally:
             machine.start()
-            cluster.kubectl("taint", "node", "node2", OFF.split("=")[0] + "-", check=False)
+            cluster.kubectl("taint", "node", "node2", OFF.partition("=")[0] + "-", check=False)
         began = time.monotonic()
         eventually(lambda: "node2" in pods(cluster), "a pod is on the machine", 60)
         in_service(cluster)
