@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node set of 1 000: real objects, a real slurmctld, and pods that no machine takes, so that their nodes never register.
+"""A node set of 1 000: real objects, a real slurmctld, and pods that no machine takes, so that their nodes have no address and never register.
 
 Only what does not need slurmd is measured: what a run does before the configuration, the configuration, and what slurmctld makes of it.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -38,7 +39,7 @@ class _Cluster:
         self._kubectl = kubectl
         self._path = scratch / f"{NAME}.yml"
         demo = yaml.safe_load(document.read_text())["spec"]
-        volumes = Path(os.environ.get("CORRAL_LAB_DIR", "/var/lib/corral-lab")) / "volumes"
+        self._volumes = volumes = Path(os.environ.get("CORRAL_LAB_DIR", "/var/lib/corral-lab")) / "volumes"
         self._document: dict[str, Any] = {
             "apiVersion": "corral.hpc/v1alpha1",
             "kind": "SlurmCluster",
@@ -81,6 +82,8 @@ class _Cluster:
     def remove(self) -> None:
         """Take all of it away."""
         self._play("corral.slurm.destroy", "-e", f"confirm={NAME}", "-e", "delete_namespace=true")
+        for what in ("state", "jail"):
+            shutil.rmtree(self._volumes / f"{NAME}-{what}", ignore_errors=True)
 
     def _site(self, simulated: int, tag: str = "", *args: str, check: bool = True) -> str:
         """Run the site, or a part of it, with so many simulated workers; return what it printed."""
@@ -113,8 +116,10 @@ class _Cluster:
             time.sleep(0.2)
 
     def _nodes(self) -> int:
-        said = self._kubectl_says("exec", "-n", NAME, f"{NAME}-controller-0", "-c", "slurmctld", "--", "sinfo", "-h", "-o", "%D")
-        return sum(int(word) for word in said.split())
+        """Count the records of the partition: slurmctld does not show nodes that have no address yet, as those without a pod."""
+        command = ["exec", "-n", NAME, f"{NAME}-controller-0", "-c", "slurmctld", "--", "scontrol", "show", "partition"]
+        found = re.search(r"TotalNodes=(\d+)", self._kubectl_says(*command))
+        return int(found[1]) if found else 0
 
     def _pods(self) -> int:
         return len(self._kubectl_says("get", "pods", "-n", NAME, "-l", "corral.hpc/node-set=sim", "-o", "name").split())

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,13 @@ class Machine:
                         os.kill(int(folder.name), signal.SIGKILL)
 
     def start(self) -> None:
-        """Bring it back, and wait until Kubernetes has it."""
+        """Bring it back, and wait until Kubernetes has it. A kubelet ends that finds a containerd which is not ready yet."""
+        deadline = time.monotonic() + 120
         for part in self._parts:
-            if processes.running(self._paths, part.name) is None:
-                processes.start(self._paths, part)
-                processes.wait_until(part.name, part.health, 60)
+            while processes.running(self._paths, part.name) is None or part.health():
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{part.name} does not come back; see {self._paths.log}/{part.name}.log")
+                if processes.running(self._paths, part.name) is None:
+                    processes.start(self._paths, part)
+                time.sleep(1)
         self._kubectl("wait", "--for=condition=Ready", f"node/{self.name}", "--timeout=120s")
