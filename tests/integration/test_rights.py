@@ -29,10 +29,18 @@ def claim(name: str, namespace: str) -> list[dict[str, object]]:
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": f"test-{NAME}-{name}"},
-        "spec": {**shape, "capacity": {"storage": "1Gi"}, "hostPath": {"path": str(path)}, "claimRef": {"name": name, "namespace": namespace}},
+        "spec": {
+            **shape,
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": str(path)},
+            "claimRef": {"name": name, "namespace": namespace},
+        },
     }
     wanted = {**shape, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"test-{NAME}-{name}"}
-    return [volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": namespace}, "spec": wanted}]
+    return [
+        volume,
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": namespace}, "spec": wanted},
+    ]
 
 
 @pytest.fixture(scope="module")
