@@ -154,9 +154,15 @@ def test_jobs_enter_the_jail(cluster: Cluster) -> None:
     assert cluster.ssh("sbatch --wait -o out --wrap 'srun hostname' >/dev/null; cat out", user="bob").stdout.split() == [f"{NAME}-one-0"]
 
 
+def namespace_of_pod(cluster: Cluster) -> str:
+    """The mount namespace of the login pod; a session by Pivot has one of its own."""
+    where = ("-n", cluster.namespace, f"{NAME}-login-0", "-c", "sshd")
+    return cluster.kubectl("exec", *where, "--", "readlink", "/proc/self/ns/mnt", check=False).strip()
+
+
 def test_a_session_has_the_jail_as_its_root(cluster: Cluster) -> None:
-    """With Chroot the root of the session's mounts would be the pod's."""
-    assert cluster.ssh("findmnt -n -o FSROOT /").stdout.strip().endswith("/root")
+    root, mounts = cluster.ssh("findmnt -n -o FSROOT /; readlink /proc/self/ns/mnt").stdout.split()
+    assert root.endswith("/root") and mounts != namespace_of_pod(cluster)
     assert cluster.ssh("sudo chroot / true || echo refused", check=False).stdout.split() == ["refused"]
 
 
@@ -198,8 +204,8 @@ def test_a_session_by_chroot_has_the_same_filter(cluster: Cluster) -> None:
     run = cluster.site()
     assert run.rc == 0, run.output
     # The new document rolls the login pod; the old one may still answer for a moment.
-    look = "findmnt -n -o FSROOT / | grep -c '/root$'; test -f /etc/corral-jail && grep Seccomp: /proc/self/status"
-    eventually(lambda: cluster.ssh(look, check=False).stdout.split() == ["0", "Seccomp:", "2"], "a session by chroot")
+    look = "readlink /proc/self/ns/mnt; test -f /etc/corral-jail && grep Seccomp: /proc/self/status"
+    eventually(lambda: cluster.ssh(look, check=False).stdout.split() == [namespace_of_pod(cluster), "Seccomp:", "2"], "a session by chroot")
     said = json.loads(cluster.ssh(f"python3 - '{json.dumps(CALLS)}'", stdin=TRY).stdout)
     wanted = {name: call[3] for name, call in CALLS.items() if call[3] is not None}
     assert {name: said[name] for name in wanted} == wanted
