@@ -15,6 +15,11 @@ export LAB_NODES
 LAB_TESTS ?= 2
 # Where the C code is built: outside its own folder.
 SPANK := $(MAKE) -C files/spank BUILD=../../build/spank
+# How `make demo` makes its cluster: push (a playbook, once) or operator (kubectl apply, and it stays so).
+MODE ?= push
+export MODE
+# What `make images` builds and `make lab-load` loads; the demonstration needs the operator's in its own mode only.
+IMAGES ?= slurm jail operator
 # Set by tools/test, which makes each target once and in order, so that none makes what it stands on again.
 LAB_READY ?=
 # More words for pytest: make unit ARGS='-k hostlist'
@@ -26,9 +31,10 @@ help: ## say what there is
 ##@ Trying
 
 ifdef KUBECONFIG
-demo: ## a Slurm cluster and a job in it; in the lab, or in the cluster of KUBECONFIG (then with DEMO_DOCUMENT=my.yml)
+demo: ## a Slurm cluster and a job in it; in the lab, or in the cluster of KUBECONFIG (then with DEMO_DOCUMENT=my.yml); MODE=operator: by the operator
 	@KUBECTL="$${KUBECTL:-kubectl}" tools/run tools/demo
 else
+demo: IMAGES = slurm jail$(if $(filter operator,$(MODE)), operator)
 demo: lab-load
 	@tools/run --lab tools/demo
 endif
@@ -42,12 +48,12 @@ lab-down: ## stop it and take it away
 lab-status: ## say how it does
 	@tools/run lab/lab status
 
-images: $(if $(LAB_READY),,prerequisites) ## build the images of Slurm and of the jail
-	@tools/run images/build slurm jail
+images: $(if $(LAB_READY),,prerequisites) ## build the images of Slurm, of the jail and of the operator
+	@tools/run images/build $(IMAGES)
 
 # The build prints the paths of its archives, and only these; an image that is there already is not built again.
 lab-load: $(if $(LAB_READY),,images lab-up) ## load the images into the lab
-	@tools/run images/build slurm jail | tools/run xargs -d '\n' lab/lab load
+	@tools/run images/build $(IMAGES) | tools/run xargs -d '\n' lab/lab load
 
 ##@ Checking
 

@@ -30,8 +30,11 @@ ALLOWED = {
         f"{UTILS}._errors",
     ),
 }
-# Nothing under module_utils knows Ansible: backends can be tested, and run by an operator, without it.
-FORBIDDEN = ("ansible", "ansible_test")
+# Nothing under module_utils knows Ansible, or the operator: backends can be tested, and run by an operator, without it.
+FORBIDDEN = ("ansible", "ansible_test", "corral_operator")
+# The operator takes documents and the way to the API server from the collection, and nothing else; Ansible is known to what runs a playbook only.
+OPERATOR = (f"{UTILS}._cluster", f"{UTILS}._kube", f"{UTILS}._errors")
+OPERATOR_RUNS = ("play", "warmth", "zygote")
 
 
 def within(module: str, prefix: str) -> bool:
@@ -62,8 +65,19 @@ def violations(root: Path) -> Iterator[str]:
                 yield f"{relative}:{line}: imports {name}, which {layer.removeprefix(COLLECTION + '.')} may not know; see the layers in docs/design.md."
 
 
+def operator_violations(root: Path) -> Iterator[str]:
+    for path in sorted((root / "operator").rglob("*.py")):
+        relative = path.relative_to(root)
+        for line, name in imports(path, f"corral_operator.{path.stem}"):
+            if within(name, COLLECTION) and not any(within(name, allowed) for allowed in OPERATOR):
+                yield f"{relative}:{line}: imports {name}, but the operator runs playbooks and imports only _cluster, _kube and _errors."
+            elif any(within(name, other) for other in ("ansible", "ansible_runner")) and path.stem not in OPERATOR_RUNS:
+                yield f"{relative}:{line}: imports {name}, which costs the controller 40 MiB; only {', '.join(OPERATOR_RUNS)} may."
+
+
 def main() -> int:
-    found = list(violations(Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()))
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    found = [*violations(root), *operator_violations(root)]
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

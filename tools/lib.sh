@@ -80,7 +80,7 @@ enter() {
   make_tree
   make_venv
   export PATH=$VENV/bin:$PATH VIRTUAL_ENV=$VENV
-  export PYTHONPATH=$TREE ANSIBLE_COLLECTIONS_PATH=$TREE
+  export PYTHONPATH=$TREE:$ROOT/operator ANSIBLE_COLLECTIONS_PATH=$TREE
   # Caches of the checkers stay out of the checkout.
   export RUFF_CACHE_DIR=$CORRAL_CACHE/ruff HYPOTHESIS_STORAGE_DIRECTORY=$CORRAL_CACHE/hypothesis MYPY_CACHE_DIR=$CORRAL_CACHE/mypy-$CHECKOUT
 }

@@ -32,11 +32,12 @@ SLURM_IMAGE = os.environ.get("CORRAL_SLURM_IMAGE", "localhost/corral/slurm:24.11
 
 
 class OneCluster(LoadScopeScheduling):
-    """Gives each worker of pytest-xdist whole files, and the files of jail/, which share a cluster, as one."""
+    """Gives each worker of pytest-xdist whole files, and the files of jail/ and those of operator/, which share a cluster, as one."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::")[0]
-        return "jail" if Path(path).parent.name == "jail" else path
+        folder = Path(path).parent.name
+        return folder if folder in {"jail", "operator"} else path
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneCluster:

@@ -1078,6 +1078,17 @@ def spec() -> Schema:
             ),
             "users": _list("Users of the machine.", _user(), maximum=2000, keys=("name",), default=[]),
             "sssd": _sssd(),
+            "deletion": _object(
+                "What becomes of the cluster when its document is deleted. The operator's only; the playbook corral.slurm.destroy asks instead.",
+                {
+                    "data": _string(
+                        "Keep leaves claims, volumes and keys, so that a document of the same name finds them again. Delete takes them away.",
+                        enum=("Keep", "Delete"),
+                        default="Keep",
+                    )
+                },
+                default={},
+            ),
         },
         required=("images", "controller", "jail"),
         rules=(
@@ -1098,13 +1109,33 @@ def document() -> Schema:
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 20, "pattern": _LABEL}}},
             "spec": spec(),
             "status": _object(
-                "What was seen last. Written by the operator only.",
+                "What was seen last. Written by the operator only. No times but those of conditions: a quiet cluster is not written.",
                 {
                     "observedGeneration": {
                         "type": "integer",
                         "format": "int64",
                         "description": "Generation of the spec that was made real last.",
                     },
+                    "observedHash": {
+                        "type": "string",
+                        "description": "One word for the document, the playbooks and the objects when a run found nothing to do. While it holds, no run is made.",
+                    },
+                    "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
+                    "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},
+                    "waitingFor": {"type": "string", "description": "What is waited for now."},
+                    "lastFailure": {"type": "string", "description": "Why the last run failed; gone after the next good one."},
+                    "nodes": _object(
+                        "Slurm's nodes when the last run asked slurmctld.",
+                        {
+                            name: {"type": "integer", "format": "int32", "description": text}
+                            for name, text in (
+                                ("total", "Nodes of the document."),
+                                ("inService", "Those that take jobs, or are busy with them."),
+                                ("drained", "Those that somebody has taken out of service."),
+                                ("down", "Those that do not answer."),
+                            )
+                        },
+                    ),
                     "conditions": _list(
                         "What holds now.",
                         _object(
@@ -1165,7 +1196,12 @@ def crd() -> Schema:
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [
                         {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"},
-                        {"name": "Login", "type": "string", "jsonPath": ".spec.login.service.type"},
+                        {"name": "Status", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].reason"},
+                        {"name": "Nodes", "type": "integer", "jsonPath": ".status.nodes.total"},
+                        {"name": "In service", "type": "integer", "jsonPath": ".status.nodes.inService"},
+                        {"name": "Login", "type": "string", "jsonPath": ".status.login"},
+                        {"name": "Waiting for", "type": "string", "jsonPath": ".status.waitingFor", "priority": 1},
+                        {"name": "Revision", "type": "string", "jsonPath": ".status.revision", "priority": 1},
                         {"name": "Message", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].message", "priority": 1},
                         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
                     ],

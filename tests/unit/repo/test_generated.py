@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,16 @@ def test_no_runtime_file_lies_outside_what_is_installed() -> None:
         and outside.search(text(path))
     ]
     assert found == []
+
+
+def test_the_operators_image_is_of_the_collections_version() -> None:
+    images = text(Path("images/build"))
+    tag = f"operator:{GALAXY['version']}"
+    assert f'"{tag}": Image("{tag}"' in images
+    assert set(
+        re.findall(
+            r"corral/operator:([0-9][0-9a-z.-]*)", text(Path("README.md")) + text(Path("images/README.md")) + text(Path("docs/operator.md"))
+        )
+    ) == {GALAXY["version"]}
+    project = tomllib.loads(text(Path("operator/pyproject.toml")))
+    assert project["project"]["version"] == GALAXY["version"]

@@ -1,0 +1,170 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests to the API server without threads: what the controller itself asks and writes. Runs have a client of their own.
+
+Credentials and error sentences are the collection's (``_kube.auth``, ``_kube.errors``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.sslproto
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+import aiohttp
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Unreachable, api_error, parse_status
+
+Json = dict[str, Any]
+
+MERGE = "application/merge-patch+json"
+JSON = "application/json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+# asyncio gives each TLS connection a buffer of 256 KiB and writes to all of it; a hundred namespaces have a thousand watches, which are silent.
+asyncio.sslproto.SSLProtocol.max_size = 4 << 10
+
+_NOT_NOW = frozenset((429, 500, 502, 503, 504))
+# An event of a watch is one line; a big cluster's StatefulSet or document is far from this.
+_LINE = 8 << 20
+
+
+class Api(Protocol):
+    """What the controller needs of an API server; tests have one of their own."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        patience: float | None = None,
+    ) -> Json:
+        """Send one request and return the answer. Raises ApiError, Unreachable."""
+
+    def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
+        """Yield the events of one watch until it ends. Raises ApiError for a refusal."""
+
+
+class Client:
+    """One API server. Requests are repeated when the answer is "not now", for ``patience`` seconds at most."""
+
+    def __init__(self, access: Access, *, patience: float = 20.0, timeout: float = 10.0) -> None:
+        self._access = access
+        self._patience = patience
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0)
+        self._session: aiohttp.ClientSession | None = None
+        self.requests = 0
+        self.writes = 0
+
+    async def __aenter__(self) -> Client:
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._access.ssl_context() or True, keepalive_timeout=60)
+        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=16 << 10, max_line_size=_LINE)
+        return self
+
+    async def __aexit__(self, *dummy: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        patience: float | None = None,
+    ) -> Json:
+        """Send one request and return the answer's JSON. Raises ApiError for a refusal and Unreachable when no answer came."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (self._patience if patience is None else patience)
+        pause = 0.1
+        while True:
+            wait = pause * random.uniform(0.5, 1.0)
+            try:
+                code, data, after = await self._send(method, path, query, body, content_type, accept)
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                if loop.time() + wait > until:
+                    words = str(error) or type(error).__name__
+                    raise Unreachable(
+                        f"Could not {what}: the API server {self._access.server} does not answer: {words}; it is tried again."
+                    ) from error
+            else:
+                if code < 300:
+                    return json.loads(data) if data else {}
+                status = parse_status(code, data, after)
+                if status.retry_after is not None:
+                    wait = max(wait, status.retry_after)
+                if code not in _NOT_NOW or status.is_schema_mistake or loop.time() + wait > until:
+                    raise api_error(status, what, server=self._access.server)
+            await asyncio.sleep(wait)
+            pause = min(5.0, pause * 2)
+
+    async def _send(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Json | None, content_type: str, accept: str
+    ) -> tuple[int, bytes, str | None]:
+        assert self._session is not None
+        self.requests += 1
+        self.writes += method != "GET"
+        headers = {**self._access.headers(), "Accept": accept}
+        payload = None
+        if body is not None:
+            payload = json.dumps(body).encode()
+            headers["Content-Type"] = content_type
+        async with self._session.request(
+            method, self._access.server + path, params=query, data=payload, headers=headers, timeout=self._timeout, allow_redirects=False
+        ) as answer:
+            return answer.status, await answer.read(), answer.headers.get("Retry-After")
+
+    async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
+        """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for a refusal."""
+        assert self._session is not None
+        self.requests += 1
+        wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=seconds + 15.0)
+        headers = {**self._access.headers(), "Accept": accept}
+        try:
+            async with self._session.get(
+                self._access.server + path, params=wanted, headers=headers, timeout=timeout, allow_redirects=False
+            ) as answer:
+                if answer.status >= 300:
+                    status = parse_status(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                    raise api_error(status, what, server=self._access.server)
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if line.strip():
+                            yield json.loads(line)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+            return  # cut off: the caller goes on from the last version that it has seen
+
+
+async def items(api: Api, path: str, *, what: str, query: Mapping[str, str], accept: str = JSON) -> tuple[list[Json], str]:
+    """Return all objects of a collection, asked for in pages, and the version of the list."""
+    found: list[Json] = []
+    page = {**query, "limit": "500"}
+    while True:
+        data = await api.request("GET", path, what=what, query=page, accept=accept)
+        found += data.get("items") or ()
+        metadata = data.get("metadata") or {}
+        if not metadata.get("continue"):
+            return found, str(metadata.get("resourceVersion", ""))
+        page["continue"] = str(metadata["continue"])
+
+
+def code(error: Exception) -> int:
+    """Return the HTTP status of a refusal, 0 for anything else."""
+    return error.status.code if isinstance(error, ApiError) else 0

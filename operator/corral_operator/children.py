@@ -1,0 +1,182 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects that a cluster is made of, as they are: what of them shows drift, and what of them shows how the cluster does. Pure.
+
+Of most kinds only metadata is watched. Of each object a fingerprint is kept, and not the object: its identity, what people and controllers may set,
+and of workloads whether they are ready. Where nothing but a run or a person ever writes a kind, its resourceVersion says all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+SELECTOR = "app.kubernetes.io/managed-by=corral,app.kubernetes.io/part-of=corral"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``whole``: its status matters. ``optional``: the right to watch it may be withheld, and then its drift is found by the next run only."""
+
+    name: str
+    api: str
+    plural: str
+    selector: str = SELECTOR
+    whole: bool = False
+    optional: bool = False
+
+    def path(self, namespace: str) -> str:
+        """Return the path of its list in a namespace."""
+        return f"/{'api' if self.api == 'v1' else 'apis'}/{self.api}/namespaces/{namespace}/{self.plural}"
+
+
+KINDS = (
+    Kind("ConfigMap", "v1", "configmaps"),
+    Kind("Secret", "v1", "secrets", optional=True),
+    Kind("Service", "v1", "services", whole=True),
+    Kind("ServiceAccount", "v1", "serviceaccounts"),
+    Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
+    Kind("StatefulSet", "apps/v1", "statefulsets", whole=True),
+    Kind("Job", "batch/v1", "jobs", whole=True),
+    Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies"),
+    Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
+    Kind("Pod", "v1", "pods"),
+)
+
+
+@dataclass(frozen=True)
+class Child:
+    """One object. ``spec`` changes when somebody sets something, ``state`` when it does better or worse."""
+
+    kind: str
+    name: str
+    component: str
+    spec: str
+    state: str = ""
+    ready: bool = True
+    words: str = ""
+    address: str = ""
+
+
+def child(kind: Kind, found: Json) -> Child:
+    """Return what is kept of an object."""
+    metadata = found.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    common = (kind.name, str(metadata.get("name", "")), str(labels.get(COMPONENT, "")))
+    uid = str(metadata.get("uid", ""))
+    if kind.name == "Pod":
+        return Child(*common, spec=uid)  # its annotations are written by runs, its spec by its controller
+    if kind.name in ("StatefulSet", "Job", "NetworkPolicy", "PodDisruptionBudget"):
+        spec = _digest([uid, metadata.get("generation"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
+    elif kind.name == "Service":
+        spec = _digest([uid, found.get("spec"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
+    elif kind.name == "PersistentVolumeClaim":
+        spec = _digest([uid, labels, bool(metadata.get("deletionTimestamp"))])  # binding it is a controller's business
+    else:
+        spec = f"{uid}/{metadata.get('resourceVersion')}"
+    if kind.name == "StatefulSet":
+        ready, words = _stateful_set(found)
+        return Child(*common, spec=spec, state="ready" if ready else words, ready=ready, words=words)
+    if kind.name == "Job":
+        ready, words = _job(found)
+        return Child(*common, spec=spec, state=words, ready=ready, words=words)
+    if kind.name == "Service":
+        return Child(*common, spec=spec, address=_address(found))
+    return Child(*common, spec=spec)
+
+
+def _stateful_set(found: Json) -> tuple[bool, str]:
+    spec, status, metadata = found.get("spec") or {}, found.get("status") or {}, found.get("metadata") or {}
+    wanted = int(spec.get("replicas", 1))
+    ready = int(status.get("readyReplicas") or 0)
+    current = status.get("observedGeneration") == metadata.get("generation")
+    rolled = status.get("currentRevision") == status.get("updateRevision") or int(status.get("updatedReplicas") or 0) >= wanted
+    name = metadata.get("name")
+    if ready < wanted or not current:
+        return False, f"{ready} of {wanted} pods of {name} are ready"
+    if not rolled:
+        return False, f"pods of {name} are being replaced"
+    return True, ""
+
+
+def _job(found: Json) -> tuple[bool, str]:
+    metadata = found.get("metadata") or {}
+    for condition in (found.get("status") or {}).get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") == "Complete":
+            return True, ""
+        if condition.get("status") == "True" and condition.get("type") == "Failed":
+            return False, f"job {metadata.get('name')} has failed"
+    return False, f"job {metadata.get('name')} has not ended"
+
+
+def _address(found: Json) -> str:
+    """Return where a Service of type LoadBalancer or NodePort is reached from outside, in words where Kubernetes does not say."""
+    spec, metadata = found.get("spec") or {}, found.get("metadata") or {}
+    if spec.get("clusterIP") == "None":
+        return ""
+    port: Json = next(iter(spec.get("ports") or ()), {})
+    for ingress in ((found.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
+        return f"{ingress.get('hostname') or ingress.get('ip')}:{port.get('port')}"
+    if spec.get("type") == "LoadBalancer":
+        return ""
+    if spec.get("type") == "NodePort":
+        return f"<any node>:{port.get('nodePort')}"
+    return f"{metadata.get('name')}.{metadata.get('namespace')}:{port.get('port')}"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()).hexdigest()[:24]
+
+
+class Children:
+    """All children of one namespace, by cluster. Says whose changed."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[str, tuple[str, Child]]] = {}
+
+    def replace(self, kind: Kind, objects: Iterable[Json]) -> set[str]:
+        """Take over a whole list; return the clusters of which something changed."""
+        new = {str(found["metadata"]["name"]): self._entry(kind, found) for found in objects}
+        old = self._kinds.get(kind.name, {})
+        self._kinds[kind.name] = new
+        return {(new.get(name) or old[name])[0] for name in {*old, *new} if old.get(name) != new.get(name)}
+
+    def seen(self, kind: Kind, event: str, found: Json) -> set[str]:
+        """Take over one event; return the clusters of which something changed."""
+        table = self._kinds.setdefault(kind.name, {})
+        name = str(found["metadata"]["name"])
+        old = table.get(name)
+        if event == "DELETED":
+            table.pop(name, None)
+            return {old[0]} if old else set()
+        new = table[name] = self._entry(kind, found)
+        return {new[0]} if new != old else set()
+
+    @staticmethod
+    def _entry(kind: Kind, found: Json) -> tuple[str, Child]:
+        return str(((found.get("metadata") or {}).get("labels") or {}).get(INSTANCE, "")), child(kind, found)
+
+    def __len__(self) -> int:
+        return sum(len(table) for table in self._kinds.values())
+
+    def of(self, cluster: str) -> list[Child]:
+        """Return a cluster's children in a fixed order."""
+        return [
+            entry
+            for kind in sorted(self._kinds)
+            for name in sorted(self._kinds[kind])
+            for owner, entry in (self._kinds[kind][name],)
+            if owner == cluster
+        ]
+
+
+def fingerprint(children: Iterable[Child]) -> str:
+    """Return one word for all that was observed."""
+    return _digest([[one.kind, one.name, one.spec, one.state] for one in children])

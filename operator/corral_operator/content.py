@@ -1,0 +1,25 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which content runs: the collection's version, and a digest of the files that a run is made of, so that an edited playbook counts as another one."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from pathlib import Path
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster.version import COLLECTION_VERSION
+
+_PARTS = ("plugins", "roles", "playbooks")
+
+
+def revision() -> str:
+    """Return the version and the digest."""
+    root = Path(importlib.import_module("ansible_collections.corral.slurm").__path__[0])
+    digest = hashlib.sha256()
+    for part in _PARTS:
+        for path in sorted((root / part).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(f"{path.relative_to(root)}\0".encode())
+                digest.update(path.read_bytes())
+    return f"{COLLECTION_VERSION}-{digest.hexdigest()[:12]}"

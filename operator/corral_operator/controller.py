@@ -1,0 +1,712 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller: what was seen goes into the queue, what comes out of it is decided by ``plan`` and done by a run, what came of it goes into the status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import json
+import logging
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from corral_operator import api, plan, status
+from corral_operator.api import Api
+from corral_operator.children import KINDS, Child, Children, Kind
+from corral_operator.engine import Engine, Run, clear
+from corral_operator.events import Events
+from corral_operator.metrics import Metrics
+from corral_operator.outcome import Outcome
+from corral_operator.plan import Do
+from corral_operator.play import Request
+from corral_operator.settings import Settings
+from corral_operator.watch import Collection, Watch
+from corral_operator.work_queue import Backoff, Key, Taken, Why, WorkQueue
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+_API = "/apis/corral.hpc/v1alpha1"
+# A run that has reported nothing for so long only waits, for pods or for jobs, and lets others work.
+_PARKED = 1.5
+# A run is told of in the status when it takes longer than this, or at once when the document has changed.
+_VISIBLE = 2.0
+# Changes of children are gathered so long before the status is written.
+_GATHER = 0.3
+_PREEMPTED = 2.0
+# Kinds that change by themselves while a run waits for them.
+_MOVING = ("Pod", "StatefulSet", "Job", "PersistentVolumeClaim")
+# Collections that are listed at the same time.
+_LISTS = 12
+
+
+@dataclass
+class Cluster:
+    """One SlurmCluster as it was last seen, and what this process knows of it."""
+
+    key: Key
+    document: Json
+    facts: status.Facts
+    run: Run | None = None
+    run_generation: int = 0
+    run_began: float = 0.0
+    runs: int = 0
+    unsettled: int = 0
+    waits: Why = Why.RESYNC
+    parked: bool = False
+    showing: asyncio.TimerHandle | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def generation(self) -> int:
+        """The document's generation."""
+        return int(self.document["metadata"].get("generation") or 0)
+
+    @property
+    def deleting(self) -> bool:
+        """True when the document shall go."""
+        return bool(self.document["metadata"].get("deletionTimestamp"))
+
+
+@dataclass
+class Namespace:
+    """The watched children of the clusters in one namespace."""
+
+    name: str
+    children: Children
+    watches: dict[str, Watch]
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    known: bool = False
+
+    @property
+    def synced(self) -> bool:
+        """True when everything that must be seen has been."""
+        return all(watch.synced for name, watch in self.watches.items() if name not in self.refused)
+
+    @property
+    def words(self) -> str:
+        """Why the namespace may not be looked at; "" when it may."""
+        return next((words for name, words in self.refused.items() if not _KINDS[name].optional), "")
+
+
+_KINDS: dict[str, Kind] = {kind.name: kind for kind in KINDS}
+
+
+class Controller:
+    """Everything between the watches and the runs. ``leading`` says whether it may act; it watches either way, to be ready."""
+
+    def __init__(self, client: Api, engine: Engine, settings: Settings, metrics: Metrics, *, content: str, limits: tuple[int, int]) -> None:
+        self._api = client
+        self._engine = engine
+        self._settings = settings
+        self._metrics = metrics
+        self._content = content
+        self._events = Events(client, settings.identity)
+        self._clusters: dict[Key, Cluster] = {}
+        self._namespaces: dict[str, Namespace] = {}
+        self._documents: dict[str, Watch] = {}
+        self._clock = asyncio.get_running_loop().time
+        self._queue = WorkQueue(self._clock, working=limits[0], open_limit=limits[1])
+        self._backoff = Backoff(settings.backoff, settings.backoff_most)
+        self._wake = asyncio.Event()
+        self._turns = asyncio.Semaphore(_LISTS)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+        self.leading = False
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to watch, and to work once ``lead`` was called."""
+        scopes = self._settings.namespaces or ("",)
+        for namespace in scopes:
+            path = f"{_API}/namespaces/{namespace}/slurmclusters" if namespace else f"{_API}/slurmclusters"
+            watch = Watch(
+                self._api,
+                Collection(path, "SlurmClusters"),
+                replace=lambda found, scope=namespace: self._documents_listed(scope, found),  # type: ignore[misc]
+                seen=self._document_seen,
+                refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),
+                relist=self._settings.relist,
+            )
+            self._documents[namespace] = watch
+            self._loops.append(asyncio.create_task(watch.run()))
+        self._loops.append(asyncio.create_task(self._dispatch()))
+        self._loops.append(asyncio.create_task(self._look_after()))
+
+    def lead(self) -> None:
+        """This process may write from now on: look at every cluster."""
+        self.leading = True
+        self._metrics.leader.set(1)
+        for key, cluster in self._clusters.items():
+            cluster.facts = status.Facts.of(cluster.document.get("status") or {})
+            self._queue.add(key, Why.RESYNC)
+        self._wake.set()
+
+    async def halt(self, reason: str, grace: float) -> None:
+        """Write nothing from now on: end all runs, kill those that have not ended after ``grace``. When this returns none is left."""
+        self.leading = False
+        self._metrics.leader.set(0)
+        for cluster in self._clusters.values():
+            if cluster.run is not None:
+                cluster.run.end(reason)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5.0)
+
+    async def stop(self) -> None:
+        """End the watches."""
+        tasks = [*self._loops, *(task for namespace in self._namespaces.values() for task in namespace.tasks)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- health ---
+
+    @property
+    def unhealthy(self) -> str:
+        """Return what only a restart can mend."""
+        dead = [task for task in self._loops if task.done()]
+        if dead:
+            return f"A loop of the controller has ended: {dead[0]!r}"
+        return "The process that starts runs does not come up." if self._engine.stuck else ""
+
+    @property
+    def unready(self) -> str:
+        """Return what is missing for work."""
+        if not all(watch.synced for watch in self._documents.values()):
+            return "The SlurmClusters have not been listed yet."
+        if not self._engine.well:
+            return "No run can be started yet."
+        return ""
+
+    def refresh_metrics(self) -> None:
+        """Bring the gauges up to date."""
+        metrics = self._metrics
+        metrics.depth.set(self._queue.depth)
+        metrics.open.set(self._queue.open)
+        ready = [_is_ready(cluster.document) for cluster in self._clusters.values()]
+        metrics.clusters.labels("true").set(sum(ready))
+        metrics.clusters.labels("false").set(len(ready) - sum(ready))
+        metrics.children.set(sum(len(namespace.children) for namespace in self._namespaces.values()))
+        watches = [*self._documents.values(), *(watch for namespace in self._namespaces.values() for watch in namespace.watches.values())]
+        metrics.watch_restarts.set(sum(watch.restarts for watch in watches))
+        metrics.zygote_restarts.set(getattr(self._engine, "restarts", 0))
+        metrics.requests.labels("all").set(getattr(self._api, "requests", 0))
+        metrics.requests.labels("write").set(getattr(self._api, "writes", 0))
+
+    # --- what is seen ---
+
+    def _documents_listed(self, scope: str, found: list[Json]) -> None:
+        keys = {_key(document) for document in found}
+        for key in [key for key in self._clusters if key not in keys and (not scope or key[0] == scope)]:
+            self._gone(key)
+        for document in found:
+            self._document(document, Why.RESYNC)
+
+    def _document_seen(self, event: str, document: Json) -> None:
+        if event == "DELETED":
+            self._gone(_key(document))
+        else:
+            self._document(document, Why.EDIT)
+
+    def _document(self, document: Json, why: Why) -> None:
+        document["metadata"].pop("managedFields", None)
+        key = _key(document)
+        cluster = self._clusters.get(key)
+        if cluster is None or cluster.document["metadata"]["uid"] != document["metadata"]["uid"]:
+            if cluster is not None:
+                self._gone(key)
+            self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}))
+            self._watch_namespace(key[0])
+            self._ask(key, why)
+            return
+        if _older(document, cluster.document):
+            return  # a watch that was restarted from a cache that lags
+        before, cluster.document = cluster.document, document
+        if _wish(before) == _wish(document):
+            return
+        self._backoff.reset(key)
+        cluster.unsettled = 0
+        self._ask(key, Why.EDIT)
+        if cluster.run is not None:
+            if plan.paused(document):
+                cluster.run.end("paused")
+            elif cluster.generation > cluster.run_generation or (cluster.deleting and not before["metadata"].get("deletionTimestamp")):
+                cluster.run.end("superseded")
+
+    def _gone(self, key: Key) -> None:
+        cluster = self._clusters.pop(key, None)
+        if cluster is None:
+            return
+        self._queue.forget(key)
+        self._backoff.reset(key)
+        if cluster.run is not None:
+            cluster.run.end("gone")
+        if cluster.showing is not None:
+            cluster.showing.cancel()
+        for folder in (self._settings.scratch, self._settings.runs):
+            shutil.rmtree(folder / key[0] / key[1], ignore_errors=True)
+        if not any(other[0] == key[0] for other in self._clusters):
+            namespace = self._namespaces.pop(key[0])
+            for task in namespace.tasks:
+                task.cancel()
+
+    def _watch_namespace(self, name: str) -> None:
+        if name in self._namespaces:
+            return
+        namespace = self._namespaces[name] = Namespace(name, Children(), {})
+        for kind in KINDS:
+            watch = Watch(
+                self._api,
+                Collection(kind.path(name), f"{kind.plural} in namespace {name}", kind.selector, kind.whole),
+                replace=lambda found, kind=kind: self._children_changed(namespace, namespace.children.replace(kind, found), kind),  # type: ignore[misc]
+                seen=lambda event, found, kind=kind: self._children_changed(namespace, namespace.children.seen(kind, event, found), kind),  # type: ignore[misc]
+                refused=lambda error, kind=kind: self._refused(namespace, kind, error),  # type: ignore[misc]
+                relist=self._settings.relist,
+                turns=self._turns,
+            )
+            namespace.watches[kind.name] = watch
+            namespace.tasks.append(asyncio.create_task(watch.run()))
+
+    def _refused(self, namespace: Namespace, kind: Kind, error: CorralError) -> None:
+        first = kind.name not in namespace.refused
+        namespace.refused[kind.name] = (
+            f"Nothing is done: {error} An administrator lets the operator work in this namespace by a RoleBinding to the ClusterRole "
+            "corral-operator-namespace; the variable operator_namespaces of the role corral.slurm.operator makes it."
+        )
+        # Also of a kind that need not be watched: it may have been the last that was waited for.
+        if first:
+            self._ask_all(namespace)
+
+    def _children_changed(self, namespace: Namespace, instances: set[str], kind: Kind) -> None:
+        if namespace.refused.pop(kind.name, None) is not None:
+            namespace.known = False
+        if not namespace.synced:
+            return
+        if not namespace.known:  # only now is there anything to compare with
+            namespace.known = True
+            self._ask_all(namespace)
+            return
+        for instance in instances:
+            cluster = self._clusters.get((namespace.name, instance))
+            if cluster is None:
+                continue
+            self._show_soon(cluster)
+            if cluster.run is not None and cluster.parked and kind.name not in _MOVING:
+                cluster.run.end("superseded")  # it only waits, and writes nothing: so somebody else did
+            # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
+            pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
+            if cluster.run is None and not (pausing and not self._all_ready(cluster)):
+                self._ask(cluster.key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
+
+    def _all_ready(self, cluster: Cluster) -> bool:
+        return all(child.ready for child in self._children(cluster) or ())
+
+    def _ask_all(self, namespace: Namespace) -> None:
+        for key, cluster in self._clusters.items():
+            if key[0] == namespace.name:
+                self._ask(key, cluster.waits)
+
+    def _ask(self, key: Key, why: Why, delay: float = 0.0, most: float | None = None) -> None:
+        self._queue.add(key, why, delay, most)
+        self._wake.set()
+
+    def _children(self, cluster: Cluster) -> list[Child] | None:
+        namespace = self._namespaces.get(cluster.key[0])
+        if namespace is None or not namespace.synced:
+            return None
+        return namespace.children.of(cluster.key[1])
+
+    # --- work ---
+
+    async def _dispatch(self) -> None:
+        while True:
+            self._wake.clear()
+            if self.leading:
+                for taken in iter(self._queue.take, None):
+                    task = asyncio.create_task(self._work(taken))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+                in_the_way = self._queue.parked_for()
+                if in_the_way is not None and in_the_way in self._clusters:
+                    run = self._clusters[in_the_way].run
+                    if run is not None:
+                        run.end("preempted")
+            due = self._queue.next_due() if self.leading else None
+            timeout = None if due is None else max(0.01, due - self._clock())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(timeout, 5.0) if timeout is not None else 5.0):
+                    await self._wake.wait()
+
+    async def _look_after(self) -> None:
+        """Park runs that only wait, show those that take long, and look at all clusters now and then."""
+        next_resync = self._clock() + self._settings.resync
+        while True:
+            await asyncio.sleep(0.5)
+            now = self._clock()
+            for key, cluster in self._clusters.items():
+                if cluster.run is None:
+                    continue
+                parked = now - cluster.run.last_line > _PARKED and now - cluster.run_began > _PARKED
+                self._queue.park(key, parked)
+                cluster.parked = parked
+                if parked:
+                    self._wake.set()
+                if not cluster.facts.running and now - cluster.run_began > _VISIBLE:
+                    cluster.facts.running = True
+                    self._show_soon(cluster)
+                doing = cluster.run.outcome.task if parked else ""
+                if cluster.facts.running and doing and doing != cluster.facts.doing:
+                    cluster.facts.doing = doing
+                    self._show_soon(cluster)
+            if self._settings.resync and now >= next_resync and self.leading:
+                next_resync = now + self._settings.resync
+                self._spread_resync()
+
+    def _spread_resync(self) -> None:
+        for index, (key, cluster) in enumerate(self._clusters.items()):
+            cluster.facts.hash = ""  # so that a run looks
+            self._queue.add(key, Why.RESYNC, delay=index * 0.5)
+
+    async def _work(self, taken: Taken) -> None:
+        self._metrics.wait_seconds.labels(taken.why.name.lower()).observe(max(0.0, taken.waited))
+        cluster = self._clusters.get(taken.key)
+        try:
+            if cluster is not None:
+                await self._reconcile(cluster, taken.why)
+        except CorralError as error:
+            log.warning("a cluster could not be looked after", extra={"cluster": "/".join(taken.key), "error": str(error)})
+            self._queue.add(taken.key, Why.RETRY, self._backoff.failed(taken.key))
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("unexpected error", extra={"cluster": "/".join(taken.key)})
+            self._queue.add(taken.key, Why.RETRY, self._backoff.failed(taken.key))
+        finally:
+            self._queue.done(taken.key)
+            self._wake.set()
+
+    async def _reconcile(self, cluster: Cluster, why: Why) -> None:
+        self._queue.looking(cluster.key)
+        document, facts = cluster.document, cluster.facts
+        namespace = self._namespaces[cluster.key[0]]
+        mistakes = _mistakes(document)
+        decision = plan.decide(
+            document,
+            children=self._children(cluster),
+            refused=namespace.words,
+            mistakes=mistakes,
+            content=self._content,
+            hashed=facts.hash,
+            touched=plan.FINALIZER in (document["metadata"].get("finalizers") or ()),
+            again=False,
+        )
+        if decision.do is Do.WAIT:  # until the objects have been seen; then it has the same place in the queue
+            cluster.waits = min(cluster.waits, why)
+            return
+        cluster.waits = Why.RESYNC
+        facts.paused = plan.paused(document)
+        facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
+        facts.deleting = cluster.deleting
+        if decision.do is Do.REST:
+            self._metrics.skipped.labels(why.name.lower()).inc()
+        if decision.do is Do.STALL:
+            log.warning("nothing is done", extra={"cluster": "/".join(cluster.key), "reason": decision.reason, "error": decision.message})
+            if await self._show(cluster):
+                await self._events.write(document, "Warning", decision.reason, decision.message)
+        elif decision.do is Do.RELEASE:
+            await self._release(cluster)
+        elif decision.do is Do.MAKE:
+            await self._make(cluster, why)
+        elif decision.do is Do.DESTROY:
+            await self._destroy(cluster)
+        else:
+            await self._show(cluster)
+
+    async def _make(self, cluster: Cluster, why: Why) -> None:
+        """Run the site playbook, and settle what came of it."""
+        facts, key = cluster.facts, cluster.key
+        if why is Why.DRIFT and facts.hash:
+            self._metrics.drift.inc()
+        await self._hold(cluster)
+        document = cluster.document
+        before = plan.observed(document, self._content, self._children(cluster) or [])
+        if facts.observed != cluster.generation:
+            facts.running = True
+        variables = {"corral_force": True, "cluster_base_create_namespace": False, "slurm_workers_scale_timeout": 0}
+        outcome = await self._run(cluster, "site", variables)
+        if outcome is None:
+            return
+        if not outcome.successful:
+            await self._failed(cluster, outcome)
+            return
+        recovered = facts.failure is not None
+        first = facts.observed != cluster.run_generation
+        self._backoff.reset(key)
+        facts.failure, facts.failures = None, 0
+        facts.observed, facts.revision, facts.nodes, facts.waiting = cluster.run_generation, self._content, outcome.nodes, outcome.waiting
+        await asyncio.sleep(0)
+        after = plan.observed(cluster.document, self._content, self._children(cluster) or [])
+        cluster.unsettled = cluster.unsettled + 1 if outcome.changed else 0
+        settled = plan.settle(
+            changed=outcome.changed,
+            waiting=bool(outcome.waiting),
+            before=before,
+            after=after,
+            unsettled=cluster.unsettled,
+            scale_again=self._settings.scale_again,
+            backoff_most=self._settings.backoff_most,
+        )
+        facts.hash = settled.hash
+        if settled.again is not None:
+            self._ask(key, Why.RETRY if outcome.waiting else Why.DRIFT, settled.again)
+        if cluster.unsettled == 5:
+            tasks = ", ".join(sorted(set(outcome.changed_tasks)))
+            message = (
+                f"The cluster does not settle: five runs in a row changed something ({tasks}). Does somebody else write the same objects?"
+            )
+            await self._events.write(document, "Warning", "DoesNotSettle", message)
+        await self._show(cluster)
+        if first or recovered:
+            await self._events.write(document, "Normal", "Recovered" if recovered else "Made", _made(outcome))
+        elif outcome.changes and why is Why.DRIFT:
+            await self._events.write(document, "Normal", "Repaired", f"Repaired: {', '.join(outcome.changes[:10])}.")
+        if outcome.waiting:
+            await self._events.write(
+                document, "Normal", "WaitingForJobs", f"Nodes go when their jobs have ended: {', '.join(outcome.waiting)}."
+            )
+
+    async def _destroy(self, cluster: Cluster) -> None:
+        """Run the destroy playbook with the data policy of the document, and let the document go."""
+        document = cluster.document
+        keep = ((document.get("spec") or {}).get("deletion") or {}).get("data", "Keep") != "Delete"
+        cluster.facts.running = True
+        await self._show(cluster)
+        variables = {"keep_data": True} if keep else {"keep_data": False, "confirm": cluster.key[1]}
+        outcome = await self._run(cluster, "destroy", variables)
+        if outcome is None:
+            return
+        if not outcome.successful:
+            await self._failed(cluster, outcome)
+            return
+        await self._events.write(
+            document, "Normal", "Removed", "The cluster was taken away; its data " + ("is kept." if keep else "is gone, too.")
+        )
+        await self._release(cluster)
+
+    async def _failed(self, cluster: Cluster, outcome: Outcome) -> None:
+        facts = cluster.facts
+        if outcome.ended == "timeout":
+            reason, words = (
+                "TimedOut",
+                f"The run was ended after {self._settings.run_timeout:g} s, in the task {outcome.task!r}; it is repeated.",
+            )
+        else:
+            reason, words = "RunFailed", outcome.failure
+        pause = self._backoff.failed(cluster.key)
+        self._metrics.retries.inc()
+        facts.failure, facts.failures, facts.hash = (reason, words), self._backoff.count(cluster.key), ""
+        log.warning("run failed", extra={"cluster": "/".join(cluster.key), "error": words, "again_in": pause})
+        self._ask(cluster.key, Why.RETRY, pause)
+        await self._show(cluster)
+        await self._events.write(cluster.document, "Warning", reason, words)
+
+    async def _run(self, cluster: Cluster, playbook: str, variables: Json) -> Outcome | None:
+        """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
+        key, facts = cluster.key, cluster.facts
+        request = self._prepare(cluster, playbook, variables)
+        cluster.parked = False
+        cluster.run_generation, cluster.run_began = cluster.generation, self._clock()
+        cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace)
+        if facts.running:
+            self._show_soon(cluster)
+        where = {"cluster": "/".join(key), "run": request.ident}
+        log.info("run started", extra={**where, "playbook": playbook, "generation": cluster.run_generation})
+        try:
+            outcome = await cluster.run.go()
+        finally:
+            cluster.run = None
+            facts.running, facts.doing = False, ""
+        result = outcome.ended or ("successful" if outcome.successful else "failed")
+        self._metrics.runs.labels(playbook, result).inc()
+        self._metrics.run_seconds.labels(playbook, result).observe(outcome.seconds)
+        for task, seconds in outcome.tasks.items():
+            self._metrics.task_seconds.labels(task).observe(seconds)
+        log.info(
+            "run ended",
+            extra={
+                **where,
+                "result": result,
+                "seconds": round(outcome.seconds, 3),
+                "changed": outcome.changed,
+                "changes": outcome.changes[:20],
+            },
+        )
+        clear(request.artifact_dir.parent, self._settings.keep_runs)
+        if outcome.ended in ("", "timeout"):
+            return outcome
+        if outcome.ended == "preempted":
+            self._ask(key, Why.RETRY, _PREEMPTED)
+        elif outcome.ended in ("superseded", "paused"):
+            self._ask(key, Why.EDIT)
+        return None
+
+    def _prepare(self, cluster: Cluster, playbook: str, variables: Json) -> Request:
+        """Write what the run reads, for nobody else's eyes."""
+        namespace, name = cluster.key
+        directory = self._settings.scratch / namespace / name
+        artifacts = self._settings.runs / namespace / name
+        for path in (directory / "env", directory / "project", artifacts):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        document = {
+            "apiVersion": cluster.document["apiVersion"],
+            "kind": cluster.document["kind"],
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": cluster.document.get("spec"),
+        }
+        _write(directory / "cluster.json", document)
+        _write(directory / "env" / "extravars", {"slurm_cluster_file": str(directory / "cluster.json"), **variables})
+        cluster.runs += 1
+        # In the order of time by name, over restarts too.
+        ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.runs:06d}-{playbook}"
+        return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
+
+    async def _hold(self, cluster: Cluster) -> None:
+        """Put the finalizer on the document before anything is made of it."""
+        metadata = cluster.document["metadata"]
+        if plan.FINALIZER in (metadata.get("finalizers") or ()):
+            return
+        await self._finalizers(cluster, [*(metadata.get("finalizers") or ()), plan.FINALIZER])
+
+    async def _release(self, cluster: Cluster) -> None:
+        finalizers = [one for one in cluster.document["metadata"].get("finalizers") or () if one != plan.FINALIZER]
+        await self._finalizers(cluster, finalizers)
+
+    async def _finalizers(self, cluster: Cluster, finalizers: list[str]) -> None:
+        metadata = cluster.document["metadata"]
+        body = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}
+        what = f"write the finalizer of SlurmCluster {'/'.join(cluster.key)}"
+        try:
+            answer = await self._api.request("PATCH", _path(cluster.key), what=what, body=body, content_type=api.MERGE)
+        except CorralError as error:
+            if api.code(error) == 404:
+                return
+            if api.code(error) != 409:
+                raise
+            fresh = await self._api.request("GET", _path(cluster.key), what=what)
+            self._document(fresh, Why.EDIT)
+            raise
+        answer["metadata"].pop("managedFields", None)
+        cluster.document = answer
+
+    # --- status ---
+
+    def _show_soon(self, cluster: Cluster) -> None:
+        if cluster.showing is None and self.leading:
+            cluster.showing = asyncio.get_running_loop().call_later(_GATHER, self._show_now, cluster)
+
+    def _show_now(self, cluster: Cluster) -> None:
+        cluster.showing = None
+        if cluster.key in self._clusters:
+            task = asyncio.create_task(self._show_quietly(cluster))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _show_quietly(self, cluster: Cluster) -> None:
+        try:
+            await self._show(cluster)
+        except CorralError as error:
+            log.warning("status not written", extra={"cluster": "/".join(cluster.key), "error": str(error)})
+            self._show_soon(cluster)
+
+    async def _show(self, cluster: Cluster) -> bool:
+        """Write the status when it says something else than before; True when it was written."""
+        async with cluster.lock:
+            facts = cluster.facts
+            facts.generation = cluster.generation
+            facts.children = self._children(cluster)
+            before = cluster.document.get("status") or {}
+            now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            wanted = status.build(facts, before, now, legacy=self._settings.legacy_conditions)
+            change = status.patch(wanted, before)
+            if not change or not self.leading:
+                return False
+            try:
+                answer = await self._api.request(
+                    "PATCH",
+                    f"{_path(cluster.key)}/status",
+                    what=f"write the status of SlurmCluster {'/'.join(cluster.key)}",
+                    body={"status": change},
+                    content_type=api.MERGE,
+                )
+            except CorralError as error:
+                if api.code(error) == 404:
+                    return False
+                raise
+            self._metrics.status_writes.inc()
+            if not _older(answer, cluster.document):
+                self._document(answer, Why.EDIT)
+            return True
+
+
+def _key(document: Json) -> Key:
+    return str(document["metadata"]["namespace"]), str(document["metadata"]["name"])
+
+
+def _path(key: Key) -> str:
+    return f"{_API}/namespaces/{key[0]}/slurmclusters/{key[1]}"
+
+
+def _older(document: Json, than: Json) -> bool:
+    """True for an object that was written before another; versions of the API server's store only grow."""
+    version, other = str(document["metadata"].get("resourceVersion", "")), str(than["metadata"].get("resourceVersion", ""))
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
+
+
+def _wish(document: Json) -> tuple[object, ...]:
+    """Return what of a document is somebody's wish; a change of anything else is our own writing."""
+    metadata = document["metadata"]
+    return (
+        metadata.get("generation"),
+        bool(metadata.get("deletionTimestamp")),
+        plan.paused(document),
+        plan.annotation(document, plan.REQUESTED),
+    )
+
+
+def _mistakes(document: Json) -> str:
+    """Return what is wrong with the document, as the playbook would say it."""
+    try:
+        resolve.model({key: document.get(key) for key in ("apiVersion", "kind", "metadata", "spec")})
+    except CorralError as error:
+        return str(error)
+    return ""
+
+
+def _made(outcome: Outcome) -> str:
+    nodes = outcome.nodes or {}
+    return f"The cluster is as the document says: {nodes.get('inService', 0)} of {nodes.get('total', 0)} nodes are in service."
+
+
+def _is_ready(document: Json) -> bool:
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _write(path: Path, content: Json) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(content, file)

@@ -1,0 +1,306 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of playbooks: started, followed and ended here. ``Warm`` has the zygote fork, ``Cold`` starts a Python each; both report the same lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from corral_operator.outcome import Outcome
+from corral_operator.play import Request
+from corral_operator.processes import descendants, kill_left, kill_tree
+
+log = logging.getLogger(__name__)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of processes that run this same package, wherever it was imported from."""
+    path = [str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+_READY = 60.0
+_STUCK = 180.0
+
+
+@dataclass
+class Process:
+    """One run: its process, and its exit status when that has ended."""
+
+    pid: int
+    ended: asyncio.Future[int]
+
+
+class Engine(Protocol):
+    """Starts runs."""
+
+    async def start(self, request: Request, descriptor: int) -> Process:
+        """Start a run that reports to a file descriptor. Raises CorralError."""
+
+    async def open(self) -> None:
+        """Get ready."""
+
+    async def close(self) -> None:
+        """End what is there."""
+
+    @property
+    def well(self) -> bool:
+        """True when a run could be started now."""
+
+    @property
+    def stuck(self) -> bool:
+        """True when only a new container would help."""
+
+
+class Cold:
+    """A process for each run, which calls ``ansible_runner.run``."""
+
+    async def open(self) -> None:
+        """Nothing is kept ready."""
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+    @property
+    def well(self) -> bool:
+        """It has nothing that could be unwell."""
+        return True
+
+    @property
+    def stuck(self) -> bool:
+        """Nothing can be stuck."""
+        return False
+
+    async def start(self, request: Request, descriptor: int) -> Process:
+        """Start it."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "corral_operator.play", request.to_json(), str(descriptor),
+            pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL, env=_environment(),
+        )  # fmt: skip
+        return Process(process.pid, asyncio.ensure_future(process.wait()))
+
+
+class Warm:
+    """The zygote, started anew when it is gone."""
+
+    def __init__(self) -> None:
+        self._control: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready: asyncio.Event = asyncio.Event()
+        self._started: dict[str, asyncio.Future[Process]] = {}
+        self._runs: dict[str, Process] = {}
+        self._tending: asyncio.Task[None] | None = None
+        self._since = 0.0
+        self.restarts = 0
+
+    @property
+    def well(self) -> bool:
+        """True when the zygote has warmed up and lives."""
+        return self._ready.is_set()
+
+    @property
+    def stuck(self) -> bool:
+        """True when it has not warmed up for long, over all its starts."""
+        return not self._ready.is_set() and asyncio.get_running_loop().time() - self._since > _STUCK
+
+    async def open(self) -> None:
+        """Start the zygote and look after it."""
+        self._since = asyncio.get_running_loop().time()
+        self._tending = asyncio.create_task(self._tend())
+
+    async def close(self) -> None:
+        """End it, and with it every run."""
+        if self._tending is not None:
+            self._tending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._tending
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None and self._process.returncode is None:
+            kill_tree(self._process.pid)
+            await self._process.wait()
+
+    async def start(self, request: Request, descriptor: int) -> Process:
+        """Have the zygote fork."""
+        try:
+            await asyncio.wait_for(self._ready.wait(), _READY)
+        except TimeoutError:
+            raise CorralError("The process that starts runs does not come up; see the operator's log, or set CORRAL_ENGINE=cold.") from None
+        assert self._control is not None
+        started = self._started[request.ident] = asyncio.get_running_loop().create_future()
+        try:
+            socket.send_fds(self._control, [request.to_json().encode()], [descriptor])
+            process: Process = await started
+            return process
+        except OSError as error:
+            raise CorralError(f"The process that starts runs can not be asked ({error}); the run is repeated.") from error
+        finally:
+            self._started.pop(request.ident, None)
+
+    async def _tend(self) -> None:
+        pause = 0.5
+        while True:
+            await self._live()
+            self.restarts += 1
+            log.error("the zygote has ended and is started again")
+            await asyncio.sleep(pause)
+            pause = min(30.0, pause * 2)
+
+    async def _live(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "corral_operator.zygote",
+                str(theirs.fileno()),
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+                env=_environment(),
+            )
+        self._control = ours
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    data = await loop.sock_recv(ours, 65536)
+                except OSError:
+                    data = b""
+                if not data:
+                    break
+                self._receive(json.loads(data))
+        finally:
+            if self._ready.is_set():
+                self._since = loop.time()
+            self._ready.clear()
+            ours.close()
+            self._control = None
+            for future in self._started.values():
+                if not future.done():
+                    future.set_exception(CorralError("The process that starts runs has ended; the run is repeated."))
+            for run in list(self._runs.values()):  # the kernel has killed them with the zygote
+                if not run.ended.done():
+                    run.ended.set_result(-signal.SIGKILL)
+            self._runs.clear()
+        await self._process.wait()
+
+    def _receive(self, message: dict[str, object]) -> None:
+        if message["kind"] == "ready":
+            log.info("the zygote is warm", extra={"seconds": message["seconds"]})
+            self._ready.set()
+            return
+        ident = str(message["ident"])
+        if message["kind"] == "started":
+            run = self._runs[ident] = Process(int(str(message["pid"])), asyncio.get_running_loop().create_future())
+            started = self._started.get(ident)
+            if started is not None and not started.done():
+                started.set_result(run)
+        elif message["kind"] == "ended":
+            ended = self._runs.pop(ident, None)
+            if ended is not None and not ended.ended.done():
+                ended.ended.set_result(int(str(message["code"])))
+
+
+class Run:
+    """One run from its start to its end."""
+
+    def __init__(self, engine: Engine, request: Request, *, timeout: float, grace: float) -> None:
+        self._engine = engine
+        self._request = request
+        self._timeout = timeout
+        self._grace = grace
+        self._wanted_end: asyncio.Event = asyncio.Event()
+        self.outcome = Outcome()
+        self._clock = asyncio.get_running_loop().time
+        self.last_line = self._clock()
+
+    def end(self, reason: str) -> None:
+        """Have it end before its time."""
+        if not self._wanted_end.is_set():
+            self.outcome.ended = reason
+            self._wanted_end.set()
+
+    async def go(self) -> Outcome:
+        """Do it. When this is cancelled, the run is killed."""
+        began = self._clock()
+        reading, writing = os.pipe()
+        try:
+            process = await self._engine.start(self._request, writing)
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        lines = asyncio.create_task(self._read(reading))
+        wanted: asyncio.Future[bool] = asyncio.ensure_future(self._wanted_end.wait())
+        try:
+            waited: list[asyncio.Future[Any]] = [process.ended, wanted]
+            await asyncio.wait(waited, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not process.ended.done():
+                if not wanted.done():
+                    self.end("timeout")
+                await self._interrupt(process)
+            self.outcome.code = await process.ended
+        finally:
+            if not process.ended.done():
+                kill_tree(process.pid)
+            wanted.cancel()
+            # A worker that is not gone yet would hold the pipe open.
+            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(lines, 1.0)
+        self.outcome.seconds = self._clock() - began
+        return self.outcome
+
+    async def _interrupt(self, process: Process) -> None:
+        """SIGINT lets Ansible's workers end in order; what is left after the grace, or was left by them, is killed."""
+        below = descendants(process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGINT)
+        await asyncio.wait({process.ended}, timeout=self._grace)
+        if not process.ended.done():
+            kill_tree(process.pid)
+            await asyncio.wait({process.ended}, timeout=10.0)
+        kill_left(below)
+
+    async def _read(self, descriptor: int) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=4 << 20)
+        transport, _dummy = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
+        try:
+            async for line in reader:
+                with contextlib.suppress(ValueError):
+                    self.last_line = self._clock()
+                    self.outcome.add(json.loads(line), self.last_line)
+        finally:
+            transport.close()
+
+
+def clear(artifacts: Path, keep: int) -> None:
+    """Leave the artifacts of the last ``keep`` runs, and those of the last that failed."""
+    runs = (
+        sorted((path for path in artifacts.iterdir() if path.is_dir()), key=lambda path: path.name, reverse=True)
+        if artifacts.is_dir()
+        else []
+    )
+    kept = set(runs[:keep])
+    for path in runs[keep:]:
+        status = path / "status"
+        if status.exists() and status.read_text() == "failed":
+            kept.add(path)
+            break
+    for path in runs:
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)

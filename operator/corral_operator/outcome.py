@@ -1,0 +1,86 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run came to, made of the lines that it reported. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Outcome:
+    """Grows line by line while the run goes; ``code`` is its exit status, None until then, and ``ended`` says who ended it before its time."""
+
+    code: int | None = None
+    ended: str = ""
+    seconds: float = 0.0
+    task: str = ""
+    role: str = ""
+    progress: str = ""
+    changed: int = 0
+    nodes: Json | None = None
+    waiting: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    changed_tasks: list[str] = field(default_factory=list)
+    tasks: dict[str, float] = field(default_factory=dict)
+    _failure: Json | None = None
+    _error: str = ""
+    _began: float | None = None
+
+    def add(self, line: Json, now: float = 0.0) -> None:
+        """Take one line of the run at the time ``now``."""
+        kind = line.get("kind")
+        if kind == "task":
+            self._time(now)
+            self.task, self.role, self.progress = str(line["task"]), str(line["role"]), ""
+        elif kind == "progress":
+            self.progress = str(line["text"])
+        elif kind in ("ok", "failed"):
+            self.changed += bool(line.get("changed"))
+            if line.get("changed"):
+                self.changed_tasks.append(str(line["task"]))
+            self.warnings += line.get("warnings", ())
+            self.changes += [f"{row['kind']} {row['name']} {row['result']}" for row in line.get("objects", ())]
+            self.nodes = line.get("nodes", self.nodes)
+            self.waiting = line.get("waiting", self.waiting)
+            if kind == "failed" and not line.get("ignored"):
+                self._failure = line
+        elif kind == "error":
+            self._error = str(line["text"])
+        elif kind == "stats":
+            self._time(now)
+
+    def _time(self, now: float) -> None:
+        if self._began is not None and self.task:
+            name = f"{self.role} : {self.task}" if self.role else self.task
+            self.tasks[name] = self.tasks.get(name, 0.0) + now - self._began
+        self._began = now
+
+    @property
+    def successful(self) -> bool:
+        """True when the playbook ran to its end."""
+        return self.code == 0 and not self.ended
+
+    @property
+    def failure(self) -> str:
+        """Return why it did not, as a sentence that names the task; "" when it did, and when it was ended on purpose."""
+        if self.successful or self.ended:
+            return ""
+        if self._failure is not None:
+            where = self._failure["task"]
+            message = str(self._failure["message"]).strip()
+            return f"{where}: {message}" + ("" if message.endswith((".", "!", "?")) else ".")
+        if self._error:
+            return self._error.removeprefix("[ERROR]: ").splitlines()[0]
+        at = f" in the task {self.task!r}" if self.task else " before its first task"
+        how = f"by signal {-self.code}" if self.code is not None and self.code < 0 else f"with status {self.code}"
+        return f"The run ended {how}{at}; its output is kept in the operator's pod, and the run is repeated."
+
+    @property
+    def doing(self) -> str:
+        """Return what the run does at present."""
+        return self.progress or self.task

@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is to be done about a cluster now. Pure; the whole policy of the controller is here and in ``settle``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from corral_operator.children import Child, fingerprint
+
+Json = dict[str, Any]
+
+FINALIZER = "corral.hpc/destroy"
+PAUSED = "corral.hpc/paused"
+REQUESTED = "corral.hpc/requested-at"
+
+
+class Do(Enum):
+    """Deeds. WAIT: something comes by itself that leads to another look; REST: nothing is to be done."""
+
+    WAIT = "wait"
+    REST = "rest"
+    STALL = "stall"
+    MAKE = "make"
+    DESTROY = "destroy"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A deed, and for STALL the reason and the sentence for the status."""
+
+    do: Do
+    reason: str = ""
+    message: str = ""
+
+
+def annotation(document: Json, name: str) -> str:
+    """Return an annotation, "" where it is missing."""
+    return str(((document.get("metadata") or {}).get("annotations") or {}).get(name, ""))
+
+
+def paused(document: Json) -> bool:
+    """True when nothing shall be done about the cluster."""
+    return annotation(document, PAUSED).lower() == "true"
+
+
+def observed(document: Json, content: str, children: list[Child]) -> str:
+    """Return one word for everything that a run depends on: the document, the content of the playbooks, and the objects as they are."""
+    what = [document.get("spec"), annotation(document, REQUESTED), content, fingerprint(children)]
+    return hashlib.sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+def decide(
+    document: Json, *, children: list[Child] | None, refused: str, mistakes: str, content: str, hashed: str, touched: bool, again: bool
+) -> Decision:
+    """Return what to do.
+
+    ``children`` is None until they have been seen; ``refused`` says why the namespace may not be looked at; ``mistakes`` what is wrong with the document;
+    ``hashed`` is ``observed`` of the last run that found nothing to do; ``touched``: a run may have made something; ``again``: look even at a cluster
+    that seems to be as it was.
+    """
+    metadata = document.get("metadata") or {}
+    deleting = bool(metadata.get("deletionTimestamp"))
+    if deleting and FINALIZER not in (metadata.get("finalizers") or ()):
+        return Decision(Do.REST)
+    if paused(document):
+        return Decision(Do.REST)
+    if refused:
+        if deleting and not touched:
+            return Decision(Do.RELEASE)
+        return Decision(Do.STALL, "NotPermitted", refused)
+    if children is None:
+        return Decision(Do.WAIT)
+    if deleting and not children and (mistakes or not touched):
+        return Decision(Do.RELEASE)
+    if mistakes:
+        return Decision(Do.STALL, "DocumentInvalid", mistakes)
+    if deleting:
+        return Decision(Do.DESTROY)
+    if not again and hashed and hashed == observed(document, content, children):
+        return Decision(Do.REST)
+    return Decision(Do.MAKE)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """After a good run: ``hash`` to remember, or else ``again``, the pause until the next look (None: none is needed)."""
+
+    hash: str = ""
+    again: float | None = None
+
+
+def settle(*, changed: int, waiting: bool, before: str, after: str, unsettled: int, scale_again: float, backoff_most: float) -> Settled:
+    """Decide whether a cluster is known to be as its document says.
+
+    Only a run that changed nothing, over objects that were the same before and after it, proves that. Anything else is looked at once more: what a
+    watch has not told yet, or what somebody did in between, must not be taken for wanted. A cluster that never settles is looked at ever more seldom.
+    """
+    if waiting:
+        return Settled(again=scale_again)
+    if not changed and before == after:
+        return Settled(hash=after)
+    return Settled(again=0.3 if unsettled < 4 else min(backoff_most, 2.0 ** min(unsettled, 20)))

@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Linux offers to make sure that no process of a run outlives the one that answers for it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent is gone, however it went."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def descendants(pid: int) -> dict[int, int]:
+    """Return the processes below ``pid``, each with the time of its start, by which it can be told from a later one of the same number.
+
+    Ansible's workers are sessions of their own, so a process group does not hold them all.
+    """
+    children: dict[int, list[tuple[int, int]]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            fields = _fields(int(entry.name))
+            if fields:
+                children.setdefault(int(fields[1]), []).append((int(entry.name), int(fields[19])))
+    found: dict[int, int] = {}
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found.update(below)
+        waiting += [child for child, _start in below]
+    return found
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all below it. The topmost is stopped first, so that it starts no more while the others are looked up."""
+    _send(pid, signal.SIGSTOP)
+    for victim in descendants(pid):
+        _send(victim, signal.SIGSTOP)
+    kill_left(descendants(pid))
+    _send(pid, signal.SIGKILL)
+
+
+def kill_left(processes: dict[int, int]) -> None:
+    """Kill those of ``descendants`` that are still there."""
+    for pid, start in processes.items():
+        fields = _fields(pid)
+        if fields and int(fields[19]) == start:
+            _send(pid, signal.SIGKILL)
+
+
+def _fields(pid: int) -> list[str]:
+    """Return the fields of /proc/<pid>/stat from the third on; none when there is no such process any more."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # it ended by itself

@@ -1,0 +1,92 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run tells the controller while it goes: one line of JSON for each event of ansible-runner that matters, small whatever the event holds.
+
+The same lines come from both engines, since both have ansible-runner's events. Nothing of a result is passed on but what is named here:
+a result may be as large as the model of a cluster.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+Json = dict[str, Any]
+
+_LONGEST = 2000
+_MOST = 50
+_CHANGES = ("created", "configured", "pruned", "absent", "replaced")
+
+
+def line(event: Json) -> Json | None:
+    """Return what the controller is told of an event of ansible-runner; None for one that is not its business."""
+    kind = str(event.get("event", ""))
+    data = event.get("event_data") or {}
+    if kind == "playbook_on_task_start":
+        return {"kind": "task", **_task(data)}
+    if kind == "runner_on_ok":
+        return {"kind": "ok", **_task(data), **_result(data)}
+    if kind in ("runner_on_failed", "runner_on_unreachable"):
+        result = data.get("res") or {}
+        return {
+            "kind": "failed",
+            **_task(data),
+            **_result(data),
+            "ignored": bool(data.get("ignore_errors")),
+            "message": _message(result),
+        }
+    if kind == "playbook_on_stats":
+        return {
+            "kind": "stats",
+            **{name: sum((data.get(name) or {}).values()) for name in ("ok", "changed", "failures", "dark", "rescued")},
+        }
+    if kind in ("verbose", "error"):
+        text = str(event.get("stdout", "")).strip()
+        if text.startswith("corral.slurm: "):
+            return {"kind": "progress", "text": text.removeprefix("corral.slurm: ")[:_LONGEST]}
+        if kind == "error" and text:
+            return {"kind": "error", "text": text[:_LONGEST]}
+    return None
+
+
+def _task(data: Json) -> Json:
+    return {"task": str(data.get("task") or ""), "role": str(data.get("resolved_role") or data.get("role") or "")}
+
+
+def _result(data: Json) -> Json:
+    """Return the parts of a result that the status is made of."""
+    result = data.get("res") or {}
+    action = str(data.get("resolved_action") or data.get("task_action") or "").rpartition(".")[2]
+    found: Json = {"changed": bool(result.get("changed"))}
+    warnings = [str(one)[:_LONGEST] for one in result.get("warnings") or ()]
+    if warnings:
+        found["warnings"] = warnings[:_MOST]
+    if action == "k8s_apply":
+        found["objects"] = [
+            {"kind": str(row.get("kind")), "name": str(row.get("name")), "result": str(row.get("result"))}
+            for row in result.get("objects") or ()
+            if row.get("result") in _CHANGES
+        ][:_MOST]
+    elif action == "slurm_node_info" and "nodes" in result:
+        found["nodes"] = _nodes(result["nodes"])
+    elif action == "slurm_scale":
+        found["waiting"] = [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]
+    return found
+
+
+def _nodes(rows: list[Json]) -> Json:
+    """Count the nodes by what can be said of them for longer than a job lasts: whether they are busy is not the cluster's state but its use."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts["drained" if row.get("drained") else "inService" if row.get("in_service") else "down"] += 1
+    return {"total": len(rows), **{state: counts[state] for state in ("inService", "drained", "down")}}
+
+
+def _waiting(row: Json) -> str:
+    jobs = ", ".join(f"job {job.get('id')} of {job.get('user')}" for job in (row.get("jobs") or ())[:5])
+    return f"{row.get('node')} ({jobs})" if jobs else str(row.get("node"))
+
+
+def _message(result: Json) -> str:
+    text = result.get("msg") or result.get("exception") or result.get("censored") or "it gave no reason"
+    return " ".join(str(text).split())[:_LONGEST]

@@ -1,0 +1,125 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One collection of objects, kept in step with the API server: list, watch from there, and list again when the server has forgotten or may have.
+
+Level-triggered: whoever listens is told that an object is as it is, never what happened to it. After each list the listener gets all objects, so
+that one that vanished in between is noticed too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from corral_operator import api
+from corral_operator.api import Api, Json
+
+log = logging.getLogger(__name__)
+
+# The server ends a watch after so long; each watch takes a little less or more, so that not all are renewed at once.
+_SECONDS = 300
+# A right that is missing is asked for again so often.
+_REFUSED = 15.0
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is watched: the path of a list, which of its objects, and whether more than their metadata matters."""
+
+    path: str
+    name: str
+    selector: str = ""
+    whole: bool = True
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return the query that selects the objects."""
+        return {"labelSelector": self.selector} if self.selector else {}
+
+
+class Watch:
+    """Calls ``replace(objects)`` after a list and ``seen(kind_of_event, object)`` for each event; ``refused(error)`` when it may not look."""
+
+    def __init__(
+        self,
+        client: Api,
+        collection: Collection,
+        *,
+        replace: Callable[[list[Json]], None],
+        seen: Callable[[str, Json], None],
+        refused: Callable[[CorralError], None],
+        relist: float,
+        turns: asyncio.Semaphore | None = None,
+    ) -> None:
+        self._api = client
+        self._collection = collection
+        self._replace = replace
+        self._seen = seen
+        self._refused = refused
+        self._relist = relist
+        # Of many watches that begin together only some list at a time: each new connection is work for both sides, and the lease must not wait for it.
+        self._turns = turns or asyncio.Semaphore(1)
+        self.synced = False
+        self.restarts = 0
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        pause = 0.5
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                version = await self._list()
+                pause = 0.5
+                until = loop.time() + self._relist * random.uniform(0.9, 1.1)
+                while version and loop.time() < until:
+                    began = loop.time()
+                    version = await self._follow(version, until - began)
+                    if loop.time() - began < 1.0:  # a server that ends watches at once is not asked without end
+                        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                        pause = min(10.0, pause * 2)
+                    else:
+                        pause = 0.5
+            except CorralError as error:
+                if api.code(error) in (401, 403, 404):
+                    self.synced = False
+                    self._refused(error)
+                    pause = _REFUSED
+                log.info("watch interrupted", extra={"collection": self._collection.path, "error": str(error)})
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(30.0, pause * 2)
+            self.restarts += 1
+
+    async def _list(self) -> str:
+        accept = api.JSON if self._collection.whole else api.METADATA_LIST
+        async with self._turns:
+            found, version = await api.items(
+                self._api, self._collection.path, what=f"list {self._collection.name}", query=self._collection.query, accept=accept
+            )
+        self.synced = True
+        self._replace(found)
+        return version
+
+    async def _follow(self, version: str, most: float) -> str:
+        """Follow one watch to its end, ``most`` seconds at the most. Returns the version to go on from, "" when only a new list can help."""
+        accept = api.JSON if self._collection.whole else api.METADATA
+        query = {**self._collection.query, "resourceVersion": version}
+        seconds = max(1, int(min(most, _SECONDS * random.uniform(0.9, 1.1))))
+        try:
+            async for event in self._api.watch(
+                self._collection.path, what=f"watch {self._collection.name}", query=query, seconds=seconds, accept=accept
+            ):
+                kind, found = str(event.get("type")), event.get("object") or {}
+                if kind == "ERROR":
+                    return ""  # 410: the server has forgotten that version; any other: it is not known what was missed
+                version = str((found.get("metadata") or {}).get("resourceVersion") or version)
+                if kind != "BOOKMARK":
+                    self._seen(kind, found)
+        except CorralError as error:
+            if api.code(error) == 410:
+                return ""
+            raise
+        return version

@@ -1,0 +1,153 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which cluster is next. Pure: the clock is given.
+
+A key is in the queue once, however often it was asked for; what it is asked for decides its place. A key whose run is under way is kept until
+that has ended: one run a cluster at a time. What people have just written goes before what was seen by itself, and that before looks at clusters
+that are thought to be well; but nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+Key = tuple[str, str]
+
+# After so long in the queue a key goes before all younger ones.
+PATIENCE = 30.0
+
+
+class Why(IntEnum):
+    """Reasons, the more urgent the smaller."""
+
+    EDIT = 0
+    DRIFT = 1
+    RETRY = 2
+    RESYNC = 3
+
+
+@dataclass
+class _Entry:
+    why: Why
+    first: float
+    due: float
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A key that is to be worked on now; ``waited`` is how long it was due."""
+
+    key: Key
+    why: Why
+    waited: float
+
+
+class WorkQueue:
+    """``working`` limits the keys that use the processor, ``open_limit`` all that were taken and are not done: one that only waits is parked."""
+
+    def __init__(self, clock: Callable[[], float], *, working: int, open_limit: int) -> None:
+        self._clock = clock
+        self._working = working
+        self._open_limit = max(working, open_limit)
+        self._entries: dict[Key, _Entry] = {}
+        self._open: dict[Key, bool] = {}
+
+    def add(self, key: Key, why: Why, delay: float = 0.0, most: float | None = None) -> None:
+        """Ask for ``key``, in ``delay`` seconds. With ``most`` a new request puts an earlier one off, up to so long after the first: a debounce."""
+        now = self._clock()
+        entry = self._entries.get(key)
+        if entry is None:
+            self._entries[key] = _Entry(why, now, now + delay)
+            return
+        if most is not None and why >= entry.why and entry.due > now:
+            entry.due = max(entry.due, min(now + delay, entry.first + most))
+        else:
+            entry.due = min(entry.due, now + delay)
+        entry.why = min(entry.why, why)
+
+    def take(self) -> Taken | None:
+        """Return the next key and count it as working until ``done``; None when there is none, or no room."""
+        if len(self._open) >= self._open_limit or sum(not parked for parked in self._open.values()) >= self._working:
+            return None
+        now = self._clock()
+        ready = [key for key, entry in self._entries.items() if entry.due <= now and key not in self._open]
+        if not ready:
+            return None
+        key = min(ready, key=lambda one: self._place(self._entries[one], now))
+        entry = self._entries.pop(key)
+        self._open[key] = False
+        return Taken(key, entry.why, now - entry.due)
+
+    @staticmethod
+    def _place(entry: _Entry, now: float) -> tuple[int, float]:
+        return (-1 if now - entry.due > PATIENCE else int(entry.why), entry.due)
+
+    def done(self, key: Key) -> None:
+        """The work on a key has ended."""
+        self._open.pop(key, None)
+
+    def park(self, key: Key, parked: bool = True) -> None:
+        """Say whether the work on a key only waits: then others may work meanwhile."""
+        if key in self._open:
+            self._open[key] = parked
+
+    def forget(self, key: Key) -> None:
+        """Drop what is asked for; work under way goes on."""
+        self._entries.pop(key, None)
+
+    def looking(self, key: Key) -> None:
+        """The work on a key looks at the world now: what was asked for until now is answered by it."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.due <= self._clock():
+            del self._entries[key]
+
+    def asked(self, key: Key) -> bool:
+        """True when the key is in the queue."""
+        return key in self._entries
+
+    def next_due(self) -> float | None:
+        """Return the time at which something may be taken that can not be now; None when nothing but ``add`` or ``done`` can change that."""
+        waiting = [entry.due for key, entry in self._entries.items() if key not in self._open]
+        return min(waiting) if waiting else None
+
+    def parked_for(self) -> Key | None:
+        """Return a parked key that stands in the way of others: all places are taken, one is due, and waiting can be gone on with later."""
+        now = self._clock()
+        if len(self._open) < self._open_limit or not any(e.due <= now for k, e in self._entries.items() if k not in self._open):
+            return None
+        return next((key for key, parked in self._open.items() if parked), None)
+
+    @property
+    def depth(self) -> int:
+        """How many keys are due and not taken."""
+        now = self._clock()
+        return sum(entry.due <= now for entry in self._entries.values())
+
+    @property
+    def open(self) -> int:
+        """How many keys are worked on, parked ones too."""
+        return len(self._open)
+
+
+class Backoff:
+    """How long to leave a key alone after its failures: 1, 2, 4… times ``base``, ``most`` at the most."""
+
+    def __init__(self, base: float, most: float) -> None:
+        self._base = base
+        self._most = most
+        self._failures: dict[Key, int] = {}
+
+    def failed(self, key: Key) -> float:
+        """Count a failure and return the pause."""
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        return min(self._most, self._base * 2.0 ** min(count - 1, 30))
+
+    def count(self, key: Key) -> int:
+        """Failures since the last success."""
+        return self._failures.get(key, 0)
+
+    def reset(self, key: Key) -> None:
+        """It went well, or is another matter now."""
+        self._failures.pop(key, None)

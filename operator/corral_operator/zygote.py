@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The zygote: a process with one thread that has imported Ansible and the collection, and forks a child for each run.
+
+A fork shares all that is imported, so a run begins some milliseconds after it was asked for, and yet is a process of its own: it can be
+killed, it can leak, it can crash. Requests come by a socket from the controller, each with the descriptor that the run reports to; when
+that socket closes, everything here ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from corral_operator import play
+from corral_operator.play import ENVIRONMENT
+from corral_operator.processes import die_with_parent
+
+
+def main() -> int:
+    """Serve the socket whose descriptor is the only argument."""
+    die_with_parent()
+    control = socket.socket(fileno=int(sys.argv[1]))
+    os.environ.update(ENVIRONMENT)
+    began = time.monotonic()
+    _warm_up()
+    _send(control, {"kind": "ready", "seconds": round(time.monotonic() - began, 3)})
+    return Zygote(control).serve()
+
+
+def _warm_up() -> None:
+    """Import what a run needs, and have it do once what is remembered in the process."""
+    import ansible_runner.runner
+
+    os.environ["ANSIBLE_STDOUT_CALLBACK"] = "awx_display"
+    os.environ["ANSIBLE_CALLBACK_PLUGINS"] = str(Path(ansible_runner.__file__).parent / "display_callback" / "callback")
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["AWX_ISOLATED_DATA_DIR"] = scratch  # read by ansible-runner's callback plugin; each run sets its own there
+        # Only now: Ansible reads its settings when it is imported.
+        from corral_operator import warmth
+
+        # Without a document the first task fails, and until then all was loaded that every run loads.
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            warmth.make()
+    gc.collect()
+    gc.freeze()
+
+
+class Zygote:
+    """Forks and reaps."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._runs: dict[int, str] = {}
+        self._woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def serve(self) -> int:
+        """Fork for each request until the controller is gone."""
+        signal.signal(signal.SIGCHLD, lambda *_dummy: None)
+        # The controller decides when runs end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.set_wakeup_fd(self._waker)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._control, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while True:
+                ready = {key.fileobj for key, dummy in selector.select()}
+                if self._woken in ready:
+                    os.read(self._woken, 4096)
+                    self._reap()
+                if self._control in ready and not self._receive():
+                    return 0
+
+    def _receive(self) -> bool:
+        """Start what one message asks for; False when there is nobody to ask any more."""
+        data, descriptors, *_dummy = socket.recv_fds(self._control, 65536, 1)
+        if not data:
+            return False
+        self._start(data.decode(), descriptors[0])
+        return True
+
+    def _start(self, text: str, descriptor: int) -> None:
+        request = play.Request.from_json(text)
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._control.close()
+            play.warm(request, descriptor)
+        os.close(descriptor)
+        self._runs[pid] = request.ident
+        _send(self._control, {"kind": "started", "ident": request.ident, "pid": pid})
+
+    def _reap(self) -> None:
+        for pid in list(self._runs):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                _send(self._control, {"kind": "ended", "ident": self._runs.pop(pid), "code": os.waitstatus_to_exitcode(status)})
+
+
+def _send(control: socket.socket, message: dict[str, Any]) -> None:
+    control.send(json.dumps(message).encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,525 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole controller against an API server in memory, in simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from corral_operator import engine
+
+from .world import CHANGED, FAILED, OK, FakeEngine, Json, Request, World, document, path, run
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFuIGV4YW1wbGUga2V5IHRoYXQgbm9ib2R5IGhvbGRz"
+CONFIG = "/api/v1/namespaces/one/configmaps/a-config"
+WORKER = "/apis/apps/v1/namespaces/one/statefulsets/a-worker"
+
+
+@pytest.fixture(autouse=True)
+def signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are no processes here: what would be sent to one goes to the engine that started it."""
+    monkeypatch.setattr(engine, "kill_tree", lambda pid: _engines[-1].signalled(pid, 9))
+    monkeypatch.setattr(engine.os, "kill", lambda pid, number: _engines[-1].signalled(pid, number))
+
+
+_engines: list[FakeEngine] = []
+
+
+def test_a_cluster_is_made_and_then_left_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            assert world.engine.playbooks() == ["site", "site"], "the second run proves that nothing is left to do"
+            assert world.condition("Ready") == ("True", "InService", "2 of 2 nodes are in service.")
+            assert world.condition("Reconciling")[0] == world.condition("Stalled")[0] == world.condition("Degraded")[0] == "False"
+            assert world.status()["observedGeneration"] == 1
+            assert world.status()["nodes"] == {"total": 2, "inService": 2, "drained": 0, "down": 0}
+            world.api.writes.clear()
+            await asyncio.sleep(3600)
+            assert world.api.writes == [], "a quiet cluster is not written"
+            assert len(world.engine.started) == 2
+
+    run(story())
+
+
+def test_the_run_gets_the_document_as_a_file_of_its_owner_alone(tmp_path: Path) -> None:
+    seen: list[tuple[Json, Json, int]] = []
+
+    async def script(request: Request) -> tuple[list[Json], int]:
+        variables = json.loads(request.extravars.read_text())
+        file = Path(variables["slurm_cluster_file"])
+        seen.append((json.loads(file.read_text()), variables, file.stat().st_mode & 0o777))
+        return OK, 0
+
+    async def story() -> None:
+        world = World(tmp_path, script)
+        evil = document(users=[{"name": "alice", "uid": 10001, "sshKeys": [KEY + " {{ lookup('pipe', 'id') }}"]}])
+        world.api.put(path(), evil)
+        async with world:
+            await asyncio.sleep(5)
+        given, variables, mode = seen[0]
+        assert given["spec"] == evil["spec"]
+        assert set(given) == {"apiVersion", "kind", "metadata", "spec"}
+        assert given["metadata"] == {"name": "a", "namespace": "one"}
+        assert "lookup" not in json.dumps(variables)
+        assert mode == 0o600
+
+    run(story())
+
+
+def test_a_new_operator_starts_no_run_for_a_hundred_healthy_clusters(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        for number in range(100):
+            world.api.put(path(f"c{number}", f"ns{number % 7}"), document(f"c{number}", f"ns{number % 7}"))
+        async with world:
+            await asyncio.sleep(120)
+            assert all(world.condition("Ready", f"c{n}", f"ns{n % 7}")[0] == "True" for n in range(100))
+        world.api.writes.clear()
+        world.engine.started.clear()
+        world.controller = world.new_controller()
+        async with world:
+            await asyncio.sleep(600)
+        assert world.engine.started == []
+        assert world.api.writes == []
+
+    run(story())
+
+
+def test_other_content_is_another_cluster(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+        world.engine.started.clear()
+        world.content = "content-2"
+        world.controller = world.new_controller()
+        async with world:
+            await asyncio.sleep(10)
+        assert world.engine.playbooks() == ["site"]
+        assert world.status()["revision"] == "content-2"
+
+    run(story())
+
+
+@pytest.mark.parametrize("harm", ["deleted", "edited", "missed"])
+def test_drift_is_repaired_within_two_seconds(tmp_path: Path, harm: str) -> None:
+    async def story() -> None:
+        world = World(tmp_path, relist=60)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            began = len(world.engine.started)
+            if harm == "edited":
+                world.api.put(WORKER, {**world.api.objects[WORKER], "spec": {"replicas": 1, "paused": True}})
+            elif harm == "deleted":
+                world.api.delete(CONFIG)
+            else:  # the watch never tells of it
+                del world.api.objects[CONFIG]
+            await asyncio.sleep(2 if harm != "missed" else 70)
+            assert len(world.engine.started) > began
+            assert CONFIG in world.api.objects
+            await asyncio.sleep(10)
+            count = len(world.engine.started)
+            await asyncio.sleep(1000)
+            assert len(world.engine.started) == count
+
+    run(story())
+
+
+def test_a_burst_of_changes_is_one_run(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            began = len(world.engine.started)
+            for ready in (0, 1, 0, 1):
+                state = {"observedGeneration": 1, "readyReplicas": ready, "currentRevision": "r", "updateRevision": "r"}
+                world.api.put(WORKER, {**world.api.objects[WORKER], "status": state})
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(10)
+            assert len(world.engine.started) == began, "it is as it was: no run is needed at all"
+
+    run(story())
+
+
+def test_a_lost_pod_shows_at_once_and_is_over_when_it_is_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            status = world.api.objects[WORKER]["status"]
+            world.api.put(WORKER, {**world.api.objects[WORKER], "status": {**status, "readyReplicas": 0}})
+            await asyncio.sleep(1)
+            assert world.condition("WorkersReady") == ("False", "NotReady", "0 of 1 pods of a-worker are ready.")
+            assert world.condition("Ready")[:2] == ("False", "NotReady")
+            world.api.put(WORKER, {**world.api.objects[WORKER], "status": status})
+            await asyncio.sleep(5)
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+def test_a_newer_document_ends_the_run_and_is_made(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def slow_once(request: Request) -> tuple[list[Json], int]:
+            if len(world.engine.started) == 1:
+                await asyncio.sleep(1000)
+            return await world.well(request)
+
+        world.engine.script = slow_once
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(5)
+            world.api.put(path(), document(partitions=[{"name": "main"}]) | {"metadata": world.api.objects[path()]["metadata"]})
+            await asyncio.sleep(10)
+            assert len(world.engine.started) >= 2
+            assert world.status()["observedGeneration"] == 2
+            assert world.condition("Ready")[0] == "True"
+            assert "lastFailure" not in world.status(), "to be superseded is no failure"
+
+    run(story())
+
+
+def test_a_broken_cluster_backs_off_says_why_and_delays_nobody(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            if "/bad/" in request.private_data_dir + "/":
+                await asyncio.sleep(1)
+                return FAILED, 2
+            return await world.well(request)
+
+        world.engine.script = script
+        world.api.put(path("bad"), document("bad"))
+        async with world:
+            await asyncio.sleep(30)
+            tries = len(world.engine.started)
+            assert 4 <= tries <= 6, "after 1, 2, 4, 8 and 16 seconds"
+            assert world.condition("Ready", "bad") == ("False", "RunFailed", "Apply: ConfigMap a-config was refused.")
+            assert world.condition("Degraded", "bad")[0] == "True"
+            assert world.status("bad")["lastFailure"] == "Apply: ConfigMap a-config was refused."
+            world.api.put(path("a"), document("a"))
+            await asyncio.sleep(2)
+            assert world.condition("Ready", "a")[0] == "True"
+
+    run(story())
+
+
+def test_runs_that_only_wait_leave_room_for_others(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            if "stuck" in request.private_data_dir:
+                await asyncio.sleep(500)
+            return await world.well(request)
+
+        world.engine.script = script
+        _engines.append(world.engine)
+        for number in range(8):
+            world.api.put(path(f"stuck{number}"), document(f"stuck{number}"))
+        async with world:
+            await asyncio.sleep(60)
+            world.api.put(path("a"), document("a"))
+            await asyncio.sleep(4)
+            assert world.condition("Ready", "a")[0] == "True", "one of the waiting runs was sent to the end of the queue"
+
+    run(story())
+
+
+def test_a_cluster_that_never_settles_is_looked_at_ever_more_seldom(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            return CHANGED, 0
+
+        world = World(tmp_path, script)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(3600)
+            assert len(world.engine.started) < 30
+            assert any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
+
+    run(story())
+
+
+def test_without_rights_nothing_is_touched_and_the_status_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.refuse = lambda _method, where: 403 if "/namespaces/one/configmaps" in where else 0
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(30)
+            assert world.engine.started == []
+            assert world.condition("Stalled")[:2] == ("True", "NotPermitted")
+            assert "RoleBinding" in world.condition("Ready")[2]
+            assert "finalizers" not in world.api.objects[path()]["metadata"]
+            writes = len(world.api.writes)
+            await asyncio.sleep(600)
+            assert len(world.api.writes) == writes
+            world.api.refuse = lambda _method, _where: 0
+            await asyncio.sleep(60)
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+def test_a_right_that_may_be_withheld_is_not_needed(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.refuse = lambda _method, where: 403 if where.endswith("/secrets") else 0
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(30)
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+def test_a_wrong_document_is_told_with_its_path_and_nothing_is_touched(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document(partitions=[{"name": "main", "nodeSets": ["nosuch"]}]))
+        async with world:
+            await asyncio.sleep(30)
+            assert world.engine.started == []
+            kind, reason, message = world.condition("Stalled")
+            assert (kind, reason) == ("True", "DocumentInvalid")
+            assert "spec.partitions[0].nodeSets[0]" in message
+            right = {**world.api.objects[path()], "spec": document()["spec"]}
+            world.api.put(path(), right)
+            await asyncio.sleep(5)
+            assert world.condition("Ready")[0] == "True"
+            assert world.condition("Stalled")[0] == "False"
+
+    run(story())
+
+
+def test_paused_means_that_nothing_is_done(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        paused = document()
+        paused["metadata"]["annotations"] = {"corral.hpc/paused": "true"}
+        world.api.put(path(), paused)
+        async with world:
+            await asyncio.sleep(30)
+            assert world.engine.started == []
+            assert world.condition("Reconciling")[:2] == ("False", "Paused")
+            found = world.api.objects[path()]
+            found["metadata"]["annotations"] = {}
+            world.api.put(path(), found)
+            await asyncio.sleep(5)
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+def test_an_annotation_asks_for_a_run(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            count = len(world.engine.started)
+            found = world.api.objects[path()]
+            found["metadata"]["annotations"] = {"corral.hpc/requested-at": "now"}
+            world.api.put(path(), found)
+            await asyncio.sleep(10)
+            assert len(world.engine.started) == count + 1
+
+    run(story())
+
+
+@pytest.mark.parametrize(("policy", "keep"), [(None, True), ("Keep", True), ("Delete", False)])
+def test_a_deleted_document_takes_the_cluster_away(tmp_path: Path, policy: str | None, keep: bool) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        given: list[Json] = []
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            if request.playbook.endswith("destroy"):
+                given.append(json.loads(request.extravars.read_text()))
+            return await world.well(request)
+
+        world.engine.script = script
+        world.api.put(path(), document(**({"deletion": {"data": policy}} if policy else {})))
+        async with world:
+            await asyncio.sleep(10)
+            assert world.api.objects[path()]["metadata"]["finalizers"] == ["corral.hpc/destroy"]
+            world.api.delete(path())
+            await asyncio.sleep(10)
+            assert path() not in world.api.objects
+            assert given[0]["keep_data"] is keep
+            assert given[0].get("confirm") == (None if keep else "a")
+            assert not (world.settings.scratch / "one" / "a").exists()
+
+    run(story())
+
+
+def test_deletion_ends_the_run_that_is_under_way(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            if request.playbook.endswith("site"):
+                world.make()
+                await asyncio.sleep(1000)
+            return await world.well(request)
+
+        world.engine.script = script
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(5)
+            world.api.delete(path())
+            await asyncio.sleep(5)
+            assert world.engine.playbooks() == ["site", "destroy"]
+            assert path() not in world.api.objects
+
+    run(story())
+
+
+def test_nodes_that_wait_for_their_jobs_are_come_back_to(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        left = 3
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            nonlocal left
+            lines, code = await world.well(request)
+            left -= 1
+            waiting = ["cpu-1 (job 7 of alice)"] if left > 0 else []
+            return [*lines, {"kind": "ok", "task": "Scale", "role": "", "changed": False, "waiting": waiting}], code
+
+        world.engine.script = script
+        world.make()
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            assert world.condition("Ready")[0] == "True"
+            assert world.condition("Reconciling")[:2] == ("True", "WaitingForJobs")
+            assert "cpu-1 (job 7 of alice)" in world.status()["waitingFor"]
+            assert len(world.engine.started) == 1
+            await asyncio.sleep(40)
+            assert "waitingFor" not in world.status()
+            assert world.condition("Reconciling")[0] == "False"
+
+    run(story())
+
+
+def test_a_run_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            await asyncio.sleep(10_000)
+            return OK, 0
+
+        world = World(tmp_path, script, run_timeout=60)
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(65)
+            assert world.condition("Ready")[:2] == ("False", "TimedOut")
+
+    run(story())
+
+
+def test_who_no_longer_leads_writes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            await asyncio.sleep(1000)
+            return await world.well(request)
+
+        world.engine.script = script
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(5)
+            assert world.engine.at_once == 1
+            await world.controller.halt("lost the lease", 1.0)
+            assert world.engine.at_once == 0
+            world.api.writes.clear()
+            world.api.put(path("b"), document("b"))
+            await asyncio.sleep(100)
+            assert world.api.writes == []
+            world.engine.script = world.well
+            world.controller.lead()
+            await asyncio.sleep(20)
+            assert world.condition("Ready")[0] == world.condition("Ready", "b")[0] == "True"
+
+    run(story())
+
+
+def test_watches_that_break_or_are_too_old_miss_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            for event in (None, {"type": "ERROR", "object": {"kind": "Status", "code": 410}}):
+                world.api.end_watches(event)
+                world.api.objects.pop(CONFIG)  # while nobody watches
+                await asyncio.sleep(1)
+                world.api.end_watches({"type": "ERROR", "object": {"kind": "Status", "code": 410}})
+                await asyncio.sleep(10)
+                assert CONFIG in world.api.objects
+
+    run(story())
+
+
+def test_an_api_server_in_a_bad_moment_is_no_news(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            bad = 0
+
+            async def script(request: Request) -> tuple[list[Json], int]:
+                nonlocal bad
+                bad += 1
+                return (FAILED, 2) if bad == 1 else await world.well(request)
+
+            world.engine.script = script
+            seen: list[str] = []
+            original = world.api._tell
+
+            def tell(where: str, kind: str, found: Json) -> None:
+                if where == path():
+                    seen.append(world.condition("Ready")[0])
+                original(where, kind, found)
+
+            world.api._tell = tell  # type: ignore[method-assign]
+            world.api.delete(CONFIG)
+            await asyncio.sleep(20)
+            assert "False" not in seen
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+def test_many_clusters_keep_to_the_limit(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        for number in range(20):
+            world.api.put(path(f"c{number}"), document(f"c{number}"))
+        async with world:
+            await asyncio.sleep(30)
+            assert world.engine.most_at_once == 2
+            assert all(world.condition("Ready", f"c{n}")[0] == "True" for n in range(20))
+
+    run(story())

@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who may write. Never two, whatever happens to the lease, to a candidate, or to the way between them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from corral_operator.election import Election, Elector, Step
+
+from .world import FakeApi, run
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/ops/leases/corral-operator"
+
+
+class Candidate:
+    """An operator as far as elections go: ``writes`` until a moment after it was told to stop, as runs do."""
+
+    def __init__(self, api: Any, name: str, writers: set[str], *, stop_takes: float = 0.5) -> None:
+        loop = asyncio.get_running_loop()
+        self.name = name
+        self.writers = writers
+        self.began: list[float] = []
+        self.stop_takes = stop_takes
+        self.elector = Elector(
+            api,
+            Election(name, loop.time, lease=12, renew_deadline=8),
+            namespace="ops",
+            name="corral-operator",
+            identity=name,
+            lease=12,
+            retry=1,
+            started=self.start,
+            stopped=self.stop,
+            clock=loop.time,
+        )
+        self.task = asyncio.create_task(self.elector.run())
+
+    def start(self) -> None:
+        self.writers.add(self.name)
+        self.began.append(asyncio.get_running_loop().time())
+        assert len(self.writers) == 1, f"two write: {self.writers}"
+
+    async def stop(self) -> None:
+        await asyncio.sleep(self.stop_takes)
+        self.writers.discard(self.name)
+
+    def die(self) -> None:
+        self.task.cancel()
+        self.writers.discard(self.name)
+
+
+def test_one_leads_and_the_next_takes_over_when_it_dies() -> None:
+    async def story() -> None:
+        api, writers = FakeApi(), set[str]()
+        first, second = Candidate(api, "first", writers), Candidate(api, "second", writers)
+        await asyncio.sleep(60)
+        assert len(writers) == 1
+        leader, other = (first, second) if writers == {"first"} else (second, first)
+        died = asyncio.get_running_loop().time()
+        leader.die()
+        await asyncio.sleep(20)
+        assert writers == {other.name}
+        assert other.began[0] - died <= 15
+        assert api.objects[LEASE]["spec"]["leaseTransitions"] == 1
+
+    run(story())
+
+
+def test_a_leader_that_stops_in_order_is_followed_within_two_seconds() -> None:
+    async def story() -> None:
+        api, writers = FakeApi(), set[str]()
+        first = Candidate(api, "first", writers)
+        await asyncio.sleep(5)
+        second = Candidate(api, "second", writers)
+        await asyncio.sleep(5)
+        first.die()
+        await first.elector.release()
+        stopped = asyncio.get_running_loop().time()
+        await asyncio.sleep(5)
+        assert writers == {"second"}
+        assert second.began[0] - stopped <= 2
+
+    run(story())
+
+
+def test_a_leader_that_can_not_renew_has_stopped_before_anybody_else_begins() -> None:
+    async def story() -> None:
+        api, writers = FakeApi(), set[str]()
+        cut: set[str] = set()
+
+        class Way:
+            """One candidate's way to the API server."""
+
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            async def request(self, *args: Any, **options: Any) -> Any:
+                if self.name in cut:
+                    await asyncio.sleep(1000)  # no answer, no refusal
+                return await api.request(*args, **options)
+
+        first = Candidate(Way("first"), "first", writers, stop_takes=1.6)
+        await asyncio.sleep(5)
+        second = Candidate(Way("second"), "second", writers)
+        await asyncio.sleep(30)
+        assert writers == {"first"}
+        cut.add("first")
+        await asyncio.sleep(9.7)
+        assert writers == set(), "given up before its lease has run out"
+        await asyncio.sleep(10)
+        assert writers == {"second"}
+        cut.clear()
+        await asyncio.sleep(60)
+        assert writers == {"second"}
+        assert first.began[1:] == []
+        assert len(second.began) == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_never_two_whatever_happens(seed: int) -> None:
+    async def story() -> None:
+        chance = random.Random(seed)
+        bad = True
+        api, writers = FakeApi(), set[str]()
+        cut: set[str] = set()
+
+        class Way:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            async def request(self, *args: Any, **options: Any) -> Any:
+                await asyncio.sleep(chance.choice((0.001, 0.01, 0.3)))
+                if self.name in cut:
+                    await asyncio.sleep(1000)
+                answer = await api.request(*args, **options)
+                if bad and chance.random() < 0.05:
+                    await asyncio.sleep(chance.uniform(0, 20))  # written, and the answer comes late or never
+                return answer
+
+        candidates = [Candidate(Way(f"c{n}"), f"c{n}", writers, stop_takes=1.5) for n in range(3)]
+        for step in range(60):
+            await asyncio.sleep(chance.uniform(0, 8))
+            name = f"c{chance.randrange(3)}"
+            (cut.discard if name in cut else cut.add)(name)
+            if chance.random() < 0.2:
+                victim = chance.choice(candidates)
+                victim.die()
+                candidates.remove(victim)
+                candidates.append(Candidate(Way(f"new{step}"), f"new{step}", writers, stop_takes=1.5))
+            for candidate in candidates:
+                assert not candidate.task.done(), candidate.task.exception()
+        bad = False
+        cut.clear()
+        await asyncio.sleep(60)
+        assert len(writers) == 1
+
+    run(story())
+
+
+def test_the_steps() -> None:
+    now = 0.0
+    election = Election("me", lambda: now, lease=12, renew_deadline=8)
+    assert election.look(None) is Step.CREATE
+    theirs = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}}
+    assert election.look(theirs) is Step.WAIT
+    now = 14.9
+    assert election.look(theirs) is Step.WAIT
+    now = 15.0
+    assert election.look(theirs) is Step.TAKE, "not renewed for as long as its holder said"
+    assert election.look({**theirs, "metadata": {"resourceVersion": "2"}}) is Step.WAIT
+    assert election.look({"metadata": {"resourceVersion": "3"}, "spec": {"holderIdentity": ""}}) is Step.TAKE
+    assert election.look({"metadata": {"resourceVersion": "4"}, "spec": {"holderIdentity": "me"}}) is Step.RENEW
+    election.renewed(sent=now, version="5")
+    assert election.leads
+    now += 8
+    assert not election.leads

@@ -1,0 +1,174 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs as real processes: what they leave, what they report, and that none outlives its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral_operator.engine import Cold, Engine, Run, Warm, clear
+from corral_operator.outcome import Outcome
+from corral_operator.play import Request
+from corral_operator.processes import descendants
+
+GOOD = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Show what was given
+      ansible.builtin.debug:
+        msg: "{{ word }}"
+    - name: Change
+      ansible.builtin.set_fact:
+        x: 1
+      changed_when: true
+"""
+BAD = GOOD + """
+    - name: Refuse
+      ansible.builtin.fail:
+        msg: ConfigMap x was refused.
+"""
+# The worker does not know SIGINT.
+LONG = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Take long
+      ansible.builtin.shell: "{{ how }} echo $$ >{{ pid }}; exec sleep 300"
+"""
+
+
+def request(folder: Path, playbook: str, ident: str = "1", **variables: Any) -> Request:
+    home = folder / "private"
+    (home / "env").mkdir(parents=True, exist_ok=True)
+    (home / "project").mkdir(exist_ok=True)
+    (home / "play.yml").write_text(playbook)
+    (home / "env" / "extravars").write_text(json.dumps({"word": "given", **variables}))
+    return Request(ident, str(home / "play.yml"), str(home), str(folder / "runs"))
+
+
+async def play(engine: Engine, asked: Request, end_after: Callable[[], bool] | None = None, **options: float) -> Outcome:
+    run = Run(engine, asked, **{"timeout": 60.0, "grace": 3.0, **options})
+    work = asyncio.create_task(run.go())
+    if end_after is not None:
+        deadline = time.monotonic() + 60
+        while not end_after() and not work.done():
+            assert time.monotonic() < deadline, "the run never came so far"
+            await asyncio.sleep(0.05)
+        run.end("superseded")
+    return await work
+
+
+def with_engine(make: Callable[[], Engine], story: Callable[[Engine], Coroutine[Any, Any, None]]) -> None:
+    async def go() -> None:
+        engine = make()
+        await engine.open()
+        try:
+            await story(engine)
+        finally:
+            await engine.close()
+            assert descendants(os.getpid()) == {}, "a process was left behind"
+
+    asyncio.run(go())
+
+
+def runs(pid: int) -> bool:
+    """A process that has ended may wait for an init that collects it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+ENGINES = pytest.mark.parametrize("make", [Warm, Cold])
+
+
+@ENGINES
+def test_a_run_leaves_what_ansible_runner_leaves_and_reports_the_same(make: Callable[[], Engine], tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        outcome = await play(engine, request(tmp_path, GOOD))
+        assert outcome.successful, outcome.failure
+        assert (outcome.changed, outcome.changed_tasks) == (1, ["Change"])
+        left = tmp_path / "runs" / "1"
+        assert (left / "status").read_text() == "successful"
+        assert (left / "rc").read_text() == "0"
+        assert '"msg": "given"' in (left / "stdout").read_text()
+        events = [json.loads(path.read_text()) for path in (left / "job_events").iterdir()]
+        assert {"playbook_on_start", "playbook_on_task_start", "runner_on_ok", "playbook_on_stats"} <= {event["event"] for event in events}
+        assert all(event["runner_ident"] == "1" for event in events)
+        assert left.stat().st_mode & 0o077 == 0
+        bad = await play(engine, request(tmp_path, BAD, "2"))
+        assert bad.failure == "Refuse: ConfigMap x was refused."
+        assert (bad.code, bad.changed) == (2, 1)
+        assert (tmp_path / "runs" / "2" / "status").read_text() == "failed"
+
+    with_engine(make, story)
+
+
+@ENGINES
+def test_a_run_is_ended_with_all_its_processes(make: Callable[[], Engine], tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        for how in ("", "trap '' INT TERM;"):
+            note = tmp_path / f"pid{len(how)}"
+            asked = request(tmp_path, LONG, ident=f"e{len(how)}", pid=str(note), how=how)
+            outcome = await play(engine, asked, lambda note=note: note.exists() and bool(note.read_text()))  # type: ignore[misc]
+            assert outcome.ended == "superseded"
+            assert outcome.failure == ""
+            await asyncio.sleep(0.2)
+            assert not runs(int(note.read_text())), how
+        assert outcome.seconds < 30
+        late = await play(engine, request(tmp_path, LONG, ident="t", pid=str(tmp_path / "late"), how=""), timeout=3.0)
+        assert late.ended == "timeout"
+
+    with_engine(make, story)
+
+
+def test_a_zygote_that_dies_takes_its_runs_along_and_comes_back(tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        assert isinstance(engine, Warm)
+        note = tmp_path / "pid"
+        work = asyncio.create_task(play(engine, request(tmp_path, LONG, pid=str(note), how="")))
+        while not (note.exists() and note.read_text()):
+            await asyncio.sleep(0.05)
+        assert engine._process is not None
+        os.kill(engine._process.pid, signal.SIGKILL)
+        outcome = await asyncio.wait_for(work, 10)
+        assert outcome.code == -signal.SIGKILL
+        assert "signal 9" in outcome.failure
+        again = await play(engine, request(tmp_path, GOOD, "2"))
+        assert again.successful
+        assert engine.restarts == 1
+
+    with_engine(Warm, story)
+
+
+def test_several_runs_at_once_do_not_mix(tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        asked = [request(tmp_path / str(n), GOOD, str(n), word=f"word{n}") for n in range(4)]
+        outcomes = await asyncio.gather(*(play(engine, one) for one in asked))
+        assert all(outcome.successful and outcome.changed == 1 for outcome in outcomes)
+        for n in range(4):
+            said = (tmp_path / str(n) / "runs" / str(n) / "stdout").read_text()
+            assert [f"word{other}" in said for other in range(4)] == [other == n for other in range(4)]
+
+    with_engine(Warm, story)
+
+
+def test_the_last_runs_are_kept_and_the_last_that_failed(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "status").write_text("failed" if number in (1, 3) else "successful")
+    clear(tmp_path, 4)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "5", "6", "7", "8"]
+    clear(tmp_path / "nothing", 4)

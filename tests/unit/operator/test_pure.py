@@ -1,0 +1,390 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the controller's decisions are made of: children, plans, status, reports, limits, settings."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from corral_operator import limits, plan, report, settings, status
+from corral_operator.children import COMPONENT, INSTANCE, KINDS, Child, Children, Kind, fingerprint
+from corral_operator.outcome import Outcome
+from corral_operator.plan import Do
+from corral_operator.status import Facts
+
+from .world import document
+
+Json = dict[str, Any]
+KIND = {kind.name: kind for kind in KINDS}
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
+
+
+def made(kind: str = "StatefulSet", **changes: Any) -> Json:
+    found: Json = {
+        "metadata": {
+            "name": "a-cpu",
+            "uid": "1",
+            "generation": 3,
+            "resourceVersion": "7",
+            "labels": {INSTANCE: "a", COMPONENT: "worker"},
+        },
+        "spec": {"replicas": 2},
+        "status": {"observedGeneration": 3, "readyReplicas": 2, "currentRevision": "r", "updateRevision": "r"},
+    }
+    for path, value in changes.items():
+        part = found
+        *above, last = path.split("__")
+        for name in above:
+            part = part[name]
+        part[last] = value
+    del kind
+    return found
+
+
+def one(kind: Kind, found: Json) -> list[Child]:
+    children = Children()
+    children.replace(kind, [found])
+    return children.of("a")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "differs"),
+    [
+        ("StatefulSet", {"metadata__resourceVersion": "8"}, False),
+        ("StatefulSet", {"metadata__generation": 4}, True),
+        ("StatefulSet", {"metadata__annotations": {"x": "y"}}, True),
+        ("StatefulSet", {"status__readyReplicas": 1}, True),
+        ("StatefulSet", {"metadata__uid": "2"}, True),
+        ("ConfigMap", {"metadata__resourceVersion": "8"}, True),
+        ("Secret", {"metadata__resourceVersion": "8"}, True),
+        ("Service", {"metadata__resourceVersion": "8", "status": {"loadBalancer": {}}}, False),
+        ("Service", {"spec__ports": []}, True),
+        ("NetworkPolicy", {"metadata__generation": 4}, True),
+        ("PersistentVolumeClaim", {"metadata__resourceVersion": "8"}, False),
+        ("PersistentVolumeClaim", {"metadata__uid": "2"}, True),
+        ("Pod", {"metadata__annotations": {"x": "y"}, "metadata__resourceVersion": "8"}, False),
+        ("Pod", {"metadata__uid": "2"}, True),
+    ],
+)
+def test_what_counts_as_drift(kind: str, change: Json, differs: bool) -> None:
+    before, after = one(KIND[kind], made()), one(KIND[kind], made(**change))
+    assert (fingerprint(before) != fingerprint(after)) is differs
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, ""),
+        ({"status__readyReplicas": 1}, "1 of 2 pods of a-cpu are ready"),
+        ({"status__observedGeneration": 2}, "2 of 2 pods of a-cpu are ready"),
+        ({"status__updateRevision": "s", "status__updatedReplicas": 1}, "pods of a-cpu are being replaced"),
+        ({"spec__replicas": 0, "status": {"observedGeneration": 3}}, ""),
+    ],
+)
+def test_whether_a_stateful_set_is_ready(change: Json, words: str) -> None:
+    assert one(KIND["StatefulSet"], made(**change))[0].words == words
+
+
+@pytest.mark.parametrize(
+    ("spec", "state", "address"),
+    [
+        ({"type": "ClusterIP", "ports": [{"port": 22}]}, {}, "a-cpu.ns:22"),
+        ({"type": "NodePort", "ports": [{"port": 22, "nodePort": 30022}]}, {}, "<any node>:30022"),
+        ({"type": "LoadBalancer", "ports": [{"port": 22}]}, {}, ""),
+        ({"type": "LoadBalancer", "ports": [{"port": 22}]}, {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}, "192.0.2.1:22"),
+        ({"clusterIP": "None", "ports": [{"port": 22}]}, {}, ""),
+    ],
+)
+def test_where_users_log_in(spec: Json, state: Json, address: str) -> None:
+    assert one(KIND["Service"], made(metadata__namespace="ns", spec=spec, status=state))[0].address == address
+
+
+def test_whose_children_changed() -> None:
+    children = Children()
+    other = made(metadata__name="b-cpu", metadata__labels={INSTANCE: "b"})
+    assert children.replace(KIND["ConfigMap"], [made(), other]) == {"a", "b"}
+    assert children.replace(KIND["ConfigMap"], [made(), other]) == set()
+    assert children.seen(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == {"a"}
+    assert children.seen(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == set()
+    assert children.seen(KIND["ConfigMap"], "DELETED", other) == {"b"}
+    assert children.replace(KIND["ConfigMap"], []) == {"a"}
+    assert len(children) == 0
+
+
+def ask(given: Json, **changes: Any) -> plan.Decision:
+    children: list[Child] = [Child("ConfigMap", "a-config", "base", "1")]
+    usual: Json = {"children": children, "refused": "", "mistakes": "", "content": "c", "hashed": "", "touched": True, "again": False}
+    return plan.decide(given, **{**usual, **changes})
+
+
+def gone(*finalizers: str) -> Json:
+    given = document()
+    given["metadata"].update(deletionTimestamp=NOW, finalizers=list(finalizers))
+    return given
+
+
+def held(**annotations: str) -> Json:
+    given = document()
+    given["metadata"]["annotations"] = {f"corral.hpc/{key}": value for key, value in annotations.items()}
+    return given
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "deed"),
+    [
+        (document(), {}, Do.MAKE),
+        (document(), {"children": None}, Do.WAIT),
+        (document(), {"refused": "No right."}, Do.STALL),
+        (document(), {"mistakes": "Wrong."}, Do.STALL),
+        (held(paused="true"), {}, Do.REST),
+        (held(paused="false"), {}, Do.MAKE),
+        (gone(plan.FINALIZER), {}, Do.DESTROY),
+        (gone("others"), {}, Do.REST),
+        (gone(plan.FINALIZER), {"refused": "No right."}, Do.STALL),
+        (gone(plan.FINALIZER), {"refused": "No right.", "touched": False}, Do.RELEASE),
+        (gone(plan.FINALIZER), {"mistakes": "Wrong.", "children": []}, Do.RELEASE),
+        (gone(plan.FINALIZER), {"mistakes": "Wrong."}, Do.STALL),
+        (gone(plan.FINALIZER), {"children": None}, Do.WAIT),
+    ],
+)
+def test_what_is_done(given: Json, changes: Json, deed: Do) -> None:
+    assert ask(given, **changes).do is deed
+
+
+def test_what_is_as_it_was_is_left_alone() -> None:
+    children = [Child("ConfigMap", "a-config", "base", "1")]
+    word = plan.observed(document(), "c", children)
+    assert ask(document(), hashed=word).do is Do.REST
+    assert ask(document(), hashed=word, again=True).do is Do.MAKE
+    assert ask(document(), hashed=word, content="d").do is Do.MAKE
+    assert ask(document(partitions=[]), hashed=word).do is Do.MAKE
+    assert ask(held(**{"requested-at": "now"}), hashed=word).do is Do.MAKE
+    assert ask(document(), hashed=word, children=[]).do is Do.MAKE
+
+
+@pytest.mark.parametrize(
+    ("changes", "hashed", "again"),
+    [
+        ({}, "h", None),
+        ({"changed": 1}, "", 0.3),
+        ({"after": "i"}, "", 0.3),
+        ({"waiting": True}, "", 15.0),
+        ({"changed": 1, "unsettled": 6}, "", 64.0),
+        ({"changed": 1, "unsettled": 60}, "", 300.0),
+    ],
+)
+def test_only_a_run_that_found_nothing_to_do_proves_it(changes: Json, hashed: str, again: float | None) -> None:
+    usual: Json = {"changed": 0, "waiting": False, "before": "h", "after": "h", "unsettled": 0, "scale_again": 15.0, "backoff_most": 300.0}
+    assert plan.settle(**{**usual, **changes}) == plan.Settled(hashed, again)
+
+
+def well() -> Facts:
+    parts = [Child("StatefulSet", f"a-{part}", part, "1") for part in ("controller", "worker", "login")]
+    nodes = {"total": 2, "inService": 2, "drained": 0, "down": 0}
+    return Facts(generation=4, observed=4, hash="h", revision="r", nodes=nodes, children=parts)
+
+
+def conditions(facts: Facts, before: Json | None = None) -> dict[str, tuple[str, str, int]]:
+    found = status.build(facts, before or {}, NOW)["conditions"]
+    return {one["type"]: (one["status"], one["reason"], one["observedGeneration"]) for one in found}
+
+
+def test_the_same_facts_are_no_write() -> None:
+    first = status.build(well(), {}, NOW)
+    again = status.build(well(), copy.deepcopy(first), LATER)
+    assert status.patch(again, first) == {}
+    assert not {key for key in first if "time" in key.lower() or "seconds" in key.lower()}
+
+
+def test_only_what_changed_gets_a_new_time() -> None:
+    before = status.build(well(), {}, NOW)
+    after = status.build(replace(well(), paused=True, failure=("RunFailed", "Why."), failures=2), before, LATER)
+    times = {one["type"]: one["lastTransitionTime"] for one in after["conditions"]}
+    assert times["Ready"] == times["Degraded"] == LATER
+    assert times["WorkersReady"] == times["Stalled"] == NOW
+
+
+def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
+    before = status.build(replace(well(), failure=("RunFailed", "Why."), failures=2), {}, NOW)
+    foreign = {"type": "Seen", "status": "True"}
+    before["conditions"].append(foreign)
+    before["extra"] = 1
+    after = status.build(well(), before, LATER)
+    assert foreign in after["conditions"]
+    assert after["extra"] == 1
+    assert status.patch(after, before)["lastFailure"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"Ready": ("True", "InService", 4), "Reconciling": ("False", "Done", 4), "Degraded": ("False", "AsExpected", 4)}),
+        ({"observed": 3}, {"Ready": ("True", "InService", 3), "Reconciling": ("True", "Queued", 4)}),
+        ({"observed": 0, "children": []}, {"Ready": ("False", "NotMade", 4)}),
+        ({"running": True}, {"Ready": ("True", "InService", 4), "Reconciling": ("True", "Running", 4)}),
+        ({"failure": ("RunFailed", "Why."), "failures": 1}, {"Ready": ("True", "InService", 4)}),
+        ({"failure": ("RunFailed", "Why."), "failures": 2}, {"Ready": ("False", "RunFailed", 4), "Degraded": ("True", "RunFailed", 4)}),
+        ({"failure": ("RunFailed", "Why."), "failures": 1, "observed": 3}, {"Ready": ("False", "RunFailed", 4)}),
+        ({"stalled": ("DocumentInvalid", "Why.")}, {"Ready": ("False", "DocumentInvalid", 4), "Stalled": ("True", "DocumentInvalid", 4)}),
+        ({"paused": True}, {"Reconciling": ("False", "Paused", 4)}),
+        ({"deleting": True}, {"Ready": ("False", "Deleting", 4), "Reconciling": ("True", "Deleting", 4)}),
+        ({"waiting": ["cpu-1"]}, {"Ready": ("True", "InService", 4), "Reconciling": ("True", "WaitingForJobs", 4)}),
+        (
+            {"nodes": {"total": 2, "inService": 1, "drained": 1, "down": 0}},
+            {"Ready": ("True", "InService", 4), "Degraded": ("True", "NodesOutOfService", 4)},
+        ),
+        (
+            {"children": [Child("StatefulSet", "a-worker", "worker", "1", ready=False, words="0 of 1 pods of a-worker are ready")]},
+            {"Ready": ("False", "NotReady", 4), "WorkersReady": ("False", "NotReady", 4), "LoginReady": ("False", "Missing", 4)},
+        ),
+    ],
+)
+def test_conditions(changes: Json, expected: Json) -> None:
+    found = conditions(replace(well(), **changes))
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_a_new_operator_knows_from_the_status_what_the_last_one_knew() -> None:
+    facts = replace(well(), failure=("RunFailed", "Why."), failures=3)
+    before = status.build(facts, {}, NOW)
+    again = replace(Facts.of(before), generation=4, children=facts.children)
+    assert status.patch(status.build(again, before, LATER), before) == {}
+
+
+def test_objects_that_were_not_seen_yet_change_nothing() -> None:
+    before = status.build(well(), {}, NOW)
+    assert status.patch(status.build(replace(well(), children=None), before, LATER), before) == {}
+
+
+def test_the_three_old_conditions_only_when_asked_for() -> None:
+    assert not {"Running", "Successful", "Failure"} & set(conditions(well()))
+    found = {one["type"]: one["status"] for one in status.build(well(), {}, NOW, legacy=True)["conditions"]}
+    assert (found["Running"], found["Successful"], found["Failure"]) == ("True", "True", "False")
+
+
+def event(kind: str, **data: Any) -> Json:
+    return {"event": kind, "event_data": {"task": "Apply", "role": "workers", "resolved_action": "corral.slurm.k8s_apply", **data}}
+
+
+def test_a_report_names_the_task_and_the_reason_and_nothing_else() -> None:
+    failed = report.line(event("runner_on_failed", res={"msg": "StatefulSet x\n was refused.", "secret": "s3cret"}))
+    assert failed == {
+        "kind": "failed", "task": "Apply", "role": "workers", "changed": False, "objects": [], "ignored": False,
+        "message": "StatefulSet x was refused.",
+    }  # fmt: skip
+
+
+def test_a_report_counts_nodes_and_not_how_busy_they_are() -> None:
+    rows = [
+        {"in_service": True},
+        {"in_service": False, "drained": True},
+        {"in_service": False},
+        {"in_service": True, "state": ["ALLOCATED"]},
+    ]
+    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_node_info", res={"nodes": rows}))
+    assert line is not None
+    assert line["nodes"] == {"total": 4, "inService": 2, "drained": 1, "down": 1}
+
+
+def test_a_report_says_who_is_waited_for() -> None:
+    waiting = [{"node": "cpu-3", "jobs": [{"id": "12", "name": "x", "user": "ada"}]}, {"node": "cpu-4", "jobs": []}]
+    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_scale", res={"waiting": waiting}))
+    assert line is not None
+    assert line["waiting"] == ["cpu-3 (job 12 of ada)", "cpu-4"]
+
+
+@pytest.mark.parametrize("kind", ["playbook_on_start", "runner_on_start", "runner_on_skipped", "EOF", ""])
+def test_other_events_are_not_reported(kind: str) -> None:
+    assert report.line(event(kind)) is None
+
+
+def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
+    outcome = Outcome()
+    for line in (
+        {"kind": "task", "task": "First", "role": ""},
+        {"kind": "failed", "task": "First", "changed": True, "message": "Ignored.", "ignored": True},
+        {"kind": "failed", "task": "Second", "changed": False, "message": "It was refused", "ignored": False},
+    ):
+        outcome.add(line)
+    outcome.code = 2
+    assert outcome.failure == "Second: It was refused."
+    assert outcome.changed == 1
+    outcome.ended = "superseded"
+    assert outcome.failure == ""
+
+
+def test_an_outcome_without_a_word_still_says_something() -> None:
+    outcome = Outcome(code=-9, task="Apply")
+    assert (
+        outcome.failure
+        == "The run ended by signal 9 in the task 'Apply'; its output is kept in the operator's pod, and the run is repeated."
+    )
+
+
+def test_a_failure_that_was_rescued_is_none() -> None:
+    outcome = Outcome()
+    outcome.add({"kind": "failed", "task": "Try", "changed": False, "message": "No.", "ignored": False})
+    outcome.code = 0
+    assert outcome.successful
+    assert outcome.failure == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "150000 100000", "memory.max": "1073741824"}, (1.5, 1 << 30)),
+        ({"cpu.max": "max 100000", "memory.max": "max"}, (None, None)),
+        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000", "memory/memory.limit_in_bytes": "536870912"}, (0.5, 1 << 29)),
+        (
+            {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000", "memory/memory.limit_in_bytes": "9223372036854771712"},
+            (None, None),
+        ),
+        ({}, (None, None)),
+    ],
+)
+def test_the_limits_are_the_cgroups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: tuple[float | None, int | None]
+) -> None:
+    monkeypatch.setattr(limits.os, "sched_getaffinity", lambda _pid: set(range(128)))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    cpus, memory = expected
+    assert limits.cpus(tmp_path) == (cpus or 128)
+    assert limits.memory(tmp_path) == memory
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cpus", "memory", "expected"),
+    [(0, 0.5, None, (1, 64)), (0, 1.5, None, (2, 64)), (0, 128, 1 << 30, (17, 17)), (3, 8, None, (3, 64)), (0, 2, 100 << 20, (1, 1))],
+)
+def test_how_many_runs_fit(wanted: int, cpus: float, memory: int | None, expected: tuple[int, int]) -> None:
+    assert limits.runs(wanted, cpus, memory) == expected
+
+
+def test_settings_are_the_environments() -> None:
+    given = {"CORRAL_NAMESPACES": "a, b", "CORRAL_ELECT": "false", "CORRAL_RESYNC": "60", "CORRAL_SCRATCH": "/x", "CORRAL_KEEP_RUNS": "3"}
+    found = settings.read(given)
+    assert (found.namespaces, found.elect, found.resync, found.scratch, found.keep_runs) == (("a", "b"), False, 60.0, Path("/x"), 3)
+    assert found.identity
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CORRAL_ENGINE", "hot"),
+        ("CORRAL_RESYNC", "soon"),
+        ("CORRAL_KEEP_RUNS", "-1"),
+        ("CORRAL_ELECT", "maybe"),
+        ("CORRAL_RENEW_DEADLINE", "20"),
+    ],
+)
+def test_a_wrong_setting_is_named(name: str, value: str) -> None:
+    with pytest.raises(CorralError, match=name):
+        settings.read({name: value})

@@ -1,0 +1,340 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A small world for the controller: an API server in memory, an engine whose runs do what a test says, and a loop whose time passes by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import os
+import selectors
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
+from corral_operator import api
+from corral_operator.children import INSTANCE
+from corral_operator.controller import Controller
+from corral_operator.engine import Process
+from corral_operator.metrics import Metrics
+from corral_operator.play import Request
+from corral_operator.settings import Settings
+
+Json = dict[str, Any]
+T = TypeVar("T")
+LABELS = {"app.kubernetes.io/managed-by": "corral", "app.kubernetes.io/part-of": "corral"}
+
+
+class _Selector(selectors.DefaultSelector):
+    loop: Loop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        found = super().select(0)
+        if found or timeout == 0:
+            return found
+        if timeout is None:
+            return super().select(5)
+        self.loop.now += timeout
+        return []
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """A loop in which sleeping takes no time: when all wait, the clock jumps to the next moment at which something happens."""
+
+    def __init__(self) -> None:
+        selector = _Selector()
+        self.now = 1000.0
+        super().__init__(selector)
+        selector.loop = self
+
+    def time(self) -> float:
+        return self.now
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        return runner.run(work)
+
+
+class FakeApi:
+    """Objects by their path. Writes are counted; ``refuse`` gives the code with which a request is refused, if it is."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.version = 100
+        self.writes: list[tuple[str, str]] = []
+        self.watches: list[tuple[str, asyncio.Queue[Json | None]]] = []
+        self.refuse: Callable[[str, str], int] = lambda _method, _path: 0
+
+    def put(self, path: str, found: Json) -> Json:
+        """Somebody writes an object."""
+        self.version += 1
+        old = self.objects.get(path)
+        found = copy.deepcopy(found)
+        metadata = found.setdefault("metadata", {})
+        metadata["resourceVersion"] = str(self.version)
+        metadata.setdefault("uid", old["metadata"]["uid"] if old else f"uid-{self.version}")
+        spec_changed = old is None or old.get("spec") != found.get("spec")
+        metadata["generation"] = int((old or found)["metadata"].get("generation", 0)) + spec_changed
+        self.objects[path] = found
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            self.delete(path)
+        else:
+            self._tell(path, "MODIFIED" if old else "ADDED", found)
+        return found
+
+    def delete(self, path: str) -> None:
+        """Somebody deletes an object."""
+        self.version += 1
+        found = self.objects[path]
+        found["metadata"]["resourceVersion"] = str(self.version)
+        if found["metadata"].get("finalizers"):
+            found["metadata"].setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
+            self._tell(path, "MODIFIED", found)
+        else:
+            del self.objects[path]
+            self._tell(path, "DELETED", found)
+
+    def _tell(self, path: str, kind: str, found: Json) -> None:
+        for collection, queue in self.watches:
+            if _within(path, collection):
+                queue.put_nowait({"type": kind, "object": copy.deepcopy(found)})
+
+    def end_watches(self, event: Json | None = None) -> None:
+        """The server ends all watches, with a last event where one is given."""
+        for _path, queue in self.watches:
+            if event is not None:
+                queue.put_nowait(event)
+            queue.put_nowait(None)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = api.JSON,
+        accept: str = api.JSON,
+        patience: float | None = None,
+    ) -> Json:
+        await asyncio.sleep(0)
+        code = self.refuse(method, path)
+        if code:
+            raise api_error(Status(code, message="refused"), what, server="fake")
+        if method != "GET" and "/events" not in path:
+            self.writes.append((method, path))
+        if method == "POST":
+            path = f"{path}/{(body or {})['metadata']['name']}"
+            if path in self.objects:
+                raise api_error(Status(409, reason="AlreadyExists"), what, server="fake")
+            return copy.deepcopy(self.put(path, body or {}))
+        if method == "GET" and path not in self.objects and path.rsplit("/", 1)[-1].endswith(("s", "ies")):
+            items = [copy.deepcopy(found) for name, found in self.objects.items() if _within(name, path)]
+            return {"items": items, "metadata": {"resourceVersion": str(self.version)}}
+        target = path.removesuffix("/status")
+        if target not in self.objects:
+            raise api_error(Status(404, message="not found"), what, server="fake")
+        old = self.objects[target]
+        if method == "GET":
+            return copy.deepcopy(old)
+        given = ((body or {}).get("metadata") or {}).get("resourceVersion")
+        if given is not None and given != old["metadata"]["resourceVersion"]:
+            raise api_error(Status(409, reason="Conflict"), what, server="fake")
+        new = copy.deepcopy(body or {}) if method == "PUT" else _merged(old, body or {})
+        return copy.deepcopy(self.put(target, new))
+
+    async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = api.JSON) -> AsyncIterator[Json]:
+        queue: asyncio.Queue[Json | None] = asyncio.Queue()
+        entry = (path, queue)
+        self.watches.append(entry)
+        try:
+            for name, found in self.objects.items():  # what was written since the list
+                if _within(name, path) and int(found["metadata"]["resourceVersion"]) > int(query["resourceVersion"]):
+                    yield {"type": "MODIFIED", "object": copy.deepcopy(found)}
+            while True:
+                try:
+                    async with asyncio.timeout(seconds):
+                        event = await queue.get()
+                except TimeoutError:
+                    return
+                if event is None:
+                    return
+                yield event
+        finally:
+            self.watches.remove(entry)
+
+
+def _within(path: str, collection: str) -> bool:
+    if path.startswith(f"{collection}/"):
+        return "/" not in path[len(collection) + 1 :]
+    head, _slash, plural = collection.rpartition("/")
+    return path.startswith(f"{head}/namespaces/") and path.rsplit("/", 2)[-2] == plural and "/namespaces/" not in collection
+
+
+def _merged(old: Json, change: Json) -> Json:
+    new = dict(old)
+    for key, value in change.items():
+        if value is None:
+            new.pop(key, None)
+        elif isinstance(value, dict):
+            new[key] = _merged(old.get(key) or {}, value)
+        else:
+            new[key] = value
+    return copy.deepcopy(new)
+
+
+OK: list[Json] = [
+    {"kind": "task", "task": "Ask", "role": "workers"},
+    {"kind": "ok", "task": "Ask", "role": "workers", "changed": False, "nodes": {"total": 2, "inService": 2, "drained": 0, "down": 0}},
+    {"kind": "stats"},
+]
+CHANGED: list[Json] = [
+    {
+        "kind": "ok",
+        "task": "Apply",
+        "role": "base",
+        "changed": True,
+        "objects": [{"kind": "ConfigMap", "name": "a-config", "result": "created"}],
+    },
+    *OK,
+]
+FAILED: list[Json] = [{"kind": "failed", "task": "Apply", "role": "base", "changed": False, "message": "ConfigMap a-config was refused."}]
+
+Script = Callable[[Request], Awaitable[tuple[list[Json], int]]]
+
+
+class FakeEngine:
+    """Runs a script instead of a playbook: it returns what a run reports and its exit status; waiting in it can be interrupted."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.started: list[Request] = []
+        self.at_once = 0
+        self.most_at_once = 0
+        self.well = True
+        self.stuck = False
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def open(self) -> None:
+        """It is open."""
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+    async def start(self, request: Request, descriptor: int) -> Process:
+        self.started.append(request)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        copied = os.dup(descriptor)
+
+        async def go() -> None:
+            code = 99
+            try:
+                lines, code = await self.script(request)
+                os.write(copied, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+            finally:
+                os.close(copied)
+                self.at_once -= 1
+                ended.set_result(code)
+
+        pid = 10_000_000 + len(self.started)
+        self._tasks[pid] = asyncio.create_task(go())
+        return Process(pid, ended)
+
+    def signalled(self, pid: int, number: int) -> None:
+        """Stands for os.kill."""
+        assert number in (signal.SIGINT, signal.SIGKILL, signal.SIGSTOP)
+        self._tasks[pid].cancel()
+
+    def playbooks(self) -> list[str]:
+        return [request.playbook.rpartition(".")[2] for request in self.started]
+
+
+def document(name: str = "a", namespace: str = "one", **spec: Any) -> Json:
+    small = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    return {
+        "apiVersion": "corral.hpc/v1alpha1",
+        "kind": "SlurmCluster",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "images": {"slurm": "slurm:24.11"},
+            "controller": {"stateVolume": {"storageClassName": "fast", "size": "1Gi"}},
+            "nodeSets": [{"name": "cpu", "replicas": 2, "resources": small}],
+            "jail": {"volume": {"claimName": "root"}, "populate": {"image": "jail:trixie"}},
+            **spec,
+        },
+    }
+
+
+def path(name: str = "a", namespace: str = "one") -> str:
+    return f"/apis/corral.hpc/v1alpha1/namespaces/{namespace}/slurmclusters/{name}"
+
+
+class World:
+    """An API server, an engine, and a controller that leads."""
+
+    def __init__(self, folder: Path, script: Script | None = None, **settings: Any) -> None:
+        self.api = FakeApi()
+        self.engine = FakeEngine(script or self.well)
+        self.settings = Settings(scratch=folder / "scratch", runs=folder / "runs", identity="me", **settings)
+        self.limits = (2, 8)
+        self.content = "content-1"
+        self.controller = self.new_controller()
+
+    def new_controller(self) -> Controller:
+        self.metrics = Metrics()
+        return Controller(self.api, self.engine, self.settings, self.metrics, content=self.content, limits=self.limits)
+
+    async def well(self, request: Request) -> tuple[list[Json], int]:
+        """A run that makes what is missing."""
+        await asyncio.sleep(0.1)
+        given = json.loads(Path(request.private_data_dir, "cluster.json").read_text())["metadata"]
+        if request.playbook.endswith("destroy"):
+            for name in [name for name in self.api.objects if f"/namespaces/{given['namespace']}/configmaps/{given['name']}-" in name]:
+                self.api.delete(name)
+            return OK, 0
+        return (CHANGED if self.make(given["name"], given["namespace"]) else OK), 0
+
+    def make(self, name: str = "a", namespace: str = "one") -> bool:
+        """Make the cluster's objects; False when all were there."""
+        labels = {**LABELS, INSTANCE: name}
+        wanted = {
+            f"/api/v1/namespaces/{namespace}/configmaps/{name}-config": {"metadata": {"name": f"{name}-config", "labels": labels}},
+            **{
+                f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}-{part}": {
+                    "metadata": {"name": f"{name}-{part}", "labels": {**labels, "app.kubernetes.io/component": part}},
+                    "spec": {"replicas": 1},
+                    "status": {"observedGeneration": 1, "readyReplicas": 1, "currentRevision": "r", "updateRevision": "r"},
+                }
+                for part in ("controller", "worker", "login")
+            },
+        }
+        missing = [where for where in wanted if where not in self.api.objects]
+        for where in missing:
+            self.api.put(where, wanted[where])
+        return bool(missing)
+
+    async def __aenter__(self) -> World:
+        self.controller.start()
+        self.controller.lead()
+        return self
+
+    async def __aexit__(self, *_dummy: object) -> None:
+        await self.controller.halt("stopping", 1.0)
+        await self.controller.stop()
+
+    def status(self, name: str = "a", namespace: str = "one") -> Json:
+        found: Json = self.api.objects[path(name, namespace)].get("status") or {}
+        return found
+
+    def condition(self, kind: str, name: str = "a", namespace: str = "one") -> tuple[str, str, str]:
+        for condition in self.status(name, namespace).get("conditions", ()):
+            if condition["type"] == kind:
+                return condition["status"], condition["reason"], condition["message"]
+        return "", "", ""

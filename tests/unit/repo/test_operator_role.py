@@ -1,0 +1,158 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role operator would apply: which rights, to whom, and pods that Pod Security's strictest level takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
+
+from .repository import ROOT, load
+
+ROLE = ROOT / "roles" / "operator"
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+NO_KIND: dict[str, Any] = {"msg": "The API server has no kind ServiceMonitor in monitoring.coreos.com/v1"}
+
+
+def objects(**given: Any) -> list[dict[str, Any]]:
+    """The objects of the set, as a run with these variables would apply them."""
+    loader = DataLoader()
+    variables = {
+        "role_path": str(ROLE),
+        "operator_image": "registry.example/corral/operator:1",
+        "operator_prometheus": NO_KIND,
+        "operator_cert_manager": NO_KIND,
+        **loader.load_from_file(str(ROLE / "defaults/main.yml"), trusted_as_template=True),
+        **loader.load_from_file(str(ROLE / "vars/main.yml"), trusted_as_template=True),
+        **given,
+    }
+    templar = Templar(loader, variables=variables)
+    names = templar.template(variables["operator_templates"])
+    rendered, _origins = render([ROLE / "templates" / name for name in names], templar.template(variables["operator_variables"]), [])
+    return rendered
+
+
+def rules(rendered: list[dict[str, Any]], *kinds: str) -> list[tuple[str, str, str, tuple[str, ...]]]:
+    """(group, resource, verb, names) of all roles of these kinds."""
+    return [
+        (group, resource, verb, tuple(rule.get("resourceNames", ())))
+        for obj in rendered
+        if obj["kind"] in kinds
+        for rule in obj["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def bound(rendered: list[dict[str, Any]], kind: str) -> set[str]:
+    return {obj["roleRef"]["name"] for obj in rendered if obj["kind"] == kind}
+
+
+def kinds(rendered: list[dict[str, Any]]) -> set[str]:
+    return {obj["kind"] for obj in rendered}
+
+
+def test_no_right_is_a_wildcard() -> None:
+    rendered = objects(operator_namespaces=["a"], operator_host_paths=True)
+    found = rules(rendered, "Role", "ClusterRole")
+    assert found
+    assert not [rule for rule in found if "*" in rule[:3] or rule[2] in {"escalate", "bind", "impersonate"}]
+
+
+def test_in_the_whole_cluster_it_reads_documents_and_nothing_of_anybodys() -> None:
+    rendered = objects(operator_namespaces=["a"])
+    everywhere = [
+        obj for obj in rendered if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] in bound(rendered, "ClusterRoleBinding")
+    ]
+    assert {(group, resource) for group, resource, _verb, _names in rules(everywhere, "ClusterRole")} == {
+        ("corral.hpc", "slurmclusters"),
+        ("corral.hpc", "slurmclusters/status"),
+        ("scheduling.k8s.io", "priorityclasses"),
+    }
+    assert [rule for rule in rules(everywhere, "ClusterRole") if rule[1] == "priorityclasses"] == [
+        ("scheduling.k8s.io", "priorityclasses", "get", ("corral-control-plane", "corral-worker"))
+    ]
+
+
+def test_host_paths_are_given_only_when_asked_for() -> None:
+    assert "persistentvolumes" not in {rule[1] for rule in rules(objects(), "ClusterRole", "Role")}
+    asked = objects(operator_host_paths=True)
+    assert "persistentvolumes" in {rule[1] for rule in rules(asked, "ClusterRole")}
+    assert "corral-operator-host-paths" in bound(asked, "ClusterRoleBinding")
+
+
+def test_a_clusters_namespace_gets_the_rights_of_the_example_and_events() -> None:
+    example = rules([load("examples/rights.yml")], "Role")
+    rendered = objects(operator_namespaces=["a", "b"])
+    [role] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator-namespace" and obj["kind"] == "ClusterRole"]
+    assert set(rules([role], "ClusterRole")) == {*example, ("", "events", "create", ()), ("", "events", "patch", ())}
+    assert "corral-operator-namespace" not in bound(rendered, "ClusterRoleBinding")
+    places = {
+        obj["metadata"]["namespace"]
+        for obj in rendered
+        if obj["kind"] == "RoleBinding" and obj["roleRef"]["name"] == role["metadata"]["name"]
+    }
+    assert places == {"a", "b"}
+
+
+def test_no_secret_can_be_listed() -> None:
+    verbs = {rule[2] for rule in rules(objects(operator_namespaces=["a"]), "Role", "ClusterRole") if rule[1] == "secrets"}
+    assert verbs == {"get", "create", "patch", "delete"}
+
+
+def test_a_namespaced_operator_makes_nothing_outside_its_namespaces() -> None:
+    rendered = objects(operator_scope="Namespaced", operator_namespaces=["a", "b"], operator_cert_manager={})
+    assert {obj["metadata"].get("namespace") for obj in rendered} == {"corral-operator", "a", "b"}
+    assert not kinds(rendered) & {"ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration"}
+    [deployment] = [obj for obj in rendered if obj["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert {"name": "CORRAL_NAMESPACES", "value": "a,b"} in container["env"]
+
+
+@pytest.mark.parametrize("namespace", ["corral-operator", "other"])
+def test_what_is_not_in_a_namespace_carries_the_operators_name(namespace: str) -> None:
+    rendered = objects(operator_namespace=namespace, operator_namespaces=["a"])
+    outside = {obj["metadata"]["name"] for obj in rendered if obj["metadata"].get("namespace") != namespace}
+    prefix = "corral-operator" if namespace == "corral-operator" else "corral-operator-other"
+    assert outside
+    assert all(name.startswith(prefix) for name in outside)
+
+
+def test_objects_of_others_kinds_are_made_only_where_the_cluster_knows_them() -> None:
+    assert not kinds(objects()) & {"ServiceMonitor", "Certificate", "Issuer", "ValidatingWebhookConfiguration"}
+    known = objects(operator_prometheus={}, operator_cert_manager={})
+    assert {"ServiceMonitor", "Certificate", "Issuer", "ValidatingWebhookConfiguration"} <= kinds(known)
+    assert "ServiceMonitor" not in kinds(objects(operator_service_monitor="absent", operator_prometheus={}))
+
+
+def test_a_webhook_that_nobody_serves_lets_documents_through() -> None:
+    [configuration] = [
+        obj
+        for obj in objects(operator_webhook="Secret", operator_webhook_ca="-----BEGIN CERTIFICATE-----\n")
+        if obj["kind"] == "ValidatingWebhookConfiguration"
+    ]
+    [webhook] = configuration["webhooks"]
+    assert webhook["failurePolicy"] == "Ignore"
+    assert webhook["clientConfig"]["caBundle"]
+
+
+def test_pods_are_restricted() -> None:
+    [deployment] = [obj for obj in objects(operator_webhook="Secret") if obj["kind"] == "Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    assert deployment["spec"]["replicas"] == 2
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"requests", "limits"} <= set(container["resources"])
+    assert {next(iter(set(volume) - {"name"})) for volume in pod["volumes"]} == {"emptyDir", "secret"}
