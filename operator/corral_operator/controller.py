@@ -62,6 +62,8 @@ class Cluster:
     unsettled: int = 0
     waits: Why = Why.RESYNC
     parked: bool = False
+    again: bool = False
+    checked: tuple[int, str] = (-1, "")
     showing: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -378,7 +380,7 @@ class Controller:
 
     def _spread_resync(self) -> None:
         for index, (key, cluster) in enumerate(self._clusters.items()):
-            cluster.facts.hash = ""  # so that a run looks
+            cluster.again = True
             self._queue.add(key, Why.RESYNC, delay=index * 0.5)
 
     async def _work(self, taken: Taken) -> None:
@@ -403,7 +405,9 @@ class Controller:
         self._queue.looking(cluster.key)
         document, facts = cluster.document, cluster.facts
         namespace = self._namespaces[cluster.key[0]]
-        mistakes = _mistakes(document)
+        if cluster.checked[0] != cluster.generation:
+            cluster.checked = cluster.generation, _mistakes(document)
+        mistakes = cluster.checked[1]
         decision = plan.decide(
             document,
             children=self._children(cluster),
@@ -412,12 +416,12 @@ class Controller:
             content=self._content,
             hashed=facts.hash,
             touched=plan.FINALIZER in (document["metadata"].get("finalizers") or ()),
-            again=False,
+            again=cluster.again,
         )
         if decision.do is Do.WAIT:  # until the objects have been seen; then it has the same place in the queue
             cluster.waits = min(cluster.waits, why)
             return
-        cluster.waits = Why.RESYNC
+        cluster.waits, cluster.again = Why.RESYNC, False
         facts.paused = plan.paused(document)
         facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
         facts.deleting = cluster.deleting

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator.outcome import Outcome
 from corral_operator.play import Request
-from corral_operator.processes import descendants, kill_left, kill_tree
+from corral_operator.processes import descendants, kill_left, kill_tree, resident
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +114,11 @@ class Warm:
     def stuck(self) -> bool:
         """True when it has not warmed up for long, over all its starts."""
         return not self._ready.is_set() and asyncio.get_running_loop().time() - self._since > _STUCK
+
+    @property
+    def memory(self) -> float:
+        """Return what the zygote has in memory, in MiB; 0 when there is none."""
+        return resident(self._process.pid) if self._process is not None else 0.0
 
     async def open(self) -> None:
         """Start the zygote and look after it."""

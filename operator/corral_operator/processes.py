@@ -54,6 +54,12 @@ def kill_left(processes: dict[int, int]) -> None:
             _send(pid, signal.SIGKILL)
 
 
+def resident(pid: int) -> float:
+    """Return the memory of a process in MiB, 0 when it is gone."""
+    fields = _fields(pid)
+    return int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20) if fields else 0.0
+
+
 def _fields(pid: int) -> list[str]:
     """Return the fields of /proc/<pid>/stat from the third on; none when there is no such process any more."""
     try:

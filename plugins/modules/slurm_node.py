@@ -75,6 +75,19 @@ options:
       - Longest wait in seconds. The error at its end says which jobs on which nodes are waited for; the drain stays.
     type: int
     default: 3600
+  policy:
+    description:
+      - What becomes of jobs on nodes that O(owner) has drained, while O(wait) waits for their end.
+      - V(Wait) lets them end. V(Requeue) puts them back into the queue after O(deadline), and waits for those that can not be requeued.
+        V(Cancel) cancels them after O(deadline).
+    type: str
+    choices: [Wait, Requeue, Cancel]
+    default: Wait
+  deadline:
+    description:
+      - Seconds from the drain to V(Requeue) or V(Cancel), by slurmctld's clock.
+    type: int
+    default: 3600
 author:
   - the corral authors (@corral-hpc)
 seealso:
@@ -180,6 +193,8 @@ def argument_spec() -> dict[str, object]:
         "comment": {"type": "str"},
         "wait": {"type": "bool", "default": False},
         "wait_timeout": {"type": "int", "default": 3600},
+        "policy": {"type": "str", "choices": ["Wait", "Requeue", "Cancel"], "default": "Wait"},
+        "deadline": {"type": "int", "default": 3600},
     }
 
 

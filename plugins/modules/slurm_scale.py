@@ -10,13 +10,15 @@ module: slurm_scale
 short_description: Drain nodes that the document no longer has, and say which of them may go
 version_added: 0.1.0
 description:
-  - Compares the live StatefulSets of a cluster's node sets with the sizes that the document wants. Where none is larger, that is one request and
-    slurmctld is not asked at all.
+  - Compares the live StatefulSets of a cluster's node sets with the sizes that the document wants, and the live partitions with those of the document.
+    Where nothing is to go, that is two requests and slurmctld is not asked at all.
   - Nodes beyond the wanted size, the highest numbers, are drained with a reason of the owner V(scale). A drain of somebody else is left as it is,
     and its reason too.
   - A node may go when slurmctld shows it out of service and not busy, and shows no job on it. A job that completes is still a job.
     With O(wait=true) it is waited for the others.
   - Nodes that were drained to go, and that the document keeps after all, are resumed.
+  - A partition that the document no longer has, while nodes of it stay, is kept as long as a job is in it, since slurmctld ends the jobs of a partition that
+    its configuration no longer has. It takes no new jobs then. See O(partitions).
   - Nothing is written to Kubernetes here. RV(objects) is for M(corral.slurm.k8s_apply), RV(held) for M(corral.slurm.slurm_cluster_model).
     Pods have to go before the configuration does, since slurmctld ends the jobs of a node that it no longer knows.
   - If slurmctld can not be asked, or its answers can not be, then nothing may go. Without O(wait) that is a warning, and all stay as they are.
@@ -33,7 +35,7 @@ options:
     required: true
   config_map:
     description:
-      - Name of the ConfigMap that holds the live C(slurm.conf). It is read only when a node must stay.
+      - Name of the ConfigMap that holds the live C(slurm.conf).
     type: str
     required: true
   node_sets:
@@ -64,6 +66,11 @@ options:
           - Seconds from the drain, see O(deadline).
         type: int
         default: 3600
+  partitions:
+    description:
+      - The partitions of the document. Of live ones that are not among them it is seen whether jobs run or wait there. Without this option, none is looked at.
+    type: list
+    elements: str
   policy:
     description:
       - What becomes of jobs on nodes of a set that is not in O(node_sets).
@@ -108,6 +115,7 @@ EXAMPLES = r"""
     selector: "{{ corral.scaling.selector }}"
     config_map: "{{ corral.scaling.config_map }}"
     node_sets: "{{ corral.scaling.node_sets }}"
+    partitions: "{{ corral.scaling.partitions }}"
   register: scale
 
 - name: Have pods end on which no job is left
@@ -117,7 +125,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 shrinks:
-  description: Whether a live node set is larger than the document says.
+  description: Whether a live node set is larger than the document says, or the document lacks a live partition.
+  returned: success
+  type: bool
+goes:
+  description: Whether some of it can go now.
   returned: success
   type: bool
 waiting:
@@ -184,6 +196,7 @@ def argument_spec() -> dict[str, object]:
                 "deadline": _DEADLINE,
             },
         },
+        "partitions": {"type": "list", "elements": "str"},
         "policy": _POLICY,
         "deadline": _DEADLINE,
         "wait": {"type": "bool", "default": False},

@@ -189,6 +189,19 @@ def ten_thousand_nodes() -> list[dict[str, Any]]:
     ]
 
 
+def a_thousand_nodes(document: Path, scratch: Path) -> list[dict[str, Any]]:
+    from ansible_collections.corral.slurm.tests.bench import many
+
+    found = many.measure(REPOSITORY, document, scratch)
+    baseline = f"{found['objects']} objects of the controller"
+    return [
+        result("1 000 more nodes: document → slurmctld knows them", found["known"], "s", 60, "slurmctld not restarted"),
+        result("unchanged configuration of 1 001 nodes, writes", found["writes"], "writes", 0, baseline),
+        result("unchanged configuration of 1 001 nodes, requests", found["requests"], "requests", found["objects"] + 15, baseline),
+        result("500 idle nodes fewer: document → pods and node lines gone", found["down"], "s", 60, "pods that were never placed"),
+    ]
+
+
 def from_nothing() -> dict[str, Any]:
     subprocess.run([str(REPOSITORY / "lab" / "lab"), "down"], check=True)
     took = seconds(lambda: subprocess.run(["make", "-C", str(REPOSITORY), "demo", "KUBECONFIG="], check=True, stdout=subprocess.DEVNULL))
@@ -204,6 +217,19 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join([head, "| what | figure | goal | measured against | reached |", "|---|---|---|---|---|", *rows]) + "\n"
 
 
+def runs_of_the_operator(document: Path, scratch: Path) -> list[dict[str, Any]]:
+    """The same playbook as the operator runs it."""
+    from ansible_collections.corral.slurm.tests.bench import operator_runs
+
+    found = operator_runs.measure(document, scratch)
+    cold = f"{found['cold']:.2f} s by ansible-runner's own start"
+    return [
+        result("operator: a run that finds nothing, median", found["p50"] * 1000, "ms", 150, cold),
+        result("operator: a run that finds nothing, longest of 40", found["p99"] * 1000, "ms", 300, cold),
+        result("operator: the zygote's memory", found["memory"], "MiB", 75, "half of what both processes may have"),
+    ]
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("document", type=Path, help="the SlurmCluster document of a cluster that is up and at rest")
@@ -213,7 +239,9 @@ def main() -> None:
         results = [*unchanged_site(options.document, Path(scratch)), apply_engine(40), apply_engine(400), *ten_thousand_nodes()]
         results.extend(entering_the_jail(options.document))
         results.append(a_new_user(options.document, Path(scratch)))
+        results.extend(a_thousand_nodes(options.document, Path(scratch)))
         results.extend(steps_in_the_jail())
+        results.extend(runs_of_the_operator(options.document, Path(scratch)))
     if options.cold:
         results.append(from_nothing())
     RESULTS.parent.mkdir(parents=True, exist_ok=True)

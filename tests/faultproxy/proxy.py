@@ -21,6 +21,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -155,7 +156,7 @@ class FaultProxy:
         return number, dry, fault
 
     def note(self, seen: Seen) -> None:
-        """Write down a request that has been answered."""
+        """Write down a request that is about to be answered: whoever has the answer may read the trace."""
         with self._lock:
             self.trace.append(seen)
             if self._file is not None:
@@ -185,39 +186,45 @@ class _Handler(BaseHTTPRequestHandler):
         write, dry, fault = proxy.begin(self.command, self.path, body)
         action = fault.action if fault is not None else ""
         seconds = fault.seconds if fault is not None else 0.0
-        code = 0
-        try:
-            if action == "delay":
-                time.sleep(seconds)
-            if action == "reset":
-                self._cut()
-            elif action.isdecimal():
-                code = int(action)
-                self._refuse(code, seconds)
-            else:
-                code = self._forward(body, action)
-        finally:
+
+        def note(code: int) -> None:
             proxy.note(Seen(self.command, self.path, code, write, dry, action))
 
-    def _forward(self, body: bytes, action: str) -> int:
+        if action == "delay":
+            time.sleep(seconds)
+        if action == "reset":
+            note(0)
+            self._cut()
+        elif action.isdecimal():
+            note(int(action))
+            self._refuse(int(action), seconds)
+        else:
+            self._forward(body, action, note)
+
+    def _forward(self, body: bytes, action: str, note: Callable[[int], None]) -> None:
         proxy = self.server.proxy
         headers = {key: value for key, value in self.headers.items() if key.lower() not in _HOP_BY_HOP} | proxy.headers
         stream = "watch=1" in self.path or "watch=true" in self.path
-        answer = proxy.pool.request(
-            self.command,
-            proxy.upstream + self.path,
-            body=body or None,
-            headers=headers,
-            preload_content=not stream,
-            retries=False,
-            redirect=False,
-        )
+        try:
+            answer = proxy.pool.request(
+                self.command,
+                proxy.upstream + self.path,
+                body=body or None,
+                headers=headers,
+                preload_content=not stream,
+                retries=False,
+                redirect=False,
+            )
+        except urllib3.exceptions.HTTPError:
+            note(0)
+            raise
+        note({"504-committed": 504, "reset-committed": 0}.get(action, answer.status))
         if action == "504-committed":
             self._refuse(504, 0)
-            return 504
+            return
         if action == "reset-committed":
             self._cut()
-            return 0
+            return
         self.send_response(answer.status)
         for key, value in answer.headers.items():
             if key.lower() not in _HOP_BY_HOP | {"date", "server"}:
@@ -228,7 +235,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(answer.data)))
             self.end_headers()
             self.wfile.write(answer.data)
-        return int(answer.status)
 
     def _stream(self, answer: urllib3.BaseHTTPResponse) -> None:
         self.send_header("Transfer-Encoding", "chunked")

@@ -109,8 +109,8 @@ class Cluster:
     def site(self, *args: str, **kwargs: Any) -> Run:
         return playbook("site", self.write(), *args, **kwargs)
 
-    def destroy(self, *args: str) -> Run:
-        return playbook("destroy", self.write(), *args)
+    def destroy(self, *args: str, **kwargs: Any) -> Run:
+        return playbook("destroy", self.write(), *args, **kwargs)
 
     def slurm(self, *command: str) -> str:
         """Output of a Slurm command in the controller's pod."""

@@ -154,9 +154,15 @@ def test_jobs_enter_the_jail(cluster: Cluster) -> None:
     assert cluster.ssh("sbatch --wait -o out --wrap 'srun hostname' >/dev/null; cat out", user="bob").stdout.split() == [f"{NAME}-one-0"]
 
 
+def namespace_of_pod(cluster: Cluster) -> str:
+    """The mount namespace of the login pod; a session by Pivot has one of its own."""
+    where = ("-n", cluster.namespace, f"{NAME}-login-0", "-c", "sshd")
+    return cluster.kubectl("exec", *where, "--", "readlink", "/proc/self/ns/mnt", check=False).strip()
+
+
 def test_a_session_has_the_jail_as_its_root(cluster: Cluster) -> None:
-    """With Chroot the root of the session's mounts would be the pod's."""
-    assert cluster.ssh("findmnt -n -o FSROOT /").stdout.strip().endswith("/root")
+    root, mounts = cluster.ssh("findmnt -n -o FSROOT /; readlink /proc/self/ns/mnt").stdout.split()
+    assert root.endswith("/root") and mounts != namespace_of_pod(cluster)
     assert cluster.ssh("sudo chroot / true || echo refused", check=False).stdout.split() == ["refused"]
 
 
@@ -178,6 +184,32 @@ def test_what_jobs_need_is_there(cluster: Cluster) -> None:
     assert cluster.ssh(container, user="bob", check=False).stdout.split() == ["0"]
     assert cluster.ssh("unshare -Ur id -u", user="bob").stdout.split() == ["0"]
     assert cluster.ssh("srun python3 -", user="bob", stdin=TRACE).stdout.split() == ["True", "0"]
+
+
+def test_ssh_to_a_worker_follows_the_job_under_the_filter(cluster: Cluster) -> None:
+    """slurmd's container has one filter for all: the session's walls are the jail's, pam_slurm_adopt does its work under it."""
+    assert "no active jobs" in cluster.ssh("ssh one-0 true", user="bob", check=False).stderr
+    job = cluster.ssh("sbatch --parsable -o /dev/null --wrap 'srun sh -c \"echo mine >/tmp/mine; sleep 300\"'", user="bob").stdout.strip()
+    try:
+        eventually(lambda: cluster.ssh("ssh one-0 cat /tmp/mine", user="bob", check=False).stdout == "mine\n", "the job's own /tmp")
+        said = cluster.ssh("ssh one-0 'echo $SLURM_JOB_ID; hostname; grep Seccomp: /proc/self/status'", user="bob").stdout.split()
+        assert said == [job, f"{NAME}-one-0", "Seccomp:", "2"]
+    finally:
+        cluster.ssh(f"scancel {job}", user="bob")
+
+
+def test_a_session_by_chroot_has_the_same_filter(cluster: Cluster) -> None:
+    """The other way into the jail: sshd's own chroot."""
+    cluster.spec["login"]["entry"] = "Chroot"
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    # The new document rolls the login pod; the old one may still answer for a moment.
+    look = "readlink /proc/self/ns/mnt; test -f /etc/corral-jail && grep Seccomp: /proc/self/status"
+    eventually(lambda: cluster.ssh(look, check=False).stdout.split() == [namespace_of_pod(cluster), "Seccomp:", "2"], "a session by chroot")
+    said = json.loads(cluster.ssh(f"python3 - '{json.dumps(CALLS)}'", stdin=TRY).stdout)
+    wanted = {name: call[3] for name, call in CALLS.items() if call[3] is not None}
+    assert {name: said[name] for name in wanted} == wanted
+    assert cluster.ssh("srun id -un", user="bob").stdout.split() == ["bob"]
 
 
 def test_they_are_taken_away_again(cluster: Cluster) -> None:

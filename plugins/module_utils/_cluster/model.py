@@ -210,7 +210,8 @@ class Scaling:
     """What slurm_scale has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
 
     ``node_sets`` are ``{"name", "replicas", "policy", "deadline"}``, the deadline in seconds since the drain; ``policy`` and ``deadline`` hold for
-    sets that the document no longer has. ``selector`` finds the StatefulSets, ``config_map`` holds the slurm.conf of the run before.
+    sets that the document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
+    slurm.conf of the run before.
     """
 
     selector: str
@@ -218,6 +219,16 @@ class Scaling:
     policy: str
     deadline: int
     node_sets: list[Json]
+    partitions: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What slurm_sync has to know. ``protects``: no worker pod is evicted but those that it marks."""
+
+    taints: list[str]
+    eviction: str
+    protects: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +347,7 @@ class Model:
     login: Login
     workers: Workers
     scaling: Scaling
+    sync: Sync
     partitions: list[Partition]
     node_names: str
     node_count: int

@@ -32,6 +32,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Priority,
     Scaling,
     Sssd,
+    Sync,
     Teardown,
     Users,
     Volume,
@@ -167,6 +168,7 @@ class _Resolver:
             login=login,
             workers=workers,
             scaling=self.scaling(components.worker),
+            sync=self.sync(),
             partitions=partitions,
             node_names=",".join(node_set.node_names for node_set in node_sets if node_set.replicas),
             node_count=sum(node_set.replicas for node_set in node_sets),
@@ -313,7 +315,12 @@ class _Resolver:
                 }
                 for node_set in self.spec["nodeSets"]
             ],
+            partitions=[partition["name"] for partition in self.spec["partitions"]],
         )
+
+    def sync(self) -> Sync:
+        spec = self.spec["workers"]["sync"]
+        return Sync(taints=spec["taints"], eviction=spec["eviction"], protects=spec["eviction"] != "Always")
 
     def login_seccomp(self) -> Json:
         # The runtime's default profile refuses pivot_root, which only Pivot needs.

@@ -391,6 +391,35 @@ def draining(default: Any = None, *, policy: str | None = None, deadline: int | 
     )
 
 
+def syncing() -> Schema:
+    """What machines that go mean for Slurm, and Slurm's nodes for evictions."""
+    return _object(
+        "What Slurm and Kubernetes tell each other of nodes, by the playbook sync or the operator.",
+        {
+            "taints": _list(
+                "Keys of taints (NoSchedule or NoExecute) by which machines are announced to go; the Slurm nodes there are drained. "
+                "node.kubernetes.io/unschedulable stands for a cordon.",
+                _string("A taint's key.", _QUALIFIED, max_length=317),
+                maximum=64,
+                unique=True,
+                default=[
+                    "node.kubernetes.io/unschedulable",
+                    "ToBeDeletedByClusterAutoscaler",
+                    "karpenter.sh/disrupted",
+                    "node.kubernetes.io/out-of-service",
+                ],
+            ),
+            "eviction": _string(
+                "Which worker pods Kubernetes may evict. WhenDrained: those of machines that go, once Slurm has drained their node and no job is on it. "
+                "WhenIdle: those without a job; one that comes in the moment of the eviction is lost. Always: all, with their jobs.",
+                enum=("WhenDrained", "WhenIdle", "Always"),
+                default="WhenDrained",
+            ),
+        },
+        default={},
+    )
+
+
 POD_VOLUME_SOURCES = ("configMap", "secret", "claimName", "hostPath", "memory", "scratch")
 
 
@@ -1004,6 +1033,7 @@ def spec() -> Schema:
                         default="WithJob",
                     ),
                     "drain": draining(default={}, policy="Wait", deadline=3600),
+                    "sync": syncing(),
                 },
                 default={},
             ),
@@ -1088,7 +1118,7 @@ def document() -> Schema:
                     },
                     "observedHash": {
                         "type": "string",
-                        "description": "One word for the document, the playbooks and the objects when a run found nothing to do. While it holds, no run is made.",
+                        "description": "Document, playbooks and objects as a run found nothing to do about them, in one word. While it holds, no run is made.",
                     },
                     "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},

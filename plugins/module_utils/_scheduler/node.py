@@ -9,8 +9,8 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference, wait
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, node_plan, nodes
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference, wait
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, node_plan, nodes, scaling
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.jobs import Job
 
 
@@ -29,10 +29,13 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         plan = node_plan.plan(live, wish)
         if plan.changed and not check:
             live = _tell(slurmctld, names, plan)
+        changed = plan.changed
         if params["wait"] and wish.state and not check:
-            live = _wait(slurmctld, names, wish.state, float(params["wait_timeout"]), plan)
+            press = _Press(slurmctld, params)
+            live = _wait(slurmctld, names, wish.state, float(params["wait_timeout"]), plan, press)
+            changed |= press.told
         result: dict[str, Any] = {
-            "changed": plan.changed,
+            "changed": changed,
             "nodes": [node.to_dict() for node in live],
             "foreign": [_foreign(node) for node in plan.foreign],
             "requests": client.requests,
@@ -75,12 +78,45 @@ def _moved(slurmctld: Slurmctld, plan: node_plan.Plan) -> bool:
     return False
 
 
-def _wait(slurmctld: Slurmctld, names: list[str], state: str, timeout: float, plan: node_plan.Plan) -> list[nodes.Node]:
+class _Press:
+    """What becomes of jobs on drained nodes when the deadline is over."""
+
+    def __init__(self, slurmctld: Slurmctld, params: dict[str, Any]) -> None:
+        self._slurmctld = slurmctld
+        self._owner = str(params["owner"])
+        self._policy = str(params["policy"])
+        self._deadline = float(params["deadline"])
+        self._refused: set[str] = set()
+        self.told = False
+
+    def on(self, live: list[nodes.Node]) -> None:
+        """Requeue or cancel what is due. A job that slurmctld refuses to requeue is waited for."""
+        if self._policy == "Wait":
+            return
+        names = hostlist.compress(node.name for node in live)
+        text = self._slurmctld.ask(["squeue", "--json", f"--nodelist={names}", jobs.ON_NODES], "the jobs on drained nodes")
+        now = answer.seconds(self._slurmctld.ask(["date", "+%s"], "its time"))
+        for command, what in scaling.pressed(
+            live, scaling.tasks(text), owner=self._owner, policy=self._policy, deadline=self._deadline, now=now
+        ):
+            if command[-1] in self._refused:
+                continue
+            try:
+                self._slurmctld.tell(command, what)
+            except Refused:
+                self._refused.add(command[-1])
+                continue
+            self.told = True
+
+
+def _wait(slurmctld: Slurmctld, names: list[str], state: str, timeout: float, plan: node_plan.Plan, press: _Press) -> list[nodes.Node]:
     """Wait until no job is left on the nodes, or until resumed ones are in service. Raises WaitTimeout."""
 
     def free() -> tuple[list[nodes.Node], str]:
         live = slurmctld.nodes_named(names)
         busy = [node.name for node in live if node.busy]
+        if busy and state == "drained":
+            press.on([node for node in live if node.busy])
         return live, _jobs_in_words(slurmctld.jobs_on(busy), busy) if busy else ""
 
     foreign = {node.name for node in plan.foreign}
@@ -97,7 +133,7 @@ def _wait(slurmctld: Slurmctld, names: list[str], state: str, timeout: float, pl
         hint = "" if state == "resumed" else ", or end the jobs with slurm_job (state: absent)"
         raise WaitTimeout(
             f"Nodes of {shown} {words} after {timeout:g} s: {missing.rstrip('.')}; run again to go on waiting{hint}.",
-            data={"changed": plan.changed},
+            data={"changed": plan.changed or press.told},
         )
     return live or []
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend of slurm_scale: node sets that are larger than the document says, drained and waited for.
+"""The backend of slurm_scale: node sets that are larger than the document says, drained and waited for; and partitions that it no longer has.
 
 It writes nothing to Kubernetes: what may go is returned as objects with fewer replicas, for k8s_apply, and what must stay as lines for the model.
 """
@@ -14,14 +14,16 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, NotFound, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference, wait
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, node_plan, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, node_plan, partitions, scaling
 
 NODE_SET = "corral.hpc/node-set"
 MANAGER = "corral"
 
 _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
+# States in which a partition takes no new jobs.
+_CLOSED = frozenset({"DRAIN", "INACTIVE"})
 _LATER = "A later run goes on from here."
 # Jobs end in minutes or hours, and each look is three commands in slurmctld's pod.
 _SLOWEST = 5.0
@@ -30,7 +32,7 @@ _SLOWEST = 5.0
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Drain what the document no longer has, and say what may go; the parameters are those of the module slurm_scale.
 
-    Returns ``changed``, ``shrinks``, ``waiting``, ``objects``, ``retired``, ``held``, ``requests``, and ``warnings``. Raises CorralError.
+    Returns ``changed``, ``shrinks``, ``goes``, ``waiting``, ``objects``, ``retired``, ``held``, ``requests``, and ``warnings``. Raises CorralError.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
@@ -42,7 +44,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             raise
         result: dict[str, Any] = {
             "changed": work.changed,
-            "shrinks": bool(work.victims),
+            "shrinks": work.shrinks,
+            "goes": bool(consequences["objects"]) or work.kept < set(work.leaving),
             "waiting": work.waiting(),
             **consequences,
             "requests": client.requests,
@@ -55,7 +58,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
 
 
 class _Work:
-    """One call: ``stay`` is the number of nodes that each shrinking set must keep, and begins with all that it has."""
+    """One call: ``stay`` is the number of nodes that each shrinking set must keep, ``kept`` are the partitions that must stay; both begin with all."""
 
     def __init__(self, client: Client, params: dict[str, Any], *, check: bool) -> None:
         self._client = client
@@ -71,10 +74,18 @@ class _Work:
         self.after: dict[str, Any] = {}
         self.victims = [name for size in self._sizes for name in size.victims]
         self.stay = {size.name: size.live for size in self._sizes if size.victims}
+        self._config: dict[str, str] | None = None
+        self.leaving = self._read_leaving()
+        self.kept = set(self.leaving)
+
+    @property
+    def shrinks(self) -> bool:
+        """True when something is to go."""
+        return bool(self.victims or self.leaving)
 
     def begin(self) -> str:
         """Do what can be done now; return a sentence for whoever reads the run, "" where the wait will tell it."""
-        if not self.victims:
+        if not self.shrinks:
             return ""
         try:
             words = self._look()
@@ -82,11 +93,11 @@ class _Work:
             raise
         except CorralError as error:
             return self._not_asked(error)
-        return f"{self._going()} would be drained; {words}." if words and self._check else ""
+        return f"{self._going()} would be {'drained' if self.victims else 'closed'}; {words}." if words and self._check else ""
 
     def wait(self, timeout: float) -> str:
         """Look until all victims can go, or until the time is over; return what is then missing as a sentence. Raises KubeError, WaitTimeout."""
-        if not self.victims:
+        if not self.shrinks:
             return ""
         problem: list[CorralError] = []
 
@@ -100,13 +111,14 @@ class _Work:
                 problem.append(error)
                 return None, str(error)
 
-        _none, missing = wait(timeout, look, f"nodes {self._going()} go when their jobs have ended", slowest=_SLOWEST)
+        _none, missing = wait(timeout, look, f"{self._going('nodes ')} go when their jobs have ended", slowest=_SLOWEST)
         if problem:
             raise KubeError(self._not_asked(problem[0]))
         if not missing:
             return ""
         refused = "".join(f" {words}" for words in self._refused.values())
-        sentence = f"Not all nodes that go could go within {timeout:g} s: {missing.rstrip('.')}.{refused} They stay drained. {_LATER}"
+        what, how = ("nodes", "drained") if self.victims else ("partitions", "closed for new jobs")
+        sentence = f"Not all {what} that go could go within {timeout:g} s: {missing.rstrip('.')}.{refused} They stay {how}. {_LATER}"
         if self._params["must_finish"]:
             raise WaitTimeout(sentence)
         return sentence
@@ -134,9 +146,9 @@ class _Work:
         remains = any(self.stay[size.name] > size.wanted for size in self._sizes if size.victims)
         unknown = self._last.unknown if self._last else []
         held: dict[str, Any] = {}
-        if remains:
+        if remains or self.kept:
             live = self._live_config()
-            held = scaling.held(live.get("slurm.conf", ""), self._sizes, self.stay, unknown, live.get("gres.conf", ""))
+            held = scaling.held(live.get("slurm.conf", ""), self._sizes, self.stay, unknown, live.get("gres.conf", ""), self.kept)
         if held:
             held["replicas"] = {name: count for name, count in held["replicas"].items() if name in wanted}
         return {"objects": objects, "retired": retired, "held": held}
@@ -150,8 +162,9 @@ class _Work:
         elif self._check:
             self._note(step.drain)
             self._note(step.resume)
+            self._note_closed(step)
             self.changed |= bool(step.deeds)
-        self._last, self.stay = step, step.stay
+        self._last, self.stay, self.kept = step, step.stay, set(step.partitions)
         return step.words
 
     def _ask(self, slurmctld: Slurmctld) -> scaling.Step:
@@ -166,7 +179,12 @@ class _Work:
         now = float("-inf")
         if any(size.victims and size.policy != "Wait" for size in self._sizes):
             now = answer.seconds(slurmctld.ask(["date", "+%s"], "its time"))
-        return scaling.step(self._sizes, live, scaling.tasks(text) if named else [], now=now, taken=self._check)
+        step = scaling.step(self._sizes, live, scaling.tasks(text) if named else [], now=now, taken=self._check)
+        if self.leaving:
+            step.close = [one for one in slurmctld.read_partitions() if one.name in self.leaving and one.state not in _CLOSED]
+            command = ["squeue", "--json", f"--partition={','.join(self.leaving)}", jobs.NOT_ENDED]
+            step.partitions = scaling.inside(self.leaving, scaling.tasks(slurmctld.ask(command, "the jobs in partitions that go")))
+        return step
 
     def _tell(self, slurmctld: Slurmctld, step: scaling.Step) -> bool:
         """Run the commands of a step; True when there were any. A job that can not be requeued is waited for, and not asked again."""
@@ -176,6 +194,10 @@ class _Work:
                 slurmctld.tell(command, f"change nodes {command[2].removeprefix('nodename=')}")
                 told = self.changed = True
             self._note(plan)
+        for command in partitions.commands(step.close, "DRAIN"):
+            slurmctld.tell(command, f"close partition {command[2].removeprefix('partitionname=')}")
+            told = True
+        self._note_closed(step)
         for command, what in step.deeds:
             if command[-1] in self._refused:
                 continue
@@ -194,11 +216,26 @@ class _Work:
         self.before.update(plan.before)
         self.after.update(plan.after)
 
-    def _going(self) -> str:
-        return hostlist.compress(self.victims)
+    def _note_closed(self, step: scaling.Step) -> None:
+        self.changed |= bool(step.close)
+        self.before.update({f"partition {one.name}": {"state": one.state} for one in step.close})
+        self.after.update({f"partition {one.name}": {"state": "DRAIN"} for one in step.close})
+
+    def _going(self, nodes: str = "") -> str:
+        """Name what goes; ``nodes`` is the word before the nodes."""
+        parts = [nodes + hostlist.compress(self.victims)] if self.victims else []
+        return " and ".join([*parts, *(f"partition {name}" for name in self.leaving)])
 
     def _not_asked(self, error: CorralError) -> str:
-        return f"{str(error).rstrip('.')}; so no node was taken away, and {self._going()} stay as they are. {_LATER}"
+        what = "node" if self.victims else "partition"
+        return f"{str(error).rstrip('.')}; so no {what} was taken away, and {self._going()} stay as they are. {_LATER}"
+
+    def _read_leaving(self) -> list[str]:
+        """Return the partitions that the document no longer has, whose nodes it keeps."""
+        wanted = self._params.get("partitions")
+        if wanted is None or not self._live:
+            return []
+        return scaling.leaving(self._live_config().get("slurm.conf", ""), self._sizes, wanted)
 
     def _read_live(self) -> dict[str, dict[str, Any]]:
         """Return the StatefulSets of node sets by the set's name."""
@@ -240,6 +277,11 @@ class _Work:
         }
 
     def _live_config(self) -> dict[str, str]:
-        ref = Ref(BUILTIN["", "ConfigMap"], self._namespace, str(self._params["config_map"]))
-        data: dict[str, str] = self._client.get(ref.path, what=f"read {ref}").data.get("data") or {}
-        return data
+        """Return the configuration of the run before; an empty one where it is gone, of which nothing can be kept."""
+        if self._config is None:
+            ref = Ref(BUILTIN["", "ConfigMap"], self._namespace, str(self._params["config_map"]))
+            try:
+                self._config = dict(self._client.get(ref.path, what=f"read {ref}").data.get("data") or {})
+            except NotFound:
+                self._config = {}
+        return self._config

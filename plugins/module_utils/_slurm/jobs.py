@@ -23,6 +23,8 @@ _LIVE = frozenset(
 )  # fmt: skip
 # For squeue: the jobs that have nodes. No job in another state has one.
 ON_NODES = "--states=running,suspended,completing,configuring,stopped,signaling,stage_out"
+# Those, and the ones that wait.
+NOT_ENDED = f"{ON_NODES},pending"
 # A job that was requeued completes on its node and waits in the queue at once.
 _WAITS = frozenset({"PENDING", "REQUEUED"})
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")

@@ -123,6 +123,12 @@ OURS = (
         "{text}, and it goes when its last job has ended",
         "run 'ansible-playbook corral.slurm.site' to have it taken away once it is free; to keep it, raise replicas of node set {set} again before",
     ),
+    _kind(
+        "sync",
+        "",
+        "{text}",
+        "when that is over ('kubectl uncordon' takes back a cordon), 'ansible-playbook corral.slurm.sync' takes the node back, or the operator does",
+    ),
 )
 OWNED = _kind(
     "owned",

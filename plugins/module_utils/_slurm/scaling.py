@@ -17,6 +17,7 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, hostlist, node_plan, reasons
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 
 OWNER = "scale"
 # The same whatever the numbers are: another text would be another drain, and its deadline would begin anew.
@@ -24,6 +25,9 @@ REASON = reasons.write(OWNER, "the document has fewer nodes in this set")
 
 _GOES_ALREADY = frozenset({"COMPLETING", "PENDING", "REQUEUED"})
 _SHOWN = 5
+
+# A command, and what it does in words that complete "Could not".
+Deed = tuple[list[str], str]
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Task:
     user: str
     state: frozenset[str]
     nodes: frozenset[str]
+    partitions: frozenset[str] = frozenset()
 
     @property
     def words(self) -> str:
@@ -65,21 +70,26 @@ class Task:
 
 @dataclass
 class Step:
-    """What one look at slurmctld leads to. ``drain`` and ``resume`` are plans; ``deeds`` are (command, what it does); ``stay`` says for each set that
-    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not go yet, and ``unknown`` the nodes that slurmctld lacks."""
+    """What one look at slurmctld leads to. ``drain`` and ``resume`` are plans; ``stay`` says for each set that
+    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not go yet, and ``unknown`` the nodes that slurmctld lacks.
+    Of partitions that go, ``close`` are those that still take jobs, and ``partitions`` has the tasks in each that can not go yet."""
 
     drain: node_plan.Plan
     resume: node_plan.Plan
-    deeds: list[tuple[list[str], str]] = field(default_factory=list)
+    deeds: list[Deed] = field(default_factory=list)
     stay: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, list[Task]] = field(default_factory=dict)
+    close: list[Partition] = field(default_factory=list)
+    partitions: dict[str, list[Task]] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
 
     @property
     def words(self) -> str:
         """Say what is waited for; "" when all that shall go can."""
-        tasks = {task.number: task for found in self.waiting.values() for task in found}
-        parts = [f"{task.words} on {hostlist.compress(task.nodes)}" for task in list(tasks.values())[:_SHOWN]]
+        tasks = {task.number: f"{task.words} on {hostlist.compress(task.nodes)}" for found in self.waiting.values() for task in found}
+        for name, inside in self.partitions.items():
+            tasks = {**{task.number: f"{task.words} in partition {name}" for task in inside}, **tasks}
+        parts = list(tasks.values())[:_SHOWN]
         if len(tasks) > _SHOWN:
             parts.append(f"{len(tasks) - _SHOWN} more jobs")
         quiet = [name for name, found in self.waiting.items() if not found]
@@ -131,25 +141,59 @@ def step(sizes: Iterable[Size], nodes: Iterable[Node], found: Iterable[Task], *,
             keep = number + 1
         if size.victims:
             result.stay[size.name] = keep
-    for task, policy in overdue.values():
-        if not _GOES_ALREADY & task.state:
-            program = ["scancel"] if policy == "Cancel" else ["scontrol", "requeue"]
-            result.deeds.append(([*program, task.number], f"{policy.lower()} {task.words}"))
+    result.deeds = [deed for task, policy in overdue.values() for deed in _deeds(task, policy)]
     return result
 
 
-def held(text: str, sizes: Iterable[Size], stay: dict[str, int], unknown: Iterable[str] = (), gres: str = "") -> dict[str, Any]:
+def pressed(nodes: Iterable[Node], found: Iterable[Task], *, owner: str, policy: str, deadline: float, now: float) -> list[Deed]:
+    """Return what is done to jobs on nodes that ``owner`` has drained ``deadline`` seconds ago or longer."""
+    due = {node.name for node in nodes if node.drained and reasons.owner(node.reason) == owner and now - _since(node) >= deadline}
+    return [deed for task in found if policy != "Wait" and task.nodes & due for deed in _deeds(task, policy)]
+
+
+def _deeds(task: Task, policy: str) -> list[Deed]:
+    if _GOES_ALREADY & task.state:
+        return []
+    program = ["scancel"] if policy == "Cancel" else ["scontrol", "requeue"]
+    return [([*program, task.number], f"{policy.lower()} {task.words}")]
+
+
+def leaving(text: str, sizes: Iterable[Size], wanted: Iterable[str]) -> list[str]:
+    """Return the partitions of the live slurm.conf that the document (``wanted``) no longer has, of those with nodes that it keeps.
+
+    Those whose nodes all go are held for as long as these are.
+    """
+    names, kept = set(wanted), {name for size in sizes for name in size.stays}
+    lines = [dict(conf.parse_pairs(line)) for line in text.splitlines() if line.startswith("PartitionName=")]
+    return [
+        pairs["PartitionName"] for pairs in lines if pairs["PartitionName"] not in names and kept & set(hostlist.expand(pairs["Nodes"]))
+    ]
+
+
+def inside(names: Iterable[str], found: Iterable[Task]) -> dict[str, list[Task]]:
+    """Return the tasks in each of these partitions that has some, those that wait among them."""
+    all_of: dict[str, list[Task]] = {name: [] for name in names}
+    for task in found:
+        for name in task.partitions & all_of.keys():
+            all_of[name].append(task)
+    return {name: tasks for name, tasks in all_of.items() if tasks}
+
+
+def held(
+    text: str, sizes: Iterable[Size], stay: dict[str, int], unknown: Iterable[str] = (), gres: str = "", keep: Iterable[str] = ()
+) -> dict[str, Any]:
     """Return what has to stay of the live configuration ``text`` (slurm.conf): ``{"replicas", "nodes", "partitions"}``, {} where nothing has to.
 
     ``replicas`` has those sets of the document that keep more than it says. ``nodes`` are lines as lists of pairs, narrowed to the nodes that go but
-    can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was. ``gres`` (gres.conf) adds ``gres``, the lines of
-    such nodes. ``unknown`` are nodes that slurmctld does not know, so that they need no line. Raises CorralError where another has none, and
-    ConfError for a line that Slurm would not read.
+    can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was; those of ``keep`` have the nodes that stay, too.
+    ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``unknown`` are nodes that slurmctld does not know, so that they need no line.
+    Raises CorralError where another has none, and ConfError for a line that Slurm would not read.
     """
-    sizes = list(sizes)
+    sizes, keep = list(sizes), set(keep)
     names = {f"{size.name}-{number}" for size in sizes for number in range(size.wanted, stay.get(size.name, 0))}
-    if not names:
+    if not names and not keep:
         return {}
+    stays = {name for size in sizes for name in size.stays}
     nodes: list[list[list[str]]] = []
     partitions: list[dict[str, Any]] = []
     for line in text.splitlines():
@@ -166,10 +210,11 @@ def held(text: str, sizes: Iterable[Size], stay: dict[str, int], unknown: Iterab
                 nodes.append([list(pair) for pair in pairs.items()])
         elif line.startswith("PartitionName="):
             pairs = dict(conf.parse_pairs(line))
-            inside = [name for name in hostlist.expand(pairs["Nodes"]) if name in names]
-            if inside:
+            there = names | stays if pairs["PartitionName"] in keep else names
+            among = [name for name in hostlist.expand(pairs["Nodes"]) if name in there]
+            if among:
                 line_was = [list(pair) for pair in pairs.items()]
-                partitions.append({"name": pairs["PartitionName"], "nodes": hostlist.compress(inside), "line": line_was})
+                partitions.append({"name": pairs["PartitionName"], "nodes": hostlist.compress(among), "line": line_was})
     lost = names - set(unknown) - {name for pairs in nodes for name in hostlist.expand(dict(pairs)["NodeName"])}
     if lost:
         raise CorralError(
@@ -219,4 +264,5 @@ def _task(row: answer.Row) -> Task:
         user=str(row.get("user_name") or row.get("user_id") or ""),
         state=frozenset(states),
         nodes=frozenset(hostlist.expand(str(row.get("nodes") or ""))),
+        partitions=frozenset(str(row.get("partition") or "").split(",")) - {""},
     )

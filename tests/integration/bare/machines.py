@@ -146,11 +146,12 @@ class Machine:
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/"}
 
 
-def eventually(condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
+def eventually(condition: Callable[[], bool], what: str, timeout: float = 60, seen: Callable[[], str] = str) -> None:
+    """Wait for a condition. ``seen``: what to show where it does not come."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise MachineError(f"not within {timeout:.0f} s: {what}")
+            raise MachineError(f"not within {timeout:.0f} s: {what}; {seen()}")
         time.sleep(0.1)
 
 

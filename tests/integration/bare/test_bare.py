@@ -114,10 +114,12 @@ def test_without_a_jail_a_batch_job_waits_and_its_node_is_drained(bare: Cluster,
     eventually(lambda: "batch job complete failure" in bare.head.sh("sinfo -h -R -n n2 -o %E"), "n2 drained")
     eventually(lambda: "PENDING" in bare.head.sh(f"squeue -h -j {job} -o %T"), "the job is queued again")
     without_marker()
-    # A job that was requeued has to wait for two minutes by itself.
-    bare.head.sh(f"scontrol update nodename=n2 state=resume; scontrol update jobid={job} starttime=now")
-    # slurmctld may look at it before n2 answers again, and looks but once a minute.
-    eventually(lambda: "JobState=COMPLETED" in bare.head.sh(f"scontrol show job {job}"), "the job has run", 180)
+    # A job that was requeued has to wait for two minutes by itself: slurmd refuses a credential of the second in which the last one was revoked.
+    bare.head.sh(f"scontrol update nodename=n2 state=resume; scontrol update jobid={job} starttime=now+10")
+    # slurmctld looks but once a minute.
+    log = "grep -v 'debug\\|error: Node' /var/spool/slurmctld/slurmctld.log | tail -n 30"
+    look = f"scontrol show job {job}; scontrol show node n2 --oneliner; {log}"
+    eventually(lambda: "JobState=COMPLETED" in bare.head.sh(f"scontrol show job {job}"), "the job has run", 180, lambda: bare.head.sh(look))
     assert bare.head.read(f"{JAIL}/srv/project/waited.out") == "n2\n"
 
 

@@ -48,6 +48,20 @@ def test_a_cluster_is_made_and_then_left_alone(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_resync_runs_and_writes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, resync=100)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            world.api.writes.clear()
+            await asyncio.sleep(95)
+            assert len(world.engine.started) == 3
+            assert world.api.writes == []
+
+    run(story())
+
+
 def test_the_run_gets_the_document_as_a_file_of_its_owner_alone(tmp_path: Path) -> None:
     seen: list[tuple[Json, Json, int]] = []
 

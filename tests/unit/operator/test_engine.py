@@ -33,11 +33,14 @@ GOOD = """
         x: 1
       changed_when: true
 """
-BAD = GOOD + """
+BAD = (
+    GOOD
+    + """
     - name: Refuse
       ansible.builtin.fail:
         msg: ConfigMap x was refused.
 """
+)
 # The worker does not know SIGINT.
 LONG = """
 - hosts: localhost

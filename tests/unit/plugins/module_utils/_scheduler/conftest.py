@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, NotFound, NotStarted, Status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, ExecError, Forbidden, NotFound, NotStarted, Status
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, node, partition, reservation, scale, slurmctld, why
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, node, partition, reservation, scale, slurmctld, sync, why
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 from .._slurm.records import text
@@ -30,6 +30,10 @@ def pod(name: str, component: str = "worker", status: dict[str, Any] | None = No
         "spec": {"nodeName": machine},
         "status": status or _READY,
     }
+
+
+def _component(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["labels"]["app.kubernetes.io/component"])
 
 
 class Fake:
@@ -50,6 +54,9 @@ class Fake:
         self.machines: dict[str, dict[str, Any]] = {}
         self.stateful_sets: list[dict[str, Any]] = []
         self.config_map: dict[str, Any] = {}
+        self.patches: list[tuple[str, dict[str, Any]]] = []
+        self.forbidden: set[str] = set()
+        self.clock = "2026-01-31T08:00:00Z"
         self.access = type("Access", (), {"namespace": "demo"})()
 
     @property
@@ -91,7 +98,37 @@ class Fake:
 
     def items(self, path: str, **_more: Any) -> list[dict[str, Any]]:
         self.requests += 1
-        return self.stateful_sets if path.endswith("/statefulsets") else self.pods
+        self._allow(path)
+        if path == "/api/v1/nodes":
+            return list(self.machines.values())
+        selector = _more["query"]["labelSelector"]
+        if path.endswith("/statefulsets"):
+            return self.stateful_sets
+        return [pod for pod in self.pods if "component=" not in selector or f"component={_component(pod)}" in selector]
+
+    def _allow(self, path: str) -> None:
+        if any(path.endswith(one) for one in self.forbidden):
+            raise Forbidden(f"Could not read {path}: you may not.", Status(403))
+
+    def request(self, method: str, path: str, *, body: dict[str, Any], query: dict[str, str], **_more: Any) -> Any:
+        """Note a PATCH of a pod, and do it where it is meant."""
+        assert method == "PATCH"
+        self.requests += 1
+        self._allow(path)
+        self.patches.append((path, body))
+        pod = next((one for one in self.pods if f"/{one['metadata']['name']}" in path), None)
+        if pod is None or pod["metadata"]["uid"] != body["metadata"]["uid"]:
+            raise Conflict(f"Could not change {path}: it is another one.", Status(409))
+        if "dryRun" in query:
+            return
+        for key, value in body["metadata"].get("labels", {}).items():
+            pod["metadata"]["labels"].pop(key, None)
+            if value is not None:
+                pod["metadata"]["labels"][key] = value
+        new = {one["type"]: one for one in body.get("status", {}).get("conditions", ())}
+        if new:
+            kept = [one for one in pod["status"]["conditions"] if one["type"] not in new]
+            pod["status"] = {**pod["status"], "conditions": [*kept, *new.values()]}
 
     def get(self, path: str, **_more: Any) -> Any:
         self.requests += 1
@@ -112,7 +149,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     def connected(_params: dict[str, Any]) -> Iterator[Fake]:
         yield world
 
-    for module in (job, node, partition, reservation, scale, why):
+    for module in (job, node, partition, reservation, scale, sync, why):
         monkeypatch.setattr(module, "connected", connected)
     for module in (job, slurmctld):
         monkeypatch.setattr(module, "run_in_pod", world.run_in_pod)

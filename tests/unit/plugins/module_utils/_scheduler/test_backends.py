@@ -27,7 +27,7 @@ JOB = {
 
 
 def set_node(check: bool = False, **options: Any) -> dict[str, Any]:
-    return node.run({**NODE, "wait": False, "wait_timeout": 5, **options}, check=check, diff=True)
+    return node.run({**NODE, "wait": False, "wait_timeout": 5, "policy": "Wait", "deadline": 60, **options}, check=check, diff=True)
 
 
 def set_job(check: bool = False, **options: Any) -> dict[str, Any]:
@@ -131,6 +131,25 @@ def test_the_wait_says_which_jobs_on_which_nodes(fake: Fake, caplog: pytest.LogC
     assert caught.value.data["changed"] is True
     assert "waiting for job 18 (long of alice) on cpu-0" in caplog.text
     assert next(command for command in fake.execs if command[0] == "squeue")[2] == "--nodelist=cpu-0"
+
+
+@pytest.mark.parametrize(("policy", "command"), [("Requeue", ["scontrol", "requeue", "18"]), ("Cancel", ["scancel", "18"])])
+@pytest.mark.parametrize(("since", "due"), [(1_999_999_900, True), (1_999_999_990, False)])
+def test_after_the_deadline_jobs_are_requeued_or_cancelled(fake: Fake, policy: str, command: list[str], since: int, due: bool) -> None:
+    fake.state("cpu-0", "ALLOCATED", "DRAIN", reason="corral: admin: disk swap")
+    next(row for row in fake.nodes["nodes"] if row["name"] == "cpu-0")["reason_changed_at"] = {"set": True, "number": since}
+    fake.answers["date",] = Output(0, "2000000000\n", "")
+    with pytest.raises(WaitTimeout) as caught:
+        set_node(nodes="cpu-0", state="drained", reason="disk swap", wait=True, wait_timeout=0, policy=policy)
+    assert (command in fake.told, caught.value.data["changed"]) == (due, due)
+
+
+def test_a_drain_of_others_has_no_deadline(fake: Fake) -> None:
+    fake.state("cpu-0", "ALLOCATED", "DRAIN", reason="ask bob")
+    fake.answers["date",] = Output(0, "2000000000\n", "")
+    with pytest.raises(WaitTimeout):
+        set_node(nodes="cpu-0", state="drained", reason="disk swap", wait=True, wait_timeout=0, policy="Cancel")
+    assert ["scancel", "18"] not in fake.told
 
 
 def test_the_wait_for_idle_nodes_asks_for_no_jobs(fake: Fake) -> None:

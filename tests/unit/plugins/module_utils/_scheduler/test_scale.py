@@ -62,14 +62,86 @@ def run(cpu: int = 2, old: int | None = 2, *, check: bool = False, **options: An
     return scale.run({**CONNECTION, **given, **options}, check=check, diff=True)
 
 
+SIDE = CONFIG + "PartitionName=side Nodes=cpu-[1-2],old-0 Default=NO State=UP PriorityTier=3\n"
+
+
+@pytest.fixture
+def side(world: Fake) -> Fake:
+    """The same with a partition that the document no longer has."""
+    world.config_map = {"data": {"slurm.conf": SIDE}}
+    row = world.partitions["partitions"][0]
+    world.partitions["partitions"] = [{**row, "name": name, "partition": {"state": ["UP"]}} for name in ("main", "side")]
+    return world
+
+
+def inside(world: Fake, where: str = "side", *state: str) -> None:
+    world.jobs["jobs"].append(
+        {"job_id": 9, "name": "tune", "user_name": "ada", "job_state": list(state or ["PENDING"]), "nodes": "", "partition": where}
+    )
+
+
+@pytest.mark.parametrize("where", ["side", "main,side"])
+def test_a_partition_that_leaves_is_closed_and_stays_while_a_job_waits_in_it(side: Fake, where: str) -> None:
+    inside(side, where)
+    result = run(3, partitions=["main"])
+    assert side.told == [["scontrol", "update", "partitionname=side", "state=DRAIN"]]
+    assert (result["changed"], result["shrinks"], result["goes"]) == (True, True, False)
+    [held] = result["held"]["partitions"]
+    assert (held["name"], held["nodes"], dict(held["line"])["PriorityTier"]) == ("side", "cpu-[1-2],old-0", "3")
+    assert (result["held"]["nodes"], result["held"]["replicas"]) == ([], {})
+
+
+def test_a_partition_goes_when_the_last_job_in_it_has_ended(side: Fake) -> None:
+    result = run(3, partitions=["main"], wait=True)
+    assert (result["goes"], result["held"], "warnings" in result) == (True, {}, False)
+    assert [command[0] for command in side.execs].index("scontrol") < [command[0] for command in side.execs].index("squeue")
+    assert side.execs[-1][:1] == ["squeue"], "it goes without a look after it was closed"
+
+
+def test_a_job_in_a_partition_that_leaves_is_named(side: Fake) -> None:
+    inside(side)
+    [words] = run(3, partitions=["main"], wait=True, wait_timeout=0)["warnings"]
+    assert "waiting for job 9 (tune of ada) in partition side. They stay closed for new jobs" in words
+
+
+def test_a_partition_and_nodes_that_leave_together(side: Fake) -> None:
+    """cpu-2 is free, the partition is not: it keeps the nodes that stay, and cpu-2 goes."""
+    inside(side)
+    result = run(2, partitions=["main"])
+    assert (replicas(result), result["held"]["partitions"][0]["nodes"]) == ({"demo-cpu": 2}, "cpu-1,old-0")
+    busy(side, "cpu-2")
+    assert run(2, partitions=["main"])["held"]["partitions"][-1]["nodes"] == "cpu-[1-2],old-0"
+
+
+def test_a_partition_stays_when_slurmctld_can_not_be_asked(side: Fake) -> None:
+    side.answers["scontrol", "show"] = UNREACHABLE
+    result = run(3, partitions=["main"])
+    assert (result["goes"], [one["name"] for one in result["held"]["partitions"]]) == (False, ["side"])
+    assert "so no partition was taken away, and partition side stay as they are" in result["warnings"][0]
+
+
+def test_check_mode_closes_no_partition(side: Fake) -> None:
+    inside(side)
+    result = run(3, partitions=["main"], check=True)
+    assert (side.told, result["changed"]) == ([], True)
+    assert result["diff"][0]["after"] == {"partition side": {"state": "DRAIN"}}
+
+
+@pytest.mark.usefixtures("side")
+@pytest.mark.parametrize("partitions", [["main", "side"], None])
+def test_a_partition_of_the_document_is_left_alone(partitions: list[str] | None) -> None:
+    assert run(3, partitions=partitions)["shrinks"] is False
+
+
 def replicas(result: dict[str, Any], key: str = "objects") -> dict[str, int]:
     return {one["metadata"]["name"]: one["spec"]["replicas"] for one in result[key]}
 
 
 @pytest.mark.parametrize("cpu", [3, 5])
 def test_where_nothing_shrinks_slurmctld_is_not_asked(world: Fake, cpu: int) -> None:
-    result = run(cpu)
-    assert (result["changed"], result["shrinks"], result["held"], world.execs, world.requests) == (False, False, {}, [], 1)
+    result = run(cpu, partitions=["main"])
+    assert (result["changed"], result["shrinks"], result["goes"], result["held"]) == (False, False, False, {})
+    assert (world.execs, world.requests) == ([], 2)
 
 
 def test_an_idle_node_is_drained_looked_at_again_and_may_go(world: Fake) -> None:

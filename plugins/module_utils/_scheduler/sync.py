@@ -1,0 +1,208 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend of slurm_sync: what Kubernetes has decided about machines goes to slurmctld, and what slurmctld says of nodes goes to their pods.
+
+A PodDisruptionBudget of the cluster lets no worker pod be evicted but those with the label EVICTABLE. It is given here, and taken before a node is
+resumed. A pod without it, a new one among them, is protected.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Forbidden, Invalid, NotFound
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, machines
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, scaling, sync
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
+
+EVICTABLE = "corral.hpc/evictable"
+
+_STRATEGIC = "application/strategic-merge-patch+json"
+_MANAGER = "corral-sync"
+_INSTANCE = "app.kubernetes.io/instance"
+_PROGRESS = logging.getLogger("corral.slurm.progress")
+
+Object = dict[str, Any]
+
+
+def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Look once, or again and again for ``duration`` seconds; the parameters are those of the module slurm_sync.
+
+    Returns ``changed``, ``leaving``, ``requests``, and ``warnings``. Raises CorralError: of several looks for the last one only.
+    """
+    with connected(params) as client:
+        work = _Work(client, params, check=check)
+        until = time.monotonic() + (0.0 if check else float(params["duration"]))
+        while True:
+            last = time.monotonic() + float(params["interval"]) > until
+            try:
+                work.look()
+            except CorralError as error:
+                if last or isinstance(error, Forbidden):
+                    error.data["changed"] = work.changed
+                    raise
+                work.say(str(error))
+            if last:
+                break
+            time.sleep(float(params["interval"]))
+        result: dict[str, Any] = {"changed": work.changed, "leaving": work.leaving, "requests": client.requests}
+        if work.warnings:
+            result["warnings"] = list(work.warnings.values())
+        if diff and work.changed:
+            result["diff"] = difference("nodes and their pods", work.before, work.after)
+        return result
+
+
+class _Work:
+    def __init__(self, client: Client, params: dict[str, Any], *, check: bool) -> None:
+        self._client = client
+        self._params = params
+        self._check = check
+        self._said: set[str] = set()
+        self.changed = False
+        self.before: Object = {}
+        self.after: Object = {}
+        self.leaving: list[Object] = []
+        self.warnings: dict[str, str] = {}
+
+    def look(self) -> None:
+        """See how things are, and do what follows. Raises CorralError."""
+        slurmctld = Slurmctld(self._client, self._params)
+        causes = self._causes()
+        pods = {_node(pod): pod for pod in slurmctld.cluster_pods("worker")}
+        places = [_place(name, pod, causes) for name, pod in pods.items()]
+        live = slurmctld.read_nodes() if pods else []
+        if pods:
+            step = sync.step(places, live)
+            # Before slurmctld may send a job there.
+            for name in step.resume.after:
+                self._mark(pods[name], name, evictable=False)
+            live = self._tell(slurmctld, step, live)
+        known = {node.name: node for node in live}
+        unneeded = self._unneeded(places, live)
+        # Drained ones too, whoever did it: their conditions show when that has come to its end.
+        free = self._free(slurmctld, unneeded | {name for name in pods if name in known and known[name].drained and not known[name].busy})
+        for place in places:
+            pod = pods[place.node]
+            self._mark(pod, place.node, evictable=place.node in unneeded & free)
+            if self._params["conditions"]:
+                self._show(pod, place.node, known.get(place.node), free=place.node in free)
+        self.leaving = [_leaving(place, known.get(place.node), free) for place in places if place.leaves]
+        if self.leaving:
+            busy = [one["node"] for one in self.leaving if not one["free"]]
+            still = f"; jobs are left on {hostlist.compress(busy)}" if busy else "; no job is left there"
+            self.say(f"{hostlist.compress(one['node'] for one in self.leaving)} is drained for its machine{still}")
+
+    def say(self, words: str) -> None:
+        """Show a line of progress, once."""
+        if words not in self._said:
+            self._said = {words}
+            _PROGRESS.info("%s", words)
+
+    def _causes(self) -> dict[str, str] | None:
+        """Return for each machine why it is to be left, "" for those that are not; None where machines can not be read."""
+        try:
+            found = self._client.items("/api/v1/nodes", what="list the machines (nodes of Kubernetes)", query={})
+        except Forbidden as error:
+            self.warnings["machines"] = (
+                f"{str(error).rstrip('.')}; so cordons and taints are not seen here, and no worker pod is made evictable for them. "
+                "docs/rights.md tells which right it takes."
+            )
+            return None
+        return {str(one["metadata"]["name"]): machines.cause(one, self._params["taints"]) for one in found}
+
+    def _tell(self, slurmctld: Slurmctld, step: sync.Step, live: list[Node]) -> list[Node]:
+        """Tell slurmctld, and return its nodes as they are then."""
+        told = False
+        for plan in step.plans:
+            for command in plan.commands() if not self._check else ():
+                slurmctld.tell(command, f"change nodes {command[2].removeprefix('nodename=')}")
+                told = self.changed = True
+            for name, after in plan.after.items():
+                self._note(f"node {name}", plan.before[name], after)
+        return slurmctld.read_nodes() if told else live
+
+    def _unneeded(self, places: list[sync.Place], live: list[Node]) -> set[str]:
+        eviction = self._params["eviction"]
+        return set() if eviction == "Always" else sync.unneeded(places, live, idle=eviction == "WhenIdle")
+
+    def _free(self, slurmctld: Slurmctld, names: set[str]) -> set[str]:
+        """Return those of the nodes that no job is on. squeue is asked after the drains were seen: no job comes after that."""
+        if not names:
+            return set()
+        command = ["squeue", "--json", f"--nodelist={hostlist.compress(sorted(names))}", jobs.ON_NODES]
+        return sync.free(names, scaling.tasks(slurmctld.ask(command, "the jobs on drained nodes")))
+
+    def _mark(self, pod: Object, name: str, *, evictable: bool) -> None:
+        """Give a pod the label, or take it."""
+        labels = pod["metadata"].setdefault("labels", {})
+        was = labels.get(EVICTABLE)
+        wish = "true" if evictable else None
+        if was == wish or not self._patch(pod, "", MERGE, {"metadata": {"labels": {EVICTABLE: wish}}}):
+            return
+        labels.update({EVICTABLE: wish})
+        self._note(f"pod of {name}", {EVICTABLE: was}, {EVICTABLE: wish})
+
+    def _show(self, pod: Object, name: str, node: Node | None, *, free: bool) -> None:
+        """Write the conditions that differ."""
+        live = (pod.get("status") or {}).get("conditions") or []
+        found = conditions.differing(conditions.wanted(node, free=free), live, self._client.clock or "")
+        try:
+            if not found or not self._patch(pod, "/status", _STRATEGIC, {"status": {"conditions": found}}):
+                return
+        except Forbidden as error:
+            self.warnings["conditions"] = (
+                f"{str(error).rstrip('.')}; so Slurm's states are not shown as conditions of pods; docs/rights.md tells which right it takes."
+            )
+            return
+        seen = {str(one.get("type")): f"{one.get('status')} ({one.get('reason', '')})" for one in live}
+        self._note(
+            f"pod of {name}",
+            {one["type"]: seen.get(one["type"]) for one in found},
+            {one["type"]: f"{one['status']} ({one['reason']})" for one in found},
+        )
+
+    def _patch(self, pod: Object, part: str, content_type: str, body: Object) -> bool:
+        """Change a pod; False where it is gone. The UID keeps the change off another pod of its name."""
+        if pod["metadata"].get("deletionTimestamp"):
+            return False
+        ref = Ref(BUILTIN["", "Pod"], str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]))
+        body = {**body, "metadata": {**body.get("metadata", {}), "uid": pod["metadata"]["uid"]}}
+        query = {"fieldManager": _MANAGER, **({"dryRun": "All"} if self._check else {})}
+        try:
+            self._client.request(
+                "PATCH", ref.path + part, what=f"change {ref}", query=query, body=body, content_type=content_type, retry_conflict=False
+            )
+        except (Conflict, Invalid, NotFound):
+            return False
+        return True
+
+    def _note(self, name: str, before: Object, after: Object) -> None:
+        self.changed = True
+        self.before.setdefault(name, {}).update({key: value for key, value in before.items() if key not in self.before.get(name, {})})
+        self.after.setdefault(name, {}).update(after)
+
+
+def _node(pod: Object) -> str:
+    """Return the Slurm node of a worker's pod."""
+    metadata = pod["metadata"]
+    return str(metadata["name"]).removeprefix(f"{metadata['labels'][_INSTANCE]}-")
+
+
+def _place(name: str, pod: Object, causes: dict[str, str] | None) -> sync.Place:
+    machine = str((pod.get("spec") or {}).get("nodeName") or "")
+    settled = not describe(pod) and not pod["metadata"].get("deletionTimestamp")
+    return sync.Place(node=name, machine=machine, cause=(causes or {}).get(machine), settled=settled)
+
+
+def _leaving(place: sync.Place, node: Node | None, free: set[str]) -> Object:
+    state = "+".join(node.state) if node else ""
+    return {"node": place.node, "machine": place.machine, "cause": place.cause, "state": state, "free": place.node in free}

@@ -1,0 +1,91 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes whose machine is to be left: which are drained, which come back, and which nobody needs any more. Pure.
+
+What is not known changes nothing: a node without a machine, and one whose machine can not be read, stay as they are. A node is free when the two
+answers of slurmctld agree (see scaling.py), and, unless an idle one will do, when it is drained besides: else a job may come in the next moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, node_plan, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.scaling import Task
+
+OWNER = "sync"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node is. ``cause`` says why its ``machine`` is to be left: "" for a machine that is not, None where nobody knows.
+
+    ``settled``: the node's pod works there, so that jobs may come again.
+    """
+
+    node: str
+    machine: str
+    cause: str | None
+    settled: bool
+
+    @property
+    def leaves(self) -> bool:
+        """True when its machine is to be left."""
+        return bool(self.cause)
+
+
+@dataclass
+class Step:
+    """What slurmctld is to be told: a plan for each cause, and one for the nodes that come back."""
+
+    drains: list[node_plan.Plan] = field(default_factory=list)
+    resume: node_plan.Plan = field(default_factory=node_plan.Plan)
+
+    @property
+    def plans(self) -> list[node_plan.Plan]:
+        """All plans, those that take nodes out first."""
+        return [*self.drains, self.resume]
+
+
+def step(places: Iterable[Place], nodes: Iterable[Node]) -> Step:
+    """Decide which nodes are drained and which are resumed. Raises AnswerError for answers that can not be."""
+    known = {node.name: node for node in nodes}
+    if not known:
+        raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods are there.")
+    causes: dict[str, list[Node]] = {}
+    back: list[Node] = []
+    for place in places:
+        node = known.get(place.node)
+        if node is None:
+            continue
+        if place.cause:
+            causes.setdefault(place.cause, []).append(node)
+        elif place.cause is not None and place.settled and ours(node):
+            back.append(node)
+    return Step(
+        drains=[
+            node_plan.plan(found, node_plan.Wanted(state="drained", reason=reasons.write(OWNER, cause), owner=OWNER))
+            for cause, found in causes.items()
+        ],
+        resume=node_plan.plan(back, node_plan.Wanted(state="resumed", owner=OWNER)),
+    )
+
+
+def unneeded(places: Iterable[Place], nodes: Iterable[Node], *, idle: bool) -> set[str]:
+    """Return the nodes whose pods may go if no job is on them: drained ones of a machine that is to be left, with ``idle`` those in service too."""
+    leaving = {place.node: place.leaves for place in places}
+    return {node.name for node in nodes if node.name in leaving and not node.busy and (idle or (leaving[node.name] and node.drained))}
+
+
+def free(names: Iterable[str], tasks: Iterable[Task]) -> set[str]:
+    """Return those of the nodes that no job is on."""
+    taken = {name for task in tasks for name in task.nodes}
+    return {name for name in names if name not in taken}
+
+
+def ours(node: Node) -> bool:
+    """True for a node that was drained here."""
+    return node.drained and reasons.owner(node.reason) == OWNER

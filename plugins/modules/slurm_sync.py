@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_sync
+short_description: Drain the Slurm nodes of machines that are cordoned, and show the states of Slurm nodes on their pods
+version_added: 0.1.0
+description:
+  - The Slurm nodes whose pods are on a machine (a node of Kubernetes) that is cordoned, or has one of O(taints), are drained with a reason of the owner
+    V(sync) that names the machine and the cause.
+    They are resumed when that is over and their pod is ready, on this machine or on another. Drains of others are never touched.
+  - A worker's pod gets the label C(corral.hpc/evictable=true) when no job is on its node and none can come, see O(eviction). A PodDisruptionBudget of
+    the cluster refuses the eviction of all other worker pods, new ones among them.
+  - A worker's pod gets the conditions C(corral.hpc/SlurmNodeReady) and C(corral.hpc/SlurmNodeDrained), whose reason and message tell the node's state.
+    They are written when they change.
+  - Without the right to list nodes of Kubernetes, cordons and taints are not seen, which a warning tells. Drains of this module then stay as they are.
+  - If slurmctld can not be asked, nothing is changed.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.slurmctld
+  - corral.slurm.slurmctld.attributes
+options:
+  taints:
+    description:
+      - Keys of taints by which machines are announced to go, with the effect C(NoSchedule) or C(NoExecute).
+        V(node.kubernetes.io/unschedulable) stands for a cordon.
+    type: list
+    elements: str
+    default:
+      - node.kubernetes.io/unschedulable
+      - ToBeDeletedByClusterAutoscaler
+      - karpenter.sh/disrupted
+      - node.kubernetes.io/out-of-service
+  eviction:
+    description:
+      - Which pods get the label. V(WhenDrained) are those on a machine that is to be left, whose node is drained and has no job.
+      - V(WhenIdle) are those whose node has no job. A job that comes between two looks is lost when the pod is evicted in that time.
+      - V(Always) is for a cluster without the PodDisruptionBudget, and labels none.
+    type: str
+    choices: [WhenDrained, WhenIdle, Always]
+    default: WhenDrained
+  conditions:
+    description:
+      - Whether the conditions are written. That takes the right to patch C(pods/status); without it a warning tells so.
+    type: bool
+    default: true
+  duration:
+    description:
+      - How long to look again and again, in seconds. V(0) looks once.
+    type: int
+    default: 0
+  interval:
+    description:
+      - Seconds between two looks.
+    type: int
+    default: 10
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_node
+  - module: corral.slurm.slurm_why
+"""
+
+EXAMPLES = r"""
+- name: Drain the Slurm nodes of machines that are cordoned, and bring back those of others
+  corral.slurm.slurm_sync:
+    namespace: demo
+    pod: demo-controller-0
+
+- name: The same for ten minutes, for a scheduler that starts this every ten minutes
+  corral.slurm.slurm_sync:
+    namespace: demo
+    pod: demo-controller-0
+    duration: 590
+"""
+
+RETURN = r"""
+leaving:
+  description: The Slurm nodes on machines that are to be left.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    node:
+      description: Slurm's name of the node.
+      type: str
+      returned: always
+    machine:
+      description: The machine's name.
+      type: str
+      returned: always
+    cause:
+      description: Why it is to be left.
+      type: str
+      returned: always
+      sample: machine n7 is cordoned
+    state:
+      description: The Slurm node's state, with flags behind a plus sign.
+      type: str
+      returned: always
+    free:
+      description: Whether it is drained and has no job left.
+      type: bool
+      returned: always
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 5
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.machines import TAINTS
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.sync import run
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **slurmctld_options(env_fallback),
+        "taints": {"type": "list", "elements": "str", "default": list(TAINTS)},
+        "eviction": {"type": "str", "choices": ["WhenDrained", "WhenIdle", "Always"], "default": "WhenDrained"},
+        "conditions": {"type": "bool", "default": True},
+        "duration": {"type": "int", "default": 0},
+        "interval": {"type": "int", "default": 10},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        result = run(module.params, check=module.check_mode, diff=module._diff)
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

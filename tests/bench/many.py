@@ -1,0 +1,132 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node set of 1 000: real objects, a real slurmctld, and pods that no machine takes, so that their nodes have no address and never register.
+
+Only what does not need slurmd is measured: what a run does before the configuration, the configuration, and what slurmctld makes of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+NAME = "many"
+COUNT = 1000
+_SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+
+
+def measure(repository: Path, document: Path, scratch: Path) -> dict[str, Any]:
+    """Return seconds and counts. ``document`` is that of the demonstration's cluster, of which the images and the jail are taken."""
+    cluster = _Cluster(str(repository / "lab" / "kubectl"), document, scratch)
+    try:
+        return cluster.measure()
+    finally:
+        cluster.remove()
+
+
+class _Cluster:
+    def __init__(self, kubectl: str, document: Path, scratch: Path) -> None:
+        self._kubectl = kubectl
+        self._path = scratch / f"{NAME}.yml"
+        demo = yaml.safe_load(document.read_text())["spec"]
+        self._volumes = volumes = Path(os.environ.get("CORRAL_LAB_DIR", "/var/lib/corral-lab")) / "volumes"
+        self._document: dict[str, Any] = {
+            "apiVersion": "corral.hpc/v1alpha1",
+            "kind": "SlurmCluster",
+            "metadata": {"name": NAME, "namespace": NAME},
+            "spec": {
+                "images": demo["images"],
+                "slurm": {"processTracking": "linuxproc"},
+                "controller": {"stateVolume": {"hostPath": f"{volumes}/{NAME}-state", "size": "1Gi"}},
+                "login": {"service": {"type": "ClusterIP"}},
+                "nodeSets": [{"name": "real", "replicas": 1, "resources": _SMALL}],
+                "jail": {"volume": {"hostPath": f"{volumes}/{NAME}-jail", "size": "5Gi"}, "populate": demo["jail"]["populate"]},
+            },
+        }
+
+    def measure(self) -> dict[str, Any]:
+        """Make the cluster, add COUNT workers, run again, and take half of them away."""
+        self._site(0)
+        before = self._restarts()
+        up = threading.Thread(target=self._time, args=("known", lambda: self._nodes() == COUNT + 1))
+        self._seconds: dict[str, float] = {}
+        up.start()
+        self._site(COUNT, "slurm_controller")
+        up.join()
+        # Its pods are made, and the run ends since they can not be placed.
+        self._site(COUNT, "slurm_workers", "-e", "slurm_workers_wait_timeout=1", check=False)
+        self._until(lambda: self._pods() == COUNT, 300)
+        began = time.perf_counter()
+        said = self._site(COUNT, "slurm_controller")
+        unchanged = time.perf_counter() - began
+        requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
+        down = threading.Thread(target=self._time, args=("down", lambda: self._nodes() == COUNT // 2 + 1 and self._pods() == COUNT // 2))
+        down.start()
+        self._site(COUNT // 2, "slurm_controller")
+        down.join()
+        if self._restarts() != before:
+            sys.exit(f"bench: slurmctld was started {self._restarts()} times, before that {before}")
+        objects = len(re.findall(r'"result": "unchanged"', said))
+        return {**self._seconds, "unchanged": unchanged, "requests": requests, "writes": writes, "objects": objects}
+
+    def remove(self) -> None:
+        """Take all of it away."""
+        self._play("corral.slurm.destroy", "-e", f"confirm={NAME}", "-e", "delete_namespace=true")
+        for what in ("state", "jail"):
+            shutil.rmtree(self._volumes / f"{NAME}-{what}", ignore_errors=True)
+
+    def _site(self, simulated: int, tag: str = "", *args: str, check: bool = True) -> str:
+        """Run the site, or a part of it, with so many simulated workers; return what it printed."""
+        sets = self._document["spec"]["nodeSets"][:1]
+        if simulated:
+            nowhere = {"kubernetes.io/hostname": "nowhere"}
+            sets.append({"name": "sim", "replicas": simulated, "resources": _SMALL, "nodeSelector": nowhere})
+        self._document["spec"]["nodeSets"] = sets
+        self._path.write_text(yaml.safe_dump(self._document))
+        return self._play("corral.slurm.site", "-v", *(["--tags", tag] if tag else []), *args, check=check)
+
+    def _play(self, *args: str, check: bool = True) -> str:
+        environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+        command = ["ansible-playbook", *args, "-e", f"slurm_cluster_file={self._path}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
+        if check and done.returncode:
+            sys.exit(f"bench: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def _time(self, what: str, condition: Any) -> None:
+        began = time.perf_counter()
+        self._until(condition, 600)
+        self._seconds[what] = time.perf_counter() - began
+
+    def _until(self, condition: Any, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                sys.exit(f"bench: {self._nodes()} nodes and {self._pods()} pods after {seconds:.0f} s")
+            time.sleep(0.2)
+
+    def _nodes(self) -> int:
+        """Count the records of the partition: slurmctld does not show nodes that have no address yet, as those without a pod."""
+        command = ["exec", "-n", NAME, f"{NAME}-controller-0", "-c", "slurmctld", "--", "scontrol", "show", "partition"]
+        found = re.search(r"TotalNodes=(\d+)", self._kubectl_says(*command))
+        return int(found[1]) if found else 0
+
+    def _pods(self) -> int:
+        return len(self._kubectl_says("get", "pods", "-n", NAME, "-l", "corral.hpc/node-set=sim", "-o", "name").split())
+
+    def _restarts(self) -> int:
+        pod = json.loads(self._kubectl_says("get", "pod", f"{NAME}-controller-0", "-n", NAME, "-o", "json"))
+        return sum(int(one["restartCount"]) for one in pod["status"]["containerStatuses"])
+
+    def _kubectl_says(self, *args: str) -> str:
+        return subprocess.run([self._kubectl, *args], capture_output=True, text=True, check=False).stdout
