@@ -240,6 +240,10 @@ def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
             {"Ready": ("True", "InService", 4), "Degraded": ("True", "NodesOutOfService", 4)},
         ),
         (
+            {"nodes": {"total": 0, "inService": 0, "drained": 0, "down": 0}, "children": [one for one in well().children or () if one.component != "worker"]},
+            {"Ready": ("True", "InService", 4), "Degraded": ("False", "AsExpected", 4)},
+        ),
+        (
             {"children": [Child("StatefulSet", "a-worker", "worker", "1", ready=False, words="0 of 1 pods of a-worker are ready")]},
             {"Ready": ("False", "NotReady", 4), "WorkersReady": ("False", "NotReady", 4), "LoginReady": ("False", "Missing", 4)},
         ),
