@@ -171,7 +171,9 @@ def _components(facts: Facts, before: Json) -> list[Json]:
             found.append(_condition(kind, "False", "NotReady", _sentence(words), facts.generation))
         elif workloads:
             found.append(_condition(kind, "True", "Ready", "", facts.generation))
-        elif facts.observed and component != "jail" and not (component == "worker" and _no_nodes(facts)):  # a jail of the image's own has no workload
+        elif (
+            facts.observed and component != "jail" and not (component == "worker" and _no_nodes(facts))
+        ):  # a jail of the image's own has no workload
             found.append(_condition(kind, "False", "Missing", f"There are no workloads of the {component}.", facts.generation))
     return found
 

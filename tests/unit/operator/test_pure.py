@@ -240,7 +240,10 @@ def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
             {"Ready": ("True", "InService", 4), "Degraded": ("True", "NodesOutOfService", 4)},
         ),
         (
-            {"nodes": {"total": 0, "inService": 0, "drained": 0, "down": 0}, "children": [one for one in well().children or () if one.component != "worker"]},
+            {
+                "nodes": {"total": 0, "inService": 0, "drained": 0, "down": 0},
+                "children": [one for one in well().children or () if one.component != "worker"],
+            },
             {"Ready": ("True", "InService", 4), "Degraded": ("False", "AsExpected", 4)},
         ),
         (
