@@ -127,9 +127,28 @@ options:
     description:
       - Delete the pods of a StatefulSet of the batch that can not start (crash loop, image, configuration) and were made from an older template,
         for which Kubernetes would wait for ever.
-      - A pod goes only when one of its containers waits to be started, never while all of them run.
+      - A pod goes only when one of its containers waits to be started, never while all of them run; with C(updateStrategy.type=OnDelete) only
+        when none of them runs.
     type: bool
     default: false
+  replace_idle_pods:
+    description:
+      - Delete pods of an older template of StatefulSets with C(updateStrategy.type=OnDelete) that nobody uses, one after the other, each when the one
+        before is ready again. A warning names the others, and who uses them.
+      - Nothing is asked where all pods are of the newest template.
+    type: dict
+    suboptions:
+      container:
+        description:
+          - The container in which O(replace_idle_pods.command) is run. A pod in which it does not run is not used.
+        type: str
+        required: true
+      command:
+        description:
+          - A program and its arguments. Exit code 0 means that nobody uses the pod; else it prints who does.
+        type: list
+        elements: str
+        required: true
 author:
   - the corral authors (@corral-hpc)
 seealso:
@@ -198,6 +217,12 @@ writes:
   returned: always
   type: int
   sample: 0
+outdated:
+  description: Names of StatefulSets with C(updateStrategy.type=OnDelete) that have pods of an older template. Whoever deletes these has them replaced.
+  returned: when there are any
+  type: list
+  elements: str
+  sample: [demo-cpu]
 conflicts:
   description: The fields that other managers own, when these made the task fail.
   returned: on a field conflict
@@ -245,6 +270,13 @@ def argument_spec() -> dict[str, object]:
         "wait_load_balancer": {"type": "bool", "default": False},
         "retry_failed_jobs": {"type": "bool", "default": False},
         "replace_stuck_pods": {"type": "bool", "default": False},
+        "replace_idle_pods": {
+            "type": "dict",
+            "options": {
+                "container": {"type": "str", "required": True},
+                "command": {"type": "list", "elements": "str", "required": True},
+            },
+        },
     }
 
 

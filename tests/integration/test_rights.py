@@ -88,11 +88,14 @@ def test_they_make_change_and_remove_a_cluster(cluster: Cluster, run: Callable[[
     assert made.rc == 0, made.output
     again = run("site")
     assert (again.rc, again.changed) == (0, 0), again.output
-    # A new user, one node less: what the controller's and the workers' pods are told.
+    # A new user, one node less, another template: what the controller's and the workers' pods are told, and a pod that is replaced.
     cluster.spec["users"].append({"name": "bob", "uid": 10002, "sshKeys": cluster.spec["users"][0]["sshKeys"]})
     cluster.spec["nodeSets"][0]["replicas"] = 1
+    cluster.spec["nodeSets"][1]["environment"] = [{"name": "CHANGE", "value": "one"}]
+    before = cluster.kubectl.uids(cluster.namespace, "corral.hpc/node-set=extra")
     less = run("site")
     assert less.rc == 0, less.output
+    assert cluster.kubectl.uids(cluster.namespace, "corral.hpc/node-set=extra") != before
     assert cluster.slurm("sinfo", "-h", "-N", "-o", "%N").split() == ["cpu-0", "extra-0"]
     gone = run("destroy")
     assert gone.rc == 0, gone.output

@@ -669,7 +669,7 @@ def _account_name(path: str, name: str) -> Iterator[str]:
 
 
 def _identity(path: str, number: int, taken: dict[int, str]) -> Iterator[str]:
-    if 60001 <= number <= 65535:
+    if schema.SYSTEM_IDS[0] <= number <= schema.SYSTEM_IDS[1]:
         yield f"{path} is {number}; 60001 to 65535 belong to the system (nobody, slurm, munge, systemd's dynamic users), so choose another."
     if number in taken:
         yield f"{path} is {number}, as {taken[number]} is; each number can occur once."

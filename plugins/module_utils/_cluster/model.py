@@ -124,10 +124,13 @@ class Controller:
 class Login:
     """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service`` gives each pod a DNS name;
     ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
-    container that writes users into the pod's own jail."""
+    container that writes users into the pod's own jail. ``update_strategy`` is the type of the StatefulSet's; ``idle`` says how to find out that nobody uses a
+    pod, as k8s_apply has it, None where that does not matter."""
 
     name: str
     replicas: int
+    update_strategy: str
+    idle: Json | None
     pods_service: str
     service: str
     service_type: str
@@ -229,6 +232,18 @@ class Sync:
     taints: list[str]
     eviction: str
     protects: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What slurm_rollout has to know: how each node set gets another pod template.
+
+    ``node_sets`` are ``{"name", "replicas", "type", "max_unavailable", "policy", "deadline", "place"}``, ``max_unavailable`` a number of nodes.
+    ``stateful_sets`` are the names of those whose pods are replaced by runs.
+    """
+
+    node_sets: list[Json]
+    stateful_sets: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +362,7 @@ class Model:
     login: Login
     workers: Workers
     scaling: Scaling
+    rollout: Rollout
     sync: Sync
     partitions: list[Partition]
     node_names: str

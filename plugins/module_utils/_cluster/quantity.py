@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes quantities, exactly: ``500m`` CPUs, ``1.5Gi`` bytes."""
+"""Kubernetes quantities, exactly: ``500m`` CPUs, ``1.5Gi`` bytes, ``25%`` of something."""
 
 from __future__ import annotations
 
@@ -36,3 +36,9 @@ def parse(text: str | int) -> Fraction:
 def mebibytes(text: str | int) -> int:
     """Return an amount of bytes in whole MiB, rounded down."""
     return int(parse(text) / 1024**2)
+
+
+def share(text: str | int, of: int) -> int:
+    """Return a number, or a share such as ``25%`` of ``of``, rounded up; at least 1, for less would never come to an end."""
+    words = str(text)
+    return max(1, -(-int(words[:-1]) * of // 100) if words.endswith("%") else int(words))

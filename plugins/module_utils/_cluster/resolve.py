@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, defaults, quantity, validate
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, defaults, quantity, schema, validate
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     ApplySet,
     Component,
@@ -30,6 +31,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     PodVolumes,
     Populate,
     Priority,
+    Rollout,
     Scaling,
     Sssd,
     Sync,
@@ -97,6 +99,16 @@ LOGIN_CAPABILITIES = (
     "SYS_ADMIN",
     "SYS_CHROOT",
 )
+
+# Whether a user has a process in a login pod, a session or what one has left (tmux, nohup). For any image of sshd: it runs in the pod that is to go.
+_SCRIPT = """
+found=$(for one in /proc/[0-9]*; do stat -c '%u %U' "$one" 2>/dev/null; done |
+  awk '$1 >= FROM && ($1 < SYSTEM || $1 > LAST) {print $2}' | sort | uniq -c |
+  awk '{printf "%s%d processes of %s", comma, $1, $2; comma = ", "}')
+[ -z "$found" ] || { echo "$found"; exit 1; }
+"""
+_IDS = {"FROM": schema.MIN_ID, "SYSTEM": schema.SYSTEM_IDS[0], "LAST": schema.SYSTEM_IDS[1]}
+LOGIN_IDLE = ["sh", "-c", re.sub("|".join(_IDS), lambda word: str(_IDS[word[0]]), _SCRIPT)]
 
 
 def model(document: Any) -> Model:
@@ -168,6 +180,7 @@ class _Resolver:
             login=login,
             workers=workers,
             scaling=self.scaling(components.worker),
+            rollout=self.rollout(node_sets),
             sync=self.sync(),
             partitions=partitions,
             node_names=",".join(node_set.node_names for node_set in node_sets if node_set.replicas),
@@ -264,6 +277,8 @@ class _Resolver:
         return Login(
             name=name,
             replicas=spec["replicas"],
+            update_strategy="RollingUpdate" if spec["updateStrategy"]["type"] == "RollingUpdate" else "OnDelete",
+            idle={"container": "sshd", "command": LOGIN_IDLE} if spec["updateStrategy"]["type"] == "WhenIdle" else None,
             pods_service=f"{name}-pods",
             service=name,
             service_type=spec["service"]["type"],
@@ -317,6 +332,26 @@ class _Resolver:
             ],
             partitions=[partition["name"] for partition in self.spec["partitions"]],
         )
+
+    def rollout(self, node_sets: list[NodeSet]) -> Rollout:
+        whole = self.spec["workers"]["updateStrategy"]
+        found: list[Json] = []
+        for spec, node_set in zip(self.spec["nodeSets"], node_sets, strict=True):
+            strategy = {**whole, **spec["updateStrategy"]}
+            drain = {**whole["drain"], **spec["updateStrategy"]["drain"]}
+            found.append(
+                {
+                    "name": node_set.name,
+                    "replicas": node_set.replicas,
+                    "type": strategy["type"],
+                    "max_unavailable": quantity.share(strategy["maxUnavailable"], node_set.replicas),
+                    "policy": drain["policy"],
+                    "deadline": drain["deadlineSeconds"],
+                    "place": node_set.place or "",
+                }
+            )
+        rolls = [node_set.stateful_set for node_set, one in zip(node_sets, found, strict=True) if one["type"] != "OnDelete"]
+        return Rollout(node_sets=found, stateful_sets=rolls)
 
     def sync(self) -> Sync:
         spec = self.spec["workers"]["sync"]

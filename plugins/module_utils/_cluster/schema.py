@@ -24,6 +24,7 @@ PLURAL = "slurmclusters"
 MAX_NODES = 65536
 MAX_REPLICAS = 10000
 MIN_ID, MAX_ID = 1000, 2_000_000_000
+SYSTEM_IDS = (60001, 65535)
 # More than any machine has; each is a file and a bit of Slurm's.
 MAX_GPUS = 64
 GPU_VENDORS = ("nvidia", "amd", "simulated")
@@ -49,6 +50,7 @@ _LINE = "^[^\\x00-\\x1f\\x7f]+$"
 _EXTENDED = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 _SCRIPT = "^#!/[^\\x00]*$"
 _GPU_TYPE = "^[a-z][-a-z0-9_.]*$"
+_SHARE = "^([1-9][0-9]{0,4}|([1-9][0-9]?|100)%)$"
 
 PATTERNS: dict[str, str] = {
     _LABEL: "lower-case letters, digits and '-', beginning with a letter and not ending in '-'",
@@ -70,6 +72,7 @@ PATTERNS: dict[str, str] = {
     _LINE: "one line of text without control characters",
     _EXTENDED: "the name of an extended resource such as nvidia.com/gpu",
     _SCRIPT: "a script, beginning with #! and a program's path",
+    _SHARE: "a number of nodes such as 2, or a share of the set such as 25%; at least 1",
     _GPU_TYPE: "lower-case letters, digits, '-', '_' and '.', beginning with a letter",
 }
 
@@ -374,10 +377,16 @@ def confinement(default: str | None = None) -> dict[str, Schema]:
     }
 
 
-def draining(default: Any = None, *, policy: str | None = None, deadline: int | None = None) -> Schema:
+def draining(
+    default: Any = None,
+    *,
+    policy: str | None = None,
+    deadline: int | None = None,
+    nodes: str = "nodes that leave the document. They are drained first and never taken away while a job is on them",
+) -> Schema:
     """What becomes of the jobs on nodes that go."""
     return _object(
-        "What becomes of jobs on nodes that leave the document. They are drained first and never taken away while a job is on them.",
+        f"What becomes of jobs on {nodes}.",
         {
             "policy": _string(
                 "Wait: until the jobs end by themselves. Requeue: after the deadline they are put back into the queue, and those that can not be are "
@@ -388,6 +397,34 @@ def draining(default: Any = None, *, policy: str | None = None, deadline: int | 
             "deadlineSeconds": _integer("Seconds from the drain to Requeue or Cancel.", 0, 2**31 - 1, deadline),
         },
         default=default,
+    )
+
+
+def updating(*, whole: bool = False) -> Schema:
+    """How nodes get another image or pod template; ``whole`` for what holds where a node set says nothing else."""
+    share = _quantity(
+        "RollingUpdate: how many nodes of a set may be out of service at once, whatever the reason; nodes that others have drained, or that are down, count. "
+        "Maintenance: how many pods are replaced at once. A share is rounded up.",
+        _SHARE,
+    )
+    return _object(
+        "How nodes get another image or pod template. A pod is never replaced while a job is on its node.",
+        {
+            "type": _string(
+                "RollingUpdate: nodes are drained and replaced, some at a time. Maintenance: the same, while a Slurm reservation with the flag MAINT "
+                "holds them. OnDelete: whoever deletes a pod replaces it.",
+                enum=("RollingUpdate", "Maintenance", "OnDelete"),
+                default="RollingUpdate" if whole else None,
+            ),
+            "maxUnavailable": {**share, **({"default": "25%"} if whole else {})},
+            "drain": draining(
+                default={},
+                policy="Wait" if whole else None,
+                deadline=3600 if whole else None,
+                nodes="nodes whose pods shall be replaced. They are drained first",
+            ),
+        },
+        default={},
     )
 
 
@@ -623,6 +660,7 @@ def _node_set() -> Schema:
                 "Size of /dev/shm, all jobs of a node together; it counts as the node's memory. Without it, half of limits.memory.", _BYTES
             ),
             "drain": draining(default={}),
+            "updateStrategy": updating(),
             "security": _object(
                 "Where this set's nodes differ from spec.security, such as nodes that profiles can not be put on.",
                 confinement(),
@@ -1020,6 +1058,18 @@ def spec() -> Schema:
                         default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
                     ),
                     "volumes": _pod_volumes("sshd's container"),
+                    "updateStrategy": _object(
+                        "How login pods get another image or pod template. Users' sessions end with their pod.",
+                        {
+                            "type": _string(
+                                "WhenIdle: a run replaces pods in which no user has a process, one after the other, and names the others. RollingUpdate: all "
+                                "are replaced at once, with their sessions. OnDelete: whoever deletes a pod replaces it.",
+                                enum=("WhenIdle", "RollingUpdate", "OnDelete"),
+                                default="WhenIdle",
+                            ),
+                        },
+                        default={},
+                    ),
                     **placement(),
                 },
                 default={},
@@ -1033,6 +1083,7 @@ def spec() -> Schema:
                         default="WithJob",
                     ),
                     "drain": draining(default={}, policy="Wait", deadline=3600),
+                    "updateStrategy": updating(whole=True),
                     "sync": syncing(),
                 },
                 default={},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, stuck, wait
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, idle, stuck, wait
 from ansible_collections.corral.slurm.plugins.module_utils._kube.apply import Applier, current_revision
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
@@ -25,7 +25,8 @@ _ESTABLISHED = 30.0
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Make the cluster hold (or not hold) the objects of ``params``; the parameters are those of the module k8s_apply.
 
-    Returns ``changed``, ``objects`` (one row each: kind, namespace, name, result), ``requests``, ``writes`` and, with ``diff``, ``diff``.
+    Returns ``changed``, ``objects`` (one row each: kind, namespace, name, result), ``requests``, ``writes``, ``outdated`` (names of StatefulSets with
+    OnDelete that have pods of an older template) where there are any and, with ``diff``, ``diff``.
     Raises CorralError; its ``data`` then holds what was done so far under the same keys.
     """
     client = Client(auth.resolve(params))
@@ -55,6 +56,8 @@ class Batch:
         self._items: list[Item] = []
         self._rows: list[dict[str, Any]] = []
         self._diffs: list[dict[str, Any]] = []
+        self._outdated: list[str] = []
+        self._kept: list[str] = []
         self._set = self._applyset()
 
     def run(self) -> None:
@@ -86,6 +89,10 @@ class Batch:
             "requests": self._client.requests,
             "writes": 0 if self._check else len(changed) + bookkeeping,
         }
+        if self._outdated:
+            result["outdated"] = self._outdated
+        if self._kept:
+            result["warnings"] = self._kept
         if self._diff:
             result["diff"] = [*(entry for item in self._items for entry in difference(item, self._manager)), *self._diffs]
         return result
@@ -142,6 +149,29 @@ class Batch:
             self._replace_stuck()
         if self._params.get("wait") and not self._check:
             self._wait()
+        self._outdated = stuck.outdated(self._client, self._items, check=self._check)
+        if self._outdated and self._params.get("replace_idle_pods") and not self._check:
+            self._replace_idle()
+
+    def _replace_idle(self) -> None:
+        """Replace pods that nobody uses, one after the other, so that there is one for who comes meanwhile."""
+        wanted = self._params["replace_idle_pods"]
+        question = idle.Question(str(wanted["container"]), [str(word) for word in wanted["command"]])
+        while True:
+            gone, kept = idle.replace_next(self._client, self._items, question)
+            if gone is None:
+                break
+            self._gone("replaced", [gone])
+            self._refresh()
+            self._wait()
+        self._outdated = sorted({ref.name.rpartition("-")[0] for ref in kept})
+        self._kept = [f"{ref} keeps its older template while it is in use: {why}. A later run replaces it." for ref, why in kept.items()]
+
+    def _refresh(self) -> None:
+        """Read the StatefulSets again, once they have seen that a pod goes: as they were, they are ready."""
+        for item in self._items:
+            if item.ref.resource.kind == "StatefulSet" and item.after is not None and stuck.on_delete(item.after):
+                item.after = stuck.one_less(self._client, item.ref)
 
     def _replace_stuck(self) -> bool:
         gone = stuck.replace(self._client, self._items, check=self._check)

@@ -15,12 +15,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence
+from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence, stuck
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client, Stop
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
-from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import GRACE, Patience, Trouble
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import GRACE, Patience, Trouble, describe
 from ansible_collections.corral.slurm.plugins.module_utils._kube.predicates import State, state
 
 Object = dict[str, Any]
@@ -147,11 +147,24 @@ class _Wait:
                 raise WaitFailed(f"{ref}: {pending.state.text}{self._last_words(pending)}.")
             if ref.resource.kind == "PersistentVolumeClaim":
                 self._judge_claim(ref, pending, now)
-            for pod in self._pods_of(pending):
+            pods = self._pods_of(pending)
+            if ref.resource.kind == "StatefulSet" and stuck.on_delete(pending.obj):
+                pods = self._without_stale(ref, pending, pods)
+            for pod in pods:
                 old = self._began is not None and str(pod["metadata"].get("creationTimestamp")) < self._began
                 trouble = self._patience.exhausted(pod, now, old=old, crashes=ref.resource.kind != "Job")
                 if trouble is not None and self._counts(pending, pod, trouble):
                     raise WaitFailed(self._sentence(ref, pod, trouble))
+
+    def _without_stale(self, ref: Ref, pending: _Pending, pods: list[Object]) -> list[Object]:
+        """With OnDelete pods of an older template are the business of whoever replaces them, well or not: the set is ready without them."""
+        stale = [pod for pod in pods if stuck.is_stale(pod, pending.obj) and not pod["metadata"].get("deletionTimestamp")]
+        ready = int((pending.obj.get("status") or {}).get("readyReplicas") or 0)
+        away = sum(1 for pod in stale if describe(pod))
+        if away and len(pods) == int(pending.obj["spec"].get("replicas", 1)) <= ready + away:
+            self.pending.pop(ref)
+            return []
+        return [pod for pod in pods if pod not in stale]
 
     def _judge_claim(self, ref: Ref, pending: _Pending, now: float) -> None:
         """A claim that waits for its first pod is as it shall be; one that no volume fits is told by its events."""

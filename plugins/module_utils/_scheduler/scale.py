@@ -15,8 +15,9 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, NotFound, WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference, wait
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, node_plan, partitions, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, tasks_on
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference, wait
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, leavers, partitions, scaling
 
 NODE_SET = "corral.hpc/node-set"
 MANAGER = "corral"
@@ -40,10 +41,10 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             words = work.begin() if not params["wait"] or check else work.wait(float(params["wait_timeout"]))
             consequences = work.consequences()
         except CorralError as error:
-            error.data["changed"] = work.changed
+            error.data["changed"] = work.orders.changed
             raise
         result: dict[str, Any] = {
-            "changed": work.changed,
+            "changed": work.orders.changed,
             "shrinks": work.shrinks,
             "goes": bool(consequences["objects"]) or work.kept < set(work.leaving),
             "waiting": work.waiting(),
@@ -52,8 +53,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         }
         if words:
             result["warnings"] = [words]
-        if diff and work.changed:
-            result["diff"] = difference("nodes that go, and jobs on them", work.before, work.after)
+        if diff and work.orders.changed:
+            result["diff"] = difference("nodes that go, and jobs on them", work.orders.before, work.orders.after)
         return result
 
 
@@ -67,11 +68,8 @@ class _Work:
         self._namespace = str(params.get("namespace") or client.access.namespace)
         self._live = self._read_live()
         self._sizes = self._read_sizes()
-        self._refused: dict[str, str] = {}
         self._last: scaling.Step | None = None
-        self.changed = False
-        self.before: dict[str, Any] = {}
-        self.after: dict[str, Any] = {}
+        self.orders = Orders()
         self.victims = [name for size in self._sizes for name in size.victims]
         self.stay = {size.name: size.live for size in self._sizes if size.victims}
         self._config: dict[str, str] | None = None
@@ -116,9 +114,10 @@ class _Work:
             raise KubeError(self._not_asked(problem[0]))
         if not missing:
             return ""
-        refused = "".join(f" {words}" for words in self._refused.values())
         what, how = ("nodes", "drained") if self.victims else ("partitions", "closed for new jobs")
-        sentence = f"Not all {what} that go could go within {timeout:g} s: {missing.rstrip('.')}.{refused} They stay {how}. {_LATER}"
+        sentence = (
+            f"Not all {what} that go could go within {timeout:g} s: {missing.rstrip('.')}.{self.orders.refusals} They stay {how}. {_LATER}"
+        )
         if self._params["must_finish"]:
             raise WaitTimeout(sentence)
         return sentence
@@ -126,9 +125,7 @@ class _Work:
     def waiting(self) -> list[dict[str, Any]]:
         """Return the nodes that can not go yet with the jobs on them."""
         found = self._last.waiting if self._last else {}
-        return [
-            {"node": name, "jobs": [{"id": task.number, "name": task.name, "user": task.user} for task in found[name]]} for name in found
-        ]
+        return [{"node": name, "jobs": [task.to_dict() for task in tasks]} for name, tasks in found.items()]
 
     def consequences(self) -> dict[str, Any]:
         """Return ``objects``, ``retired`` and ``held``."""
@@ -157,69 +154,37 @@ class _Work:
         """Tell slurmctld what is to be told, and look at what came of it. Returns what is waited for."""
         slurmctld = Slurmctld(self._client, self._params)
         step = self._ask(slurmctld)
-        if not self._check and self._tell(slurmctld, step):
-            step = self._ask(slurmctld)
-        elif self._check:
-            self._note(step.drain)
-            self._note(step.resume)
+        if self._check:
+            self.orders.note((step.drain, step.resume), step.deeds)
             self._note_closed(step)
-            self.changed |= bool(step.deeds)
+        elif self.orders.give(slurmctld, (step.resume, step.drain), step.deeds) | self._close(slurmctld, step):
+            step = self._ask(slurmctld)
         self._last, self.stay, self.kept = step, step.stay, set(step.partitions)
         return step.words
 
     def _ask(self, slurmctld: Slurmctld) -> scaling.Step:
         live = slurmctld.read_nodes()
         known = {node.name for node in live}
-        named = [name for name in self.victims if name in known]
-        text = (
-            slurmctld.ask(["squeue", "--json", f"--nodelist={hostlist.compress(named)}", jobs.ON_NODES], "the jobs on nodes that go")
-            if named
-            else ""
-        )
-        now = float("-inf")
-        if any(size.victims and size.policy != "Wait" for size in self._sizes):
-            now = answer.seconds(slurmctld.ask(["date", "+%s"], "its time"))
-        step = scaling.step(self._sizes, live, scaling.tasks(text) if named else [], now=now, taken=self._check)
+        found = tasks_on(slurmctld, [name for name in self.victims if name in known], "the jobs on nodes that go")
+        now = clock(slurmctld, [size.policy for size in self._sizes if size.victims])
+        step = scaling.step(self._sizes, live, found, now=now, taken=self._check)
         if self.leaving:
             step.close = [one for one in slurmctld.read_partitions() if one.name in self.leaving and one.state not in _CLOSED]
             command = ["squeue", "--json", f"--partition={','.join(self.leaving)}", jobs.NOT_ENDED]
-            step.partitions = scaling.inside(self.leaving, scaling.tasks(slurmctld.ask(command, "the jobs in partitions that go")))
+            step.partitions = scaling.inside(self.leaving, leavers.tasks(slurmctld.ask(command, "the jobs in partitions that go")))
         return step
 
-    def _tell(self, slurmctld: Slurmctld, step: scaling.Step) -> bool:
-        """Run the commands of a step; True when there were any. A job that can not be requeued is waited for, and not asked again."""
-        told = False
-        for plan in (step.resume, step.drain):
-            for command in plan.commands():
-                slurmctld.tell(command, f"change nodes {command[2].removeprefix('nodename=')}")
-                told = self.changed = True
-            self._note(plan)
+    def _close(self, slurmctld: Slurmctld, step: scaling.Step) -> bool:
+        """Have partitions that go take no more jobs; True when there was one that did."""
         for command in partitions.commands(step.close, "DRAIN"):
             slurmctld.tell(command, f"close partition {command[2].removeprefix('partitionname=')}")
-            told = True
         self._note_closed(step)
-        for command, what in step.deeds:
-            if command[-1] in self._refused:
-                continue
-            try:
-                slurmctld.tell(command, what)
-            except Refused as error:
-                self._refused[command[-1]] = f"{error} It is waited for."
-                continue
-            told = self.changed = True
-            self.before[what] = "running"
-            self.after[what] = "told"
-        return told
-
-    def _note(self, plan: node_plan.Plan) -> None:
-        self.changed |= plan.changed
-        self.before.update(plan.before)
-        self.after.update(plan.after)
+        return bool(step.close)
 
     def _note_closed(self, step: scaling.Step) -> None:
-        self.changed |= bool(step.close)
-        self.before.update({f"partition {one.name}": {"state": one.state} for one in step.close})
-        self.after.update({f"partition {one.name}": {"state": "DRAIN"} for one in step.close})
+        self.orders.changed |= bool(step.close)
+        self.orders.before.update({f"partition {one.name}": {"state": one.state} for one in step.close})
+        self.orders.after.update({f"partition {one.name}": {"state": "DRAIN"} for one in step.close})
 
     def _going(self, nodes: str = "") -> str:
         """Name what goes; ``nodes`` is the word before the nodes."""

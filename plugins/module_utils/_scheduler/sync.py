@@ -20,7 +20,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, machines
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, scaling, sync
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, leavers, sync
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
 EVICTABLE = "corral.hpc/evictable"
@@ -139,7 +139,7 @@ class _Work:
         if not names:
             return set()
         command = ["squeue", "--json", f"--nodelist={hostlist.compress(sorted(names))}", jobs.ON_NODES]
-        return sync.free(names, scaling.tasks(slurmctld.ask(command, "the jobs on drained nodes")))
+        return sync.free(names, leavers.tasks(slurmctld.ask(command, "the jobs on drained nodes")))
 
     def _mark(self, pod: Object, name: str, *, evictable: bool) -> None:
         """Give a pod the label, or take it."""

@@ -118,6 +118,12 @@ OURS = (
         "see that pod {pod} runs; the node comes back by itself when slurmd registers",
     ),
     _kind(
+        "rollout",
+        "",
+        "{text}",
+        "run 'ansible-playbook corral.slurm.site' to have its pod replaced once it is free; it takes the node back when the new pod is in service",
+    ),
+    _kind(
         "scale",
         "",
         "{text}, and it goes when its last job has ended",

@@ -11,23 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, hostlist, node_plan, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, hostlist, leavers, node_plan, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 
 OWNER = "scale"
 # The same whatever the numbers are: another text would be another drain, and its deadline would begin anew.
 REASON = reasons.write(OWNER, "the document has fewer nodes in this set")
-
-_GOES_ALREADY = frozenset({"COMPLETING", "PENDING", "REQUEUED"})
-_SHOWN = 5
-
-# A command, and what it does in words that complete "Could not".
-Deed = tuple[list[str], str]
 
 
 @dataclass(frozen=True)
@@ -51,23 +45,6 @@ class Size:
         return [f"{self.name}-{number}" for number in range(min(self.wanted, self.live))]
 
 
-@dataclass(frozen=True)
-class Task:
-    """A job that has nodes, or one task of an array: ``number`` is what scancel and scontrol requeue take for just this one."""
-
-    number: str
-    name: str
-    user: str
-    state: frozenset[str]
-    nodes: frozenset[str]
-    partitions: frozenset[str] = frozenset()
-
-    @property
-    def words(self) -> str:
-        """Say which it is: ``job 12_3 (train of ada)``."""
-        return f"job {self.number} ({self.name} of {self.user})"
-
-
 @dataclass
 class Step:
     """What one look at slurmctld leads to. ``drain`` and ``resume`` are plans; ``stay`` says for each set that
@@ -86,24 +63,10 @@ class Step:
     @property
     def words(self) -> str:
         """Say what is waited for; "" when all that shall go can."""
-        tasks = {task.number: f"{task.words} on {hostlist.compress(task.nodes)}" for found in self.waiting.values() for task in found}
-        for name, inside in self.partitions.items():
-            tasks = {**{task.number: f"{task.words} in partition {name}" for task in inside}, **tasks}
-        parts = list(tasks.values())[:_SHOWN]
-        if len(tasks) > _SHOWN:
-            parts.append(f"{len(tasks) - _SHOWN} more jobs")
-        quiet = [name for name, found in self.waiting.items() if not found]
-        if quiet:
-            parts.append(f"{hostlist.compress(quiet)}, which is not idle yet")
-        text = f"waiting for {'; '.join(parts)}" if parts else ""
+        text = leavers.words(self.waiting, self.partitions)
         if self.unknown:
             text += f"{'; ' if text else ''}slurmctld does not know {hostlist.compress(self.unknown)}, so what runs there is not known"
         return text
-
-
-def tasks(text: str) -> list[Task]:
-    """Return the jobs of squeue's JSON, each task of an array for itself. Raises AnswerError."""
-    return [_task(row) for row in answer.rows(text, "jobs", "squeue", "job_id")]
 
 
 def step(sizes: Iterable[Size], nodes: Iterable[Node], found: Iterable[Task], *, now: float, taken: bool = False) -> Step:
@@ -115,17 +78,14 @@ def step(sizes: Iterable[Size], nodes: Iterable[Node], found: Iterable[Task], *,
     sizes, known = list(sizes), {node.name: node for node in nodes}
     if not known:
         raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods run.")
-    on: dict[str, list[Task]] = {}
-    for task in found:
-        for name in task.nodes:
-            on.setdefault(name, []).append(task)
+    on = leavers.by_node(found)
     victims = [known[name] for size in sizes for name in size.victims if name in known]
     stays = [known[name] for size in sizes for name in size.stays if name in known]
     result = Step(
         drain=node_plan.plan(victims, node_plan.Wanted(state="drained", reason=REASON, owner=OWNER)),
-        resume=node_plan.plan([node for node in stays if _ours(node)], node_plan.Wanted(state="resumed", owner=OWNER)),
+        resume=node_plan.plan([node for node in stays if leavers.drained_by(node, OWNER)], node_plan.Wanted(state="resumed", owner=OWNER)),
     )
-    overdue: dict[str, tuple[Task, str]] = {}
+    overdue: list[tuple[Task, str]] = []
     for size in sizes:
         keep = size.wanted
         for number, name in enumerate(size.victims, size.wanted):
@@ -134,28 +94,15 @@ def step(sizes: Iterable[Size], nodes: Iterable[Node], found: Iterable[Task], *,
                 result.unknown.append(name)
             elif node.busy or on.get(name) or not (node.out or taken):
                 result.waiting[name] = on.get(name, [])
-                if size.policy != "Wait" and _ours(node) and now - _since(node) >= size.deadline:
-                    overdue.update({task.number: (task, size.policy) for task in on.get(name, [])})
+                if size.policy != "Wait" and leavers.drained_by(node, OWNER) and now - leavers.since(node) >= size.deadline:
+                    overdue += [(task, size.policy) for task in on.get(name, [])]
             else:
                 continue
             keep = number + 1
         if size.victims:
             result.stay[size.name] = keep
-    result.deeds = [deed for task, policy in overdue.values() for deed in _deeds(task, policy)]
+    result.deeds = leavers.deeds(overdue)
     return result
-
-
-def pressed(nodes: Iterable[Node], found: Iterable[Task], *, owner: str, policy: str, deadline: float, now: float) -> list[Deed]:
-    """Return what is done to jobs on nodes that ``owner`` has drained ``deadline`` seconds ago or longer."""
-    due = {node.name for node in nodes if node.drained and reasons.owner(node.reason) == owner and now - _since(node) >= deadline}
-    return [deed for task in found if policy != "Wait" and task.nodes & due for deed in _deeds(task, policy)]
-
-
-def _deeds(task: Task, policy: str) -> list[Deed]:
-    if _GOES_ALREADY & task.state:
-        return []
-    program = ["scancel"] if policy == "Cancel" else ["scontrol", "requeue"]
-    return [([*program, task.number], f"{policy.lower()} {task.words}")]
 
 
 def leaving(text: str, sizes: Iterable[Size], wanted: Iterable[str]) -> list[str]:
@@ -236,33 +183,3 @@ def _resources_of(names: set[str], gres: str) -> list[list[list[str]]]:
             if inside:
                 found.append([list(pair) for pair in {**pairs, "NodeName": hostlist.compress(inside)}.items()])
     return found
-
-
-def _ours(node: Node) -> bool:
-    return node.drained and reasons.owner(node.reason) == OWNER
-
-
-def _since(node: Node) -> float:
-    """When its drain began; the end of time where slurmctld does not say, so that no deadline is ever over."""
-    try:
-        return datetime.fromisoformat(node.reason_time).timestamp()
-    except ValueError:
-        return float("inf")
-
-
-def _task(row: answer.Row) -> Task:
-    number = str(answer.number(row["job_id"]))
-    array, task = answer.number(row.get("array_job_id")), row.get("array_task_id")
-    if array and isinstance(task, dict) and task.get("set"):
-        number = f"{array}_{answer.number(task)}"
-    states = answer.words(row.get("job_state"))
-    if not states:
-        raise answer.AnswerError(f"squeue's JSON has job {number} without a state; see what 'squeue --json' prints.")
-    return Task(
-        number=number,
-        name=str(row.get("name") or ""),
-        user=str(row.get("user_name") or row.get("user_id") or ""),
-        state=frozenset(states),
-        nodes=frozenset(hostlist.expand(str(row.get("nodes") or ""))),
-        partitions=frozenset(str(row.get("partition") or "").split(",")) - {""},
-    )

@@ -13,7 +13,18 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, ExecError, Forbidden, NotFound, NotStarted, Status
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, node, partition, reservation, scale, slurmctld, sync, why
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import (
+    job,
+    node,
+    partition,
+    reservation,
+    rollout,
+    scale,
+    slurmctld,
+    sync,
+    upgrade,
+    why,
+)
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 from .._slurm.records import text
@@ -54,6 +65,7 @@ class Fake:
         self.machines: dict[str, dict[str, Any]] = {}
         self.stateful_sets: list[dict[str, Any]] = []
         self.config_map: dict[str, Any] = {}
+        self.deleted: list[str] = []
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.forbidden: set[str] = set()
         self.clock = "2026-01-31T08:00:00Z"
@@ -110,17 +122,21 @@ class Fake:
         if any(path.endswith(one) for one in self.forbidden):
             raise Forbidden(f"Could not read {path}: you may not.", Status(403))
 
-    def request(self, method: str, path: str, *, body: dict[str, Any], query: dict[str, str], **_more: Any) -> Any:
-        """Note a PATCH of a pod, and do it where it is meant."""
-        assert method == "PATCH"
+    def request(self, method: str, path: str, *, body: dict[str, Any], query: dict[str, str] | None = None, **_more: Any) -> Any:
+        """Note a PATCH or a DELETE of a pod, and do the first where it is meant."""
         self.requests += 1
         self._allow(path)
+        if method == "DELETE":
+            assert body["preconditions"] == {"uid": path.rsplit("/", 1)[-1]}, "only the pod that was looked at may go"
+            self.deleted.append(path.rsplit("/", 1)[-1])
+            return type("Response", (), {"code": 200})()
+        assert method == "PATCH"
         self.patches.append((path, body))
         pod = next((one for one in self.pods if f"/{one['metadata']['name']}" in path), None)
         if pod is None or pod["metadata"]["uid"] != body["metadata"]["uid"]:
             raise Conflict(f"Could not change {path}: it is another one.", Status(409))
-        if "dryRun" in query:
-            return
+        if "dryRun" in (query or {}):
+            return None
         for key, value in body["metadata"].get("labels", {}).items():
             pod["metadata"]["labels"].pop(key, None)
             if value is not None:
@@ -129,6 +145,7 @@ class Fake:
         if new:
             kept = [one for one in pod["status"]["conditions"] if one["type"] not in new]
             pod["status"] = {**pod["status"], "conditions": [*kept, *new.values()]}
+        return None
 
     def get(self, path: str, **_more: Any) -> Any:
         self.requests += 1
@@ -149,10 +166,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     def connected(_params: dict[str, Any]) -> Iterator[Fake]:
         yield world
 
-    for module in (job, node, partition, reservation, scale, sync, why):
+    for module in (job, node, partition, reservation, rollout, scale, sync, upgrade, why):
         monkeypatch.setattr(module, "connected", connected)
     for module in (job, slurmctld):
         monkeypatch.setattr(module, "run_in_pod", world.run_in_pod)
+    monkeypatch.setattr(rollout, "_PAUSE", 0.001)
     monkeypatch.setattr(slurmctld, "_PAUSE", 0.001)
     monkeypatch.setattr(slurmctld, "_MAX_PAUSE", 0.001)
     return world

@@ -14,6 +14,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import reasons
         ("corral: jail: the marker is missing", "jail"),
         ("corral: admin: fan", "admin"),
         ("corral: scale-in: 4 to 2", "owned"),
+        ("corral: rollout: its pod is replaced by one of the new template when no job is left", "rollout"),
         ("corral: pod: it ended, and the next one has not registered yet", "pod"),
         ("corral:no", "person"),
         ("NO NETWORK ADDRESS FOUND", "no-address"),

@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What slurmctld is told so that nodes become free: drains, and what jobs have to do; with what changed by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, leavers, node_plan
+
+
+class Orders:
+    """All that one task tells: ``changed``, ``before`` and ``after`` are for its result, ``refused`` has slurmctld's words by job."""
+
+    def __init__(self) -> None:
+        self.changed = False
+        self.before: dict[str, Any] = {}
+        self.after: dict[str, Any] = {}
+        self.refused: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    def note(self, plans: Iterable[node_plan.Plan], deeds: list[leavers.Deed]) -> None:
+        """Note what would be told, for check mode."""
+        for plan in plans:
+            self._note(plan)
+        self.changed |= bool(deeds)
+
+    def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], deeds: Iterable[leavers.Deed]) -> bool:
+        """Run the commands; True when there were any. A job is told once; one that can not be requeued is waited for."""
+        told = False
+        for plan in plans:
+            for command in plan.commands():
+                slurmctld.tell(command, f"change nodes {command[2].removeprefix('nodename=')}")
+                told = self.changed = True
+            self._note(plan)
+        for command, what in deeds:
+            if command[-1] in self._told:
+                continue
+            self._told.add(command[-1])
+            try:
+                slurmctld.tell(command, what)
+            except Refused as error:
+                self.refused[command[-1]] = f"{error} It is waited for."
+                continue
+            told = self.changed = True
+            self.before[what] = "running"
+            self.after[what] = "told"
+        return told
+
+    @property
+    def refusals(self) -> str:
+        """Sentences that go behind another."""
+        return "".join(f" {words}" for words in self.refused.values())
+
+    def _note(self, plan: node_plan.Plan) -> None:
+        self.changed |= plan.changed
+        self.before.update(plan.before)
+        self.after.update(plan.after)
+
+
+def tasks_on(slurmctld: Slurmctld, names: list[str], what: str) -> list[leavers.Task]:
+    """Return the tasks on these nodes, which slurmctld must know; it is not asked for none."""
+    if not names:
+        return []
+    return leavers.tasks(slurmctld.ask(["squeue", "--json", f"--nodelist={hostlist.compress(names)}", jobs.ON_NODES], what))
+
+
+def clock(slurmctld: Slurmctld, policies: Iterable[str]) -> float:
+    """Return slurmctld's time where one of the policies has a deadline, else a time before all."""
+    if all(policy == "Wait" for policy in policies):
+        return float("-inf")
+    return answer.seconds(slurmctld.ask(["date", "+%s"], "its time"))

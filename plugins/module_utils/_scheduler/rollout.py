@@ -1,0 +1,305 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend of slurm_rollout: workers' pods of an older template, drained, waited for, deleted, and their nodes taken back.
+
+The only writes to Kubernetes are deletes of single pods by their UID; the StatefulSets (OnDelete) make the new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import datetime
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitFailed, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Patience, describe
+from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck import REVISION, observed
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, tasks_on
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, leavers, rollout
+
+NODE_SET = "corral.hpc/node-set"
+
+_STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
+_PODS = BUILTIN["", "Pod"]
+_CONTAINER = "slurmd"
+_LATER = "A later run goes on from here."
+# A pod needs some seconds to end and to start, and each look is two commands in slurmctld's pod.
+_PAUSE = 2.0
+_SAY_AGAIN = 15.0
+# Looks that may follow at once on one that told something, before anything has moved.
+_UNSEEN = 3
+_PROGRESS = logging.getLogger("corral.slurm.progress")
+
+Object = dict[str, Any]
+
+
+def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Replace pods of an older template; the parameters are those of the module slurm_rollout.
+
+    Returns ``changed``, ``node_sets``, ``waiting``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
+    """
+    with connected(params) as client:
+        work = _Work(client, params, check=check)
+        try:
+            words = work.plan() if check else work.go(float(params["wait_timeout"]))
+        except CorralError as error:
+            error.data.update(work.result())
+            raise
+        result = {**work.result(), "requests": client.requests}
+        if words:
+            result["warnings"] = [words]
+        if diff and work.orders.changed:
+            result["diff"] = difference("nodes whose pods are replaced, and jobs on them", work.orders.before, work.orders.after)
+        return result
+
+
+class _Work:
+    """One call. ``failed`` has for each set why its new pods do not come up."""
+
+    def __init__(self, client: Client, params: dict[str, Any], *, check: bool) -> None:
+        self._client = client
+        self._params = params
+        self._check = check
+        self._namespace = str(params.get("namespace") or client.access.namespace)
+        self._slurmctld = Slurmctld(client, params)
+        self._sets = [
+            rollout.NodeSet(**{key: one[key] for key in ("name", "replicas", "type", "max_unavailable", "policy", "deadline", "place")})
+            for one in params["node_sets"]
+        ]
+        self._start_timeout = float(params["start_timeout"])
+        self._patience = Patience()
+        self._pods: dict[str, Object] = {}
+        self._away: dict[str, float] = {}
+        self._began = time.monotonic()
+        self._last: rollout.Step | None = None
+        self.failed: dict[str, str] = {}
+        self.orders = Orders()
+
+    def plan(self) -> str:
+        """Say what would be done. All pods count as stale of sets whose template this very run would change."""
+        step, tasks = self._ask()
+        self.orders.note((step.drain, step.resume), step.deeds)
+        self._note_deletes([name for one in step.sets for name in one.stale if name not in one.kept])
+        self._last = step
+        on = leavers.words(leavers.by_node(tasks))
+        return f"Pods would be replaced: {'; '.join(filter(None, (step.words, on)))}." if self.orders.changed else ""
+
+    def go(self, timeout: float) -> str:
+        """Replace what can be replaced, until all is done, or until nothing has moved for ``timeout`` seconds. Raises WaitFailed, WaitTimeout, KubeError.
+
+        Returns what is left as a sentence. Pods that start are waited for as long as they may take.
+        """
+        problem: CorralError | None = None
+        refused = ""
+        moved, seen, idle, said, said_at = time.monotonic(), "", 0, "", time.monotonic()
+        while True:
+            try:
+                again, problem, refused = self._look(), None, ""
+            except Forbidden:
+                raise
+            except Refused as error:  # another run, or a person, may have been faster
+                if str(error) == refused:
+                    raise
+                again, problem, refused = False, error, str(error)
+            except CorralError as error:  # slurmctld's pod may be starting just now
+                again, problem = False, error
+            step, now = self._last, time.monotonic()
+            words = str(problem) if problem or step is None else step.words
+            state = repr([(one.stale, one.starting) for one in step.sets]) if step and not problem else seen
+            if state != seen:
+                moved, seen, idle = now, state, 0
+            # What was told shows at the next look; where it does not, somebody undoes it.
+            idle += again
+            again &= idle <= _UNSEEN
+            if words and (words != said or now - said_at >= _SAY_AGAIN):
+                _PROGRESS.info("roll-out: %s", words)
+                said, said_at = words, now
+            if step and not problem and not again and (step.done or self._only_failed(step)):
+                break
+            starts = not problem and step is not None and any(one.starting and one.name not in self.failed for one in step.sets)
+            if not again and not starts and now - moved >= timeout:
+                break
+            if not again:
+                time.sleep(_PAUSE)
+        if problem:
+            raise KubeError(f"{str(problem).rstrip('.')}; so no pod was replaced any more. {_LATER}")
+        return self._end(timeout)
+
+    def result(self) -> dict[str, Any]:
+        """Return what this call has come to."""
+        step = self._last
+        waiting = step.waiting if step else {}
+        return {
+            "changed": self.orders.changed,
+            "node_sets": [
+                {
+                    "name": one.name,
+                    "nodes": one.nodes,
+                    "replaced": one.replaced,
+                    "stale": hostlist.compress(one.stale),
+                    "starting": hostlist.compress(one.starting),
+                    "waiting": hostlist.compress(name for name in one.stale if name in waiting),
+                    "failed": self.failed.get(one.name, ""),
+                }
+                for one in (step.sets if step else ())
+            ],
+            "waiting": [{"node": name, "jobs": [task.to_dict() for task in found]} for name, found in waiting.items()],
+            "lines": [one.words for one in step.sets if one.stale or one.starting] if step else [],
+        }
+
+    def _end(self, timeout: float) -> str:
+        """Return what is left as a sentence. Raises WaitFailed where new pods do not come up, WaitTimeout where all must be replaced."""
+        step = self._last
+        if self.failed:
+            raise WaitFailed(" ".join(self._stopped(name, why) for name, why in self.failed.items()))
+        if step is None or not step.words:
+            return ""
+        goes_on = step.waiting or any(one.starting or len(one.stale) > len(one.kept) for one in step.sets)
+        # What the document has wait for somebody was said; only what nobody has asked for is worth a warning.
+        if not goes_on and not any(self._type(one.name) == "RollingUpdate" and one.kept for one in step.sets):
+            return ""
+        moved = "" if step.done else f" when nothing had moved for {timeout:g} s"
+        sentence = f"Not all pods of an older template were replaced{moved}: {step.words}.{self.orders.refusals} {_LATER}"
+        if self._params["must_finish"]:
+            raise WaitTimeout(sentence)
+        return sentence
+
+    def _type(self, name: str) -> str:
+        return next(one.type for one in self._sets if one.name == name)
+
+    def _only_failed(self, step: rollout.Step) -> bool:
+        """True when nothing is under way but in sets whose new pods do not come up."""
+        under_way = {one.name for one in step.sets if one.starting or any(name in step.waiting for name in one.stale)}
+        return bool(self.failed) and under_way <= set(self.failed)
+
+    def _stopped(self, name: str, why: str) -> str:
+        one = next(one for one in (self._last.sets if self._last else ()) if one.name == name)
+        well = [other for other in one.stale if other not in one.starting]
+        images = sorted({_image(self._pods[other]) for other in well if other in self._pods})
+        others = f" {hostlist.compress(well)} keep their pods (image {', '.join(images)}) and take jobs." if well else ""
+        return (
+            f"The roll-out of node set {name} has stopped: {why}.{others} Correct the document and run again, or roll back: run again with the document "
+            "as it was before; pods that do not start are replaced first."
+        )
+
+    def _look(self) -> bool:
+        """Do what can be done now; True when something was, so that the next look should come at once."""
+        step, _tasks = self._ask()
+        self._last = step
+        told = self.orders.give(self._slurmctld, (step.resume, step.drain), step.deeds)
+        for name in step.replace:
+            pod = self._pods[name]
+            ref = Ref(_PODS, self._namespace, str(pod["metadata"]["name"]))
+            if delete(self._client, ref, uid=str(pod["metadata"]["uid"]), propagation="Background"):
+                self._note_deletes([name])
+        self._judge(step)
+        return told or bool(step.replace)
+
+    def _note_deletes(self, names: list[str]) -> None:
+        for name in names:
+            self.orders.changed = True
+            what = f"pod of {name}"
+            self.orders.before[what], self.orders.after[what] = "of an older template", "of the new template"
+
+    def _ask(self) -> tuple[rollout.Step, list[leavers.Task]]:
+        query = {"labelSelector": self._params["selector"]}
+        revisions: dict[str, str] = {}
+        for live in self._client.items(_STATEFUL_SETS.path(self._namespace), what=f"list the node sets in {self._namespace}", query=query):
+            name = (live["metadata"].get("labels") or {}).get(NODE_SET)
+            if name:
+                current = (
+                    live if self._check else observed(self._client, Ref(_STATEFUL_SETS, self._namespace, live["metadata"]["name"]), live)
+                )
+                revisions[str(name)] = str(((current or {}).get("status") or {}).get("updateRevision") or "")
+                if self._check and live["metadata"]["name"] in self._params["outdated"]:
+                    revisions[str(name)] = "not made yet"
+        found = self._client.items(_PODS.path(self._namespace), what=f"list the workers' pods in {self._namespace}", query=query)
+        self._pods = {}
+        pods: dict[str, rollout.Pod] = {}
+        for pod in found:
+            labels = pod["metadata"].get("labels") or {}
+            revision = revisions.get(str(labels.get(NODE_SET)))
+            if revision:
+                name = f"{labels[NODE_SET]}-{str(pod['metadata']['name']).rpartition('-')[2]}"
+                self._pods[name] = pod
+                pods[name] = _pod(pod, stale=labels.get(REVISION) != revision)
+        sets = [one for one in self._sets if revisions.get(one.name)]
+        live_nodes = self._slurmctld.read_nodes()
+        known = {node.name for node in live_nodes}
+        stale = [name for name, one in pods.items() if one.stale and name in known]
+        tasks = tasks_on(self._slurmctld, stale, "the jobs on nodes whose pods are to be replaced")
+        return rollout.step(sets, pods, live_nodes, tasks, now=clock(self._slurmctld, [one.policy for one in sets])), tasks
+
+    def _judge(self, step: rollout.Step) -> None:
+        """Note sets whose new pods do not come up: at once where the pod says that it never will, else when its time is over."""
+        self.failed = {}
+        for one in step.sets:
+            for name in one.starting:
+                trouble = self._trouble(name)
+                if trouble:
+                    self.failed[one.name] = f"{name} does not come up with the new template{trouble.rstrip('.')}"
+                    break
+
+    def _trouble(self, name: str) -> str:
+        """Say why a node that starts never will, or that its time is over; "" for one that may still come."""
+        pod = self._pods.get(name)
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            if time.monotonic() - self._away.setdefault(name, time.monotonic()) < self._start_timeout:
+                return ""
+            details = (
+                "its StatefulSet has made no pod; see its events" if pod is None else f"{describe(pod)}; see whether its machine is well"
+            )
+            return f" after {self._start_timeout:g} s: {details}"
+        trouble = self._patience.exhausted(pod, time.monotonic(), old=False)
+        if trouble is None and self._age(pod) < self._start_timeout:
+            return ""
+        ref = Ref(_PODS, self._namespace, str(pod["metadata"]["name"]))
+        late = "" if trouble else f" after {self._start_timeout:g} s"
+        details = evidence.why(self._client, ref, pod, [pod]) or (trouble.text if trouble else "")
+        return (
+            f"{late}: {details}"
+            if details
+            else f"{late}: pod {ref.name} is ready, but slurmctld does not have its node in service; see 'ansible-playbook corral.slurm.why -e node={name}'"
+        )
+
+    def _age(self, pod: Object) -> float:
+        """How long a pod has been there, in seconds by the API server's clock."""
+        born, then = _seconds(pod["metadata"].get("creationTimestamp")), _seconds(self._client.clock)
+        return then + time.monotonic() - self._began - born if born and then else 0.0
+
+
+def _pod(pod: Object, *, stale: bool) -> rollout.Pod:
+    return rollout.Pod(
+        stale=stale,
+        ready=not describe(pod),
+        going=bool(pod["metadata"].get("deletionTimestamp")),
+        started=max(
+            (
+                _seconds(((one.get("state") or {}).get("running") or {}).get("startedAt"))
+                for one in (pod.get("status") or {}).get("containerStatuses") or ()
+                if one.get("name") == _CONTAINER
+            ),
+            default=0.0,
+        ),
+    )
+
+
+def _image(pod: Object) -> str:
+    return next(
+        (str(one["image"]) for one in (pod.get("spec") or {}).get("containers") or () if one.get("name") == _CONTAINER), "not known"
+    )
+
+
+def _seconds(text: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend of slurm_upgrade_check: the version of an image, as a Job that ran it has left it, beside those that run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import releases
+
+
+def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Compare versions; the parameters are those of the module slurm_upgrade_check. Raises CorralError where one can not follow on the other.
+
+    Returns ``changed``, ``running``, ``wanted``, ``nodes`` (number of nodes by the version of their slurmd), ``msg``, ``requests``.
+    """
+    del check, diff  # nothing is changed in any mode
+    with connected(params) as client:
+        slurmctld = Slurmctld(client, params)
+        query = {"labelSelector": f"batch.kubernetes.io/job-name={params['job']}"}
+        path = BUILTIN["", "Pod"].path(slurmctld.namespace)
+        pods = client.items(path, what=f"list the pods of Job {slurmctld.namespace}/{params['job']}", query=query)
+        said = [text for text in map(_message, pods) if text]
+        if not said:
+            raise KubeError(f"Job {slurmctld.namespace}/{params['job']} has not said the version of its image; run again.")
+        wanted = releases.version(said[-1], "The new image")
+        running = releases.version(slurmctld.ask(["scontrol", "--version"], "its version"), "slurmctld's pod")
+        nodes: dict[str, int] = {}
+        for node in slurmctld.read_nodes():
+            if node.version:
+                nodes[node.version] = nodes.get(node.version, 0) + 1
+        problem = releases.refusal(running, wanted, nodes)
+        if problem:
+            raise CorralError(f"{problem} Nothing was changed.")
+        words = f"Slurm {wanted} runs already" if wanted == running else f"Slurm {wanted} follows on {running}"
+        return {"changed": False, "running": running, "wanted": wanted, "nodes": nodes, "msg": f"{words}.", "requests": client.requests}
+
+
+def _message(pod: dict[str, Any]) -> str:
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (status.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode") == 0:
+            return str(ended.get("message") or "")
+    return ""

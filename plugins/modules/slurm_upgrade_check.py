@@ -1,0 +1,92 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_upgrade_check
+short_description: See whether another version of Slurm can follow on the one that runs
+version_added: 0.1.0
+description:
+  - Reads the version of a new image from a Job that has run C(slurmctld -V > /dev/termination-log) in it, and compares it with those of
+    slurmctld and of the nodes' slurmds. Changes nothing.
+  - Fails for an older release than the one that runs, since it could not read slurmctld's state, and for one that is more than Slurm's
+    compatibility window ahead, which is two releases, and three from 24.11 on.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.slurmctld
+  - corral.slurm.slurmctld.attributes
+options:
+  job:
+    description:
+      - Name of the Job. It has ended well.
+    type: str
+    required: true
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_rollout
+"""
+
+EXAMPLES = r"""
+- name: Compare the image's version with what runs
+  corral.slurm.slurm_upgrade_check:
+    namespace: demo
+    pod: demo-controller-0
+    job: demo-controller-upgrade
+"""
+
+RETURN = r"""
+running:
+  description: Version of the slurmctld that runs.
+  returned: success
+  type: str
+  sample: 24.11.5
+wanted:
+  description: Version of the image.
+  returned: success
+  type: str
+  sample: 26.05.5
+nodes:
+  description: How many nodes have a slurmd of which version.
+  returned: success
+  type: dict
+  sample: {"24.11.5": 8}
+msg:
+  description: The same in a sentence.
+  returned: success
+  type: str
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 3
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.upgrade import run
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {**slurmctld_options(env_fallback), "job": {"type": "str", "required": True}}
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        result = run(module.params, check=module.check_mode, diff=module._diff)
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods of an older template: whose business they are, which of them may go without anybody's word, and which when nobody uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import idle, stuck, wait
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
+from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
+
+RUNS: dict[str, Any] = {"name": "main", "state": {"running": {}}, "ready": True}
+CRASHES: dict[str, Any] = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 1}
+SIDE_CRASHES: dict[str, Any] = {"name": "side", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def stateful_set(*, strategy: str = "OnDelete", ready: int = 2, updated: int = 1, observed: int = 2, template: str = "b") -> dict[str, Any]:
+    return {
+        "metadata": {"name": "web", "namespace": "ns", "uid": "web", "generation": 2},
+        "spec": {"replicas": 2, "updateStrategy": {"type": strategy}, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+        "status": {
+            "observedGeneration": observed,
+            "replicas": 2,
+            "readyReplicas": ready,
+            "updatedReplicas": updated,
+            "updateRevision": "new",
+        },
+    }
+
+
+def item(live: dict[str, Any], before: dict[str, Any] | None = None) -> Item:
+    ref = Ref(BUILTIN["apps", "StatefulSet"], "ns", "web")
+    found = Item(ref=ref, body={})
+    found.after, found.before, found.result = live, before, "unchanged"
+    return found
+
+
+def pod(
+    number: int, revision: str, *, main: dict[str, Any] | None = None, side: dict[str, Any] | None = None, **metadata: Any
+) -> dict[str, Any]:
+    well = main is None and side is None
+    return {
+        "metadata": {
+            "name": f"web-{number}", "namespace": "ns", "uid": f"web-{number}", "ownerReferences": [{"uid": "web"}],
+            "labels": {"app": "web", stuck.REVISION: revision}, **metadata,
+        },
+        "status": {
+            "phase": "Running", "containerStatuses": [main or RUNS], "initContainerStatuses": [side] if side else [], "conditions": READY if well else [],
+        },
+    }  # fmt: skip
+
+
+class Api:
+    """An API server that knows a set and its pods. ``deleted`` are names; a deleted pod is made anew at once."""
+
+    clock = None
+
+    def __init__(self, live: dict[str, Any], *pods: dict[str, Any]) -> None:
+        self.live, self.pods, self.deleted, self.reads = live, list(pods), [], 0  # type: ignore[var-annotated]
+
+    def items(self, _path: str, **_more: Any) -> list[dict[str, Any]]:
+        return self.pods
+
+    def get(self, _path: str, **_more: Any) -> Any:
+        self.reads += 1
+        return type("Response", (), {"data": self.live})()
+
+    def request(self, _method: str, path: str, *, body: dict[str, Any], **_more: Any) -> Any:
+        name = path.rsplit("/", 1)[-1]
+        assert body["preconditions"] == {"uid": name}
+        if "dryRun" not in body:
+            self.deleted.append(name)
+            self.pods = [pod(int(name[-1]), "new") if one["metadata"]["name"] == name else one for one in self.pods]
+        return type("Response", (), {"code": 200})()
+
+
+def outdated(
+    live: dict[str, Any], *, check: bool = False, before: dict[str, Any] | None = None, later: dict[str, Any] | None = None
+) -> tuple[list[str], int]:
+    api = Api(later or live)
+    return stuck.outdated(api, [item(live, before)], check=check), api.reads  # type: ignore[arg-type]
+
+
+def test_whether_pods_are_of_an_older_template_costs_nothing_to_know() -> None:
+    assert outdated(stateful_set(updated=1)) == (["web"], 0)
+    assert outdated(stateful_set(updated=2)) == ([], 0)
+    assert outdated(stateful_set(updated=1, strategy="RollingUpdate")) == ([], 0)
+
+
+def test_a_set_that_was_just_changed_is_looked_at_again() -> None:
+    assert outdated(stateful_set(updated=2, observed=1), later=stateful_set(updated=0)) == (["web"], 1)
+
+
+def test_check_mode_knows_by_the_template() -> None:
+    assert outdated(stateful_set(updated=2), check=True, before=stateful_set(template="a")) == (["web"], 0)
+    assert outdated(stateful_set(updated=2), check=True, before=stateful_set()) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "one", "goes"),
+    [
+        ("OnDelete", pod(0, "old", main=CRASHES), True),
+        ("OnDelete", pod(0, "new", main=CRASHES), False),
+        ("OnDelete", pod(0, "old"), False),
+        ("OnDelete", pod(0, "old", side=SIDE_CRASHES), False),
+        ("RollingUpdate", pod(0, "old", side=SIDE_CRASHES), True),
+        ("OnDelete", pod(0, "old", main=CRASHES, deletionTimestamp="2026-01-31T08:00:00Z"), False),
+    ],
+)
+def test_a_pod_in_which_something_runs_is_not_ended_where_others_say_when(strategy: str, one: dict[str, Any], goes: bool) -> None:
+    api = Api(stateful_set(strategy=strategy, ready=1), one)
+    gone = stuck.replace(api, [item(api.live)], check=False)  # type: ignore[arg-type]
+    assert ([ref.name for ref in gone], api.deleted) == ((["web-0"], ["web-0"]) if goes else ([], []))
+
+
+def judged(live: dict[str, Any], *pods: dict[str, Any]) -> bool:
+    """Whether a wait is over."""
+    waits = wait._Wait(Api(live), [item(live)], 1.0, load_balancers=False)  # type: ignore[arg-type]
+    kind = BUILTIN["", "Pod"]
+    waits._pods = {Ref(kind, "ns", str(one["metadata"]["name"])): one for one in pods}
+    waits._judge()
+    return not waits.pending
+
+
+def test_a_wait_leaves_pods_of_an_older_template_to_whoever_replaces_them() -> None:
+    live = stateful_set(ready=1)
+    assert judged(live, pod(0, "new"), pod(1, "old", main=CRASHES))
+    assert not judged(live, pod(0, "new")), "the other pod is not there"
+    assert not judged(live, pod(0, "new"), pod(1, "new", main={**RUNS, "ready": False}))
+    assert not judged(live, pod(0, "new"), pod(1, "old", main=CRASHES, deletionTimestamp="2026-01-31T08:00:00Z")), "it is being replaced"
+    assert not judged(stateful_set(ready=1, observed=1), pod(0, "old"), pod(1, "old", main={**RUNS, "ready": False}))
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, users: dict[str, Output | Exception]) -> None:
+    def run_in_pod(_client: Any, *, pod: str, **_more: Any) -> Output:
+        found = users.get(pod, Output(0, "", ""))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(idle, "run_in_pod", run_in_pod)
+
+
+def replaced(api: Api) -> tuple[str | None, dict[str, str]]:
+    gone, kept = idle.replace_next(api, [item(api.live)], idle.Question("main", ["true"]))  # type: ignore[arg-type]
+    return gone and gone.name, {ref.name: why for ref, why in kept.items()}
+
+
+def test_pods_that_nobody_uses_go_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(monkeypatch, {"web-0": Output(1, "2 processes\nof ada\n", "")})
+    api = Api(stateful_set(), pod(0, "old"), pod(1, "old"), pod(2, "new"))
+    assert replaced(api) == ("web-1", {"web-0": "2 processes of ada"})
+    assert replaced(api) == (None, {"web-0": "2 processes of ada"})
+    assert api.deleted == ["web-1"]
+
+
+def test_a_pod_that_can_not_be_asked_is_in_use_and_one_that_does_not_run_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(monkeypatch, {"web-0": ExecError("no answer."), "web-1": Output(7, "", "x")})
+    api = Api(stateful_set(), pod(0, "old"), pod(1, "old"), pod(2, "old", main=CRASHES))
+    assert replaced(api) == ("web-2", {"web-0": "it can not be asked (no answer)", "web-1": "its check ended with exit code 7"})

@@ -1,0 +1,245 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""slurm_rollout against a slurmctld and an API server of paper: what it does in which order, when it stops, and what it says."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitFailed, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import rollout, slurmctld
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.rollout import REASON
+
+from .conftest import CONNECTION, UNREACHABLE, Fake, pod, refusal
+
+MARK = "corral.hpc/node-set"
+REVISION = "controller-revision-hash"
+
+
+def worker(name: str, revision: str, *, born: str = "2026-01-31T08:00:00Z") -> dict[str, Any]:
+    found = pod(f"demo-{name}")
+    found["metadata"]["labels"] = {**found["metadata"]["labels"], MARK: name.rpartition("-")[0], REVISION: revision}
+    found["metadata"]["creationTimestamp"] = born
+    found["spec"]["containers"] = [{"name": "slurmd", "image": "slurm:1"}]
+    return found
+
+
+@pytest.fixture
+def world(fake: Fake) -> Fake:
+    """cpu-[0-2], all idle with pods of the revision before."""
+    fake.stateful_sets = [
+        {
+            "metadata": {"name": "demo-cpu", "namespace": "demo", "generation": 2, "labels": {MARK: "cpu"}},
+            "spec": {"replicas": 3, "updateStrategy": {"type": "OnDelete"}},
+            "status": {"observedGeneration": 2, "updateRevision": "new"},
+        }
+    ]
+    fake.pods = [worker(f"cpu-{number}", "old") for number in range(3)]
+    row = fake.nodes["nodes"][0]
+    fake.nodes["nodes"] = [{**row, "name": f"cpu-{number}", "state": ["IDLE"], "reason": ""} for number in range(3)]
+    fake.jobs["jobs"] = []
+    return fake
+
+
+def comes_up(world: Fake, status: dict[str, Any] | None = None) -> None:
+    """Have deleted pods be made anew, well or with a status."""
+    request = world.request
+
+    def then(method: str, path: str, **more: Any) -> Any:
+        answer = request(method, path, **more)
+        name = world.deleted[-1].removeprefix("demo-")
+        at = next(index for index, one in enumerate(world.pods) if one["metadata"]["name"] == world.deleted[-1])
+        world.pods[at] = worker(name, "new")
+        if status is not None:
+            world.pods[at]["status"] = status
+        return answer
+
+    world.request = then  # type: ignore[method-assign]
+
+
+def busy(world: Fake, node: str, number: int = 7) -> None:
+    world.state(node, "MIXED")
+    world.jobs["jobs"].append({"job_id": number, "name": "train", "user_name": "ada", "job_state": ["RUNNING"], "nodes": node})
+
+
+def run(*, check: bool = False, most: int = 1, policy: str = "Wait", kind: str = "RollingUpdate", **options: Any) -> dict[str, Any]:
+    one = {"name": "cpu", "replicas": 3, "type": kind, "max_unavailable": most, "policy": policy, "deadline": 60, "place": ""}
+    given = {"selector": "s", "node_sets": [one], "outdated": [], "wait_timeout": 0, "start_timeout": 600, "must_finish": False}
+    return rollout.run({**CONNECTION, **given, **options}, check=check, diff=True)
+
+
+def states(world: Fake) -> dict[str, list[str]]:
+    return {row["name"]: row["state"] for row in world.nodes["nodes"]}
+
+
+def test_each_node_is_drained_replaced_and_taken_back_one_after_the_other(world: Fake) -> None:
+    comes_up(world)
+    result = run()
+    assert world.deleted == ["demo-cpu-2", "demo-cpu-1", "demo-cpu-0"]
+    told = [" ".join(command[2:4]) for command in world.told]
+    assert told == [f"nodename=cpu-{number} state={what}" for number in (2, 1, 0) for what in ("drain", "resume")]
+    assert states(world) == {f"cpu-{number}": ["IDLE"] for number in range(3)}
+    assert (result["changed"], "warnings" in result, result["lines"]) == (True, False, [])
+    assert [(one["replaced"], one["stale"]) for one in result["node_sets"]] == [(3, "")]
+    again = run()
+    assert (again["changed"], again["requests"] - result["requests"]) == (False, 2), "a second run has something to do"
+
+
+def test_a_busy_node_is_drained_and_left_with_its_jobs(world: Fake) -> None:
+    comes_up(world)
+    busy(world, "cpu-1")
+    result = run()
+    assert world.deleted == ["demo-cpu-2", "demo-cpu-0"]
+    assert result["waiting"] == [{"node": "cpu-1", "jobs": [{"id": "7", "name": "train", "user": "ada"}]}]
+    assert (
+        "2 of 3 nodes of cpu have the new template; waiting for job 7 (train of ada) on cpu-1. A later run goes on" in result["warnings"][0]
+    )
+    assert states(world)["cpu-1"] == ["MIXED", "DRAIN"]
+    again = run()
+    assert (again["changed"], world.deleted) == (False, ["demo-cpu-2", "demo-cpu-0"])
+    with pytest.raises(WaitTimeout, match="job 7"):
+        run(must_finish=True)
+
+
+def test_a_job_that_comes_before_the_drain_is_seen(world: Fake) -> None:
+    def update(words: dict[str, str]) -> None:
+        if words.get("state") == "drain":
+            busy(world, words["nodename"])
+        Fake._update(world, words)
+
+    world._update = update  # type: ignore[method-assign]
+    run()
+    assert world.deleted == []
+
+
+def test_it_is_gone_on_with_from_anywhere(world: Fake) -> None:
+    """A run before was killed: one pod is new and its node still drained, another is drained and was not deleted."""
+    comes_up(world)
+    world.pods[2] = worker("cpu-2", "new")
+    world.state("cpu-2", "IDLE", "DRAIN", reason=REASON)
+    world.state("cpu-1", "IDLE", "DRAIN", reason=REASON)
+    run()
+    assert world.deleted == ["demo-cpu-1", "demo-cpu-0"]
+    assert states(world) == {f"cpu-{number}": ["IDLE"] for number in range(3)}
+
+
+def test_one_that_is_taken_back_gives_its_drains_back_and_writes_nothing_else(world: Fake) -> None:
+    world.stateful_sets[0]["status"]["updateRevision"] = "old"
+    busy(world, "cpu-1")
+    world.state("cpu-1", "MIXED", "DRAIN", reason=REASON)
+    world.state("cpu-2", "IDLE", "DRAIN", reason="ask bob")
+    result = run()
+    assert (world.deleted, states(world)["cpu-1"], states(world)["cpu-2"]) == ([], ["MIXED"], ["IDLE", "DRAIN"])
+    assert result["changed"]
+
+
+NO_IMAGE = {
+    "phase": "Pending",
+    "containerStatuses": [{"name": "slurmd", "image": "slurm:2", "state": {"waiting": {"reason": "InvalidImageName", "message": "no"}}}],
+}
+
+
+def test_a_template_that_does_not_work_stops_with_the_pods_own_words(world: Fake) -> None:
+    comes_up(world, NO_IMAGE)
+    with pytest.raises(WaitFailed) as caught:
+        run()
+    assert world.deleted == ["demo-cpu-2"]
+    text = str(caught.value)
+    assert text.startswith(
+        "The roll-out of node set cpu has stopped: cpu-2 does not come up with the new template: pod demo-cpu-2: container slurmd: the image"
+    )
+    assert "cpu-[0-1] keep their pods (image slurm:1) and take jobs." in text
+    assert "roll back" in text
+    assert caught.value.data["changed"]
+    assert caught.value.data["node_sets"][0]["starting"] == "cpu-2"
+
+
+def test_a_pod_that_only_takes_too_long_stops_it_too(world: Fake) -> None:
+    comes_up(world, {"phase": "Pending"})
+    with pytest.raises(WaitFailed, match="after 0 s: pod demo-cpu-2 is Pending"):
+        run(start_timeout=0)
+    world.pods[2] = worker("cpu-2", "new", born="2026-01-31T07:00:00Z")
+    world.pods[2]["status"] = {"phase": "Pending"}
+    with pytest.raises(WaitFailed, match="after 600 s"):
+        run()
+    assert world.deleted == ["demo-cpu-2"], "the second run went on to break another"
+
+
+def test_a_pod_that_is_not_made_or_does_not_end_stops_it_too(world: Fake) -> None:
+    world.pods = world.pods[:2]
+    with pytest.raises(WaitFailed, match="after 0 s: its StatefulSet has made no pod"):
+        run(start_timeout=0)
+    world.pods.append(worker("cpu-2", "old"))
+    world.pods[2]["metadata"]["deletionTimestamp"] = "2026-01-31T08:00:00Z"
+    world.pods[2]["status"] = {"phase": "Running"}
+    with pytest.raises(WaitFailed, match="being deleted; see whether its machine is well"):
+        run(start_timeout=0)
+
+
+def test_check_mode_tells_nothing_and_says_what_would_be(world: Fake) -> None:
+    busy(world, "cpu-1")
+    world.stateful_sets[0]["status"]["updateRevision"] = "old"
+    assert run(check=True)["changed"] is False
+    result = run(check=True, outdated=["demo-cpu"])
+    assert (world.told, world.deleted, result["changed"]) == ([], [], True)
+    assert "waiting for job 7 (train of ada) on cpu-1" in result["warnings"][0]
+    assert set(result["diff"][0]["after"]) >= {"pod of cpu-0", "pod of cpu-1", "pod of cpu-2"}
+
+
+@pytest.mark.parametrize("answer", [UNREACHABLE, refusal("down"), Output(0, "", ""), Output(0, '{"nodes": []}', "")])
+@pytest.mark.parametrize("what", [("scontrol", "show"), ("squeue",)])
+def test_whoever_can_not_be_believed_ends_no_pod(world: Fake, what: tuple[str, ...], answer: Any) -> None:
+    for number in range(3):
+        world.state(f"cpu-{number}", "IDLE", "DRAIN", reason=REASON)
+    world.answers[what] = answer
+    with pytest.raises(KubeError, match="so no pod was replaced any more"):
+        run()
+    assert (world.told, world.deleted) == ([], [])
+
+
+def test_a_drain_that_slurmctld_refuses_ends_no_pod(world: Fake) -> None:
+    world.answers["scontrol", "update"] = refusal("slurm_update error: Access/permission denied")
+    with pytest.raises(CorralError, match="permission denied"):
+        run()
+    assert world.deleted == []
+
+
+def test_after_the_deadline_jobs_are_told(world: Fake) -> None:
+    busy(world, "cpu-2")
+    world.state("cpu-2", "MIXED", "DRAIN", reason=REASON)
+    world.nodes["nodes"][2]["reason_changed_at"] = {"set": True, "infinite": False, "number": 1_999_999_000}
+    world.answers["date",] = Output(0, "2000000000\n", "")
+    run(policy="Requeue")
+    assert ["scontrol", "requeue", "7"] in world.told
+
+
+def test_a_set_that_waits_for_others_costs_one_look_and_no_warning(world: Fake) -> None:
+    for kind in ("OnDelete", "Maintenance"):
+        world.execs.clear()
+        result = run(kind=kind, wait_timeout=300)
+        assert (result["changed"], "warnings" in result, len(world.execs)) == (False, False, 2), kind
+        assert "0 of 3 nodes of cpu have the new template; cpu-[0-2]: left until" in result["lines"][0]
+
+
+def test_what_is_under_way_is_shown(world: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    comes_up(world)
+    busy(world, "cpu-2")
+    ask, looks = world.run_in_pod, iter(range(100))
+
+    def later(client: Any, **more: Any) -> Output:
+        if more["command"][0] == "squeue" and next(looks) == 12:
+            world.state("cpu-2", "IDLE", "DRAIN")
+            world.jobs["jobs"].clear()
+        return ask(client, **more)
+
+    monkeypatch.setattr(slurmctld, "run_in_pod", later)
+    with caplog.at_level(logging.INFO, "corral.slurm.progress"):
+        result = run(wait_timeout=20)
+    assert (hostlist.compress(name.removeprefix("demo-") for name in world.deleted), "warnings" in result) == ("cpu-[0-2]", False)
+    assert "waiting for job 7 (train of ada) on cpu-2" in caplog.text
