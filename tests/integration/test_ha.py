@@ -21,6 +21,7 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, why
 
 from .conftest import VOLUMES, Cluster, eventually
+from .scenarios import scenario
 
 pytestmark = pytest.mark.lab
 
@@ -28,6 +29,8 @@ NAME = "ha"
 STATE = VOLUMES / f"{NAME}-state"
 # Seconds after which a command that is not accepted is lost. What users wait is a figure of docs/ha.md, not of a test.
 PATIENCE = 120
+# Jobs that run or wait through all of it.
+KEPT: list[int] = []
 
 
 @pytest.fixture(scope="module")
@@ -150,120 +153,128 @@ def test_a_claim_for_one_node_is_refused_before_anything_is_touched(cluster: Clu
 
 def test_a_second_controller_comes_while_a_job_runs(cluster: Cluster, state: Path) -> None:
     running = submit(cluster, "--wrap='sleep 900'")
+    KEPT.append(running)
     eventually(lambda: known(cluster).get(running) == "RUNNING", "the job runs", 30)
-    login = cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (login,worker)")
-    cluster.spec["controller"]["replicas"] = 2
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    none_lost(cluster, {running: "RUNNING"})
-    ping = cluster.ssh("scontrol ping").stdout
-    assert f"(primary) at {NAME}-controller-0 is UP" in ping and f"(backup) at {NAME}-controller-1 is UP" in ping
-    assert cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (login,worker)") == login
-    pods = cluster.kubectl.items("pods", "-n", cluster.namespace, "-l", "app.kubernetes.io/component=controller")
-    assert len({pod["spec"]["nodeName"] for pod in pods}) == 2, "both are on one node"
-    assert cluster.kubectl.json("get", "pdb", f"{NAME}-controller", "-n", cluster.namespace)["status"]["disruptionsAllowed"] == 1
-    before = cluster.objects()
-    again = cluster.site()
-    assert (again.rc, again.changed) == (0, 0), again.output
-    assert cluster.objects() == before
-    assert heart(state) == 0
+    with scenario(cluster, "a second controller is added", KEPT):
+        login = cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (login,worker)")
+        cluster.spec["controller"]["replicas"] = 2
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        none_lost(cluster, {running: "RUNNING"})
+        ping = cluster.ssh("scontrol ping").stdout
+        assert f"(primary) at {NAME}-controller-0 is UP" in ping and f"(backup) at {NAME}-controller-1 is UP" in ping
+        assert cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (login,worker)") == login
+        pods = cluster.kubectl.items("pods", "-n", cluster.namespace, "-l", "app.kubernetes.io/component=controller")
+        assert len({pod["spec"]["nodeName"] for pod in pods}) == 2, "both are on one node"
+        assert cluster.kubectl.json("get", "pdb", f"{NAME}-controller", "-n", cluster.namespace)["status"]["disruptionsAllowed"] == 1
+        before = cluster.objects()
+        again = cluster.site()
+        assert (again.rc, again.changed) == (0, 0), again.output
+        assert cluster.objects() == before
+        assert heart(state) == 0
 
 
 def test_a_killed_process_and_a_killed_pod_are_back_at_once(cluster: Cluster, state: Path) -> None:
-    for _dummy in range(6):
-        submit(cluster, "--exclusive", "--wrap='sleep 900'")
+    KEPT.extend(submit(cluster, "--exclusive", "--wrap='sleep 900'") for _dummy in range(6))
     eventually(lambda: list(known(cluster).values()).count("RUNNING") == 2, "as many jobs run as there are nodes", 30)
     before = saved(cluster, state)
     assert "PENDING" in before.values()
-    os.kill(slurmctld(f"{NAME}-controller-0"), signal.SIGKILL)
-    number, took = accepted_after(cluster, time.monotonic())
-    print(f"MEASURED killed process: {took:.1f} s")
-    none_lost(cluster, before)
+    with scenario(cluster, "slurmctld's process is killed", KEPT):
+        os.kill(slurmctld(f"{NAME}-controller-0"), signal.SIGKILL)
+        number, took = accepted_after(cluster, time.monotonic())
+        print(f"MEASURED killed process: {took:.1f} s")
+        none_lost(cluster, before)
     assert number > max(before)
     before = saved(cluster, state)
-    began = time.monotonic()
-    cluster.kubectl("delete", "pod", f"{NAME}-controller-0", "-n", cluster.namespace, "--force", "--grace-period=0")
-    number, took = accepted_after(cluster, began)
-    print(f"MEASURED killed pod: {took:.1f} s")
-    none_lost(cluster, {**before, number: "?"})
+    with scenario(cluster, "slurmctld's pod is deleted by force", KEPT):
+        began = time.monotonic()
+        cluster.kubectl("delete", "pod", f"{NAME}-controller-0", "-n", cluster.namespace, "--force", "--grace-period=0")
+        number, took = accepted_after(cluster, began)
+        print(f"MEASURED killed pod: {took:.1f} s")
+        none_lost(cluster, {**before, number: "?"})
 
 
 def test_a_change_reaches_the_standby(cluster: Cluster) -> None:
-    cluster.spec["nodeSets"][0]["replicas"] = 3
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    assert restarts(cluster, f"{NAME}-controller-1") == 0, "the standby begins anew without its container"
-    again = cluster.site()
-    assert (again.rc, again.changed) == (0, 0), again.output
+    with scenario(cluster, "nodes are added, and slurmctld reads its configuration anew", KEPT):
+        cluster.spec["nodeSets"][0]["replicas"] = 3
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        assert restarts(cluster, f"{NAME}-controller-1") == 0, "the standby begins anew without its container"
+        again = cluster.site()
+        assert (again.rc, again.changed) == (0, 0), again.output
 
 
 def test_without_its_primary_the_cluster_goes_on(cluster: Cluster, state: Path) -> None:
     """The pod is gone for good, with its StatefulSet's will to replace it."""
     eventually(lambda: heart(state) == 0, "the primary is active", 30)
     before = saved(cluster, state)
-    cluster.kubectl("delete", "statefulset", f"{NAME}-controller", "-n", cluster.namespace, "--cascade=orphan")
-    began = time.monotonic()
-    cluster.kubectl("delete", "pod", f"{NAME}-controller-0", "-n", cluster.namespace, "--force", "--grace-period=0")
-    number, took = accepted_after(cluster, began)
-    print(f"MEASURED pod gone: {took:.1f} s")
-    assert heart(state) == 1
-    none_lost(cluster, {**before, number: "?"})
-    assert "cpu-2" in cluster.ssh("sinfo -h -N -o %N").stdout, "the backup did not know the new node"
-    assert any(one["id"] == number for one in job.info(params(cluster), check=False, diff=False)["jobs"]), (
-        "modules find the other controller"
-    )
-    assert why.run(params(cluster), check=False, diff=False)["lines"]
+    with scenario(cluster, "the primary's pod is gone, and nobody replaces it", KEPT):
+        cluster.kubectl("delete", "statefulset", f"{NAME}-controller", "-n", cluster.namespace, "--cascade=orphan")
+        began = time.monotonic()
+        cluster.kubectl("delete", "pod", f"{NAME}-controller-0", "-n", cluster.namespace, "--force", "--grace-period=0")
+        number, took = accepted_after(cluster, began)
+        print(f"MEASURED pod gone: {took:.1f} s")
+        assert heart(state) == 1
+        none_lost(cluster, {**before, number: "?"})
+        assert "cpu-2" in cluster.ssh("sinfo -h -N -o %N").stdout, "the backup did not know the new node"
+        assert any(one["id"] == number for one in job.info(params(cluster), check=False, diff=False)["jobs"]), (
+            "modules find the other controller"
+        )
+        assert why.run(params(cluster), check=False, diff=False)["lines"]
 
 
 def test_the_primary_takes_control_back(cluster: Cluster, state: Path) -> None:
     before = known(cluster)
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    eventually(lambda: heart(state) == 0, "the primary is active", 60)
-    number, took = accepted_after(cluster, time.monotonic())
-    print(f"MEASURED after the way back: {took:.1f} s")
-    none_lost(cluster, {**before, number: "?"})
-    log = cluster.kubectl("logs", "-n", cluster.namespace, f"{NAME}-controller-1", "-c", "slurmctld")
-    assert "not completely done relinquishing control" not in log
+    with scenario(cluster, "the primary takes control back", KEPT):
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        eventually(lambda: heart(state) == 0, "the primary is active", 60)
+        number, took = accepted_after(cluster, time.monotonic())
+        print(f"MEASURED after the way back: {took:.1f} s")
+        none_lost(cluster, {**before, number: "?"})
+        log = cluster.kubectl("logs", "-n", cluster.namespace, f"{NAME}-controller-1", "-c", "slurmctld")
+        assert "not completely done relinquishing control" not in log
 
 
 def test_a_primary_that_was_frozen_does_not_go_on_with_what_it_knew(cluster: Cluster, state: Path) -> None:
     """As a machine that hangs or is cut off, and comes back: the pod's processes stand still and its network is gone."""
     before = saved(cluster, state)
-    address = cluster.kubectl.json("get", "pod", f"{NAME}-controller-0", "-n", cluster.namespace)["status"]["podIP"]
-    cut = [["-s", address, "-j", "DROP"], ["-d", address, "-j", "DROP"]]
-    frozen = processes(f"{NAME}-controller-0")
-    for rule in cut:
-        subprocess.run(["iptables", "-t", "raw", "-I", "PREROUTING", *rule], check=True)
-    try:
-        began = time.monotonic()
-        for one in frozen:
-            os.kill(one, signal.SIGSTOP)
-        number, took = accepted_after(cluster, began)
-        print(f"MEASURED machine gone: {took:.1f} s")
-    finally:
+    with scenario(cluster, "the primary's machine stands still, and wakes up", KEPT):
+        address = cluster.kubectl.json("get", "pod", f"{NAME}-controller-0", "-n", cluster.namespace)["status"]["podIP"]
+        cut = [["-s", address, "-j", "DROP"], ["-d", address, "-j", "DROP"]]
+        frozen = processes(f"{NAME}-controller-0")
         for rule in cut:
-            subprocess.run(["iptables", "-t", "raw", "-D", "PREROUTING", *rule], check=True)
-        for one in frozen:
-            os.kill(one, signal.SIGCONT)
-    eventually(lambda: slurmctld(f"{NAME}-controller-0") not in [0, *frozen], "the old slurmctld is ended and another begun", 60)
-    eventually(lambda: heart(state) == 0, "the primary is active again", 60)
-    none_lost(cluster, {**before, number: "?"})
-    later, _took = accepted_after(cluster, time.monotonic())
-    assert later > number, "a job's number was given twice"
+            subprocess.run(["iptables", "-t", "raw", "-I", "PREROUTING", *rule], check=True)
+        try:
+            began = time.monotonic()
+            for one in frozen:
+                os.kill(one, signal.SIGSTOP)
+            number, took = accepted_after(cluster, began)
+            print(f"MEASURED machine gone: {took:.1f} s")
+        finally:
+            for rule in cut:
+                subprocess.run(["iptables", "-t", "raw", "-D", "PREROUTING", *rule], check=True)
+            for one in frozen:
+                os.kill(one, signal.SIGCONT)
+        eventually(lambda: slurmctld(f"{NAME}-controller-0") not in [0, *frozen], "the old slurmctld is ended and another begun", 60)
+        eventually(lambda: heart(state) == 0, "the primary is active again", 60)
+        none_lost(cluster, {**before, number: "?"})
+        later, _took = accepted_after(cluster, time.monotonic())
+        assert later > number, "a job's number was given twice"
 
 
 def test_the_second_controller_goes_while_a_job_runs(cluster: Cluster) -> None:
     before = known(cluster)
-    cluster.spec["controller"]["replicas"] = 1
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    none_lost(cluster, before)
-    assert cluster.kubectl(
-        "get", "service,pdb", "-n", cluster.namespace, "-o", "name", "-l", "app.kubernetes.io/component=controller"
-    ).split() == [f"service/{NAME}-controller"]
-    again = cluster.site()
-    assert (again.rc, again.changed) == (0, 0), again.output
+    with scenario(cluster, "the second controller goes", KEPT):
+        cluster.spec["controller"]["replicas"] = 1
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        none_lost(cluster, before)
+        assert cluster.kubectl(
+            "get", "service,pdb", "-n", cluster.namespace, "-o", "name", "-l", "app.kubernetes.io/component=controller"
+        ).split() == [f"service/{NAME}-controller"]
+        again = cluster.site()
+        assert (again.rc, again.changed) == (0, 0), again.output
 
 
 def test_a_full_state_volume_is_told(cluster: Cluster, state: Path) -> None:
@@ -282,19 +293,20 @@ def test_a_full_state_volume_is_told(cluster: Cluster, state: Path) -> None:
 
 def test_a_damaged_state_is_named_and_kept(cluster: Cluster, state: Path) -> None:
     before = known(cluster)
-    number = slurmctld(f"{NAME}-controller-0")
-    os.kill(number, signal.SIGSTOP)
-    good = (state / "job_state").read_bytes()
-    (state / "job_state").write_bytes(good[: len(good) // 2])
-    os.kill(number, signal.SIGKILL)
-    run = cluster.site("-e", "slurm_controller_wait_timeout=60")
-    words = " ".join(run.output.split())
-    assert run.rc != 0
-    assert "/var/spool/slurmctld/job_state can not be read" in words and "nothing was thrown away" in words, run.output
-    assert (state / "job_state").read_bytes() == good[: len(good) // 2]
-    (state / "job_state").write_bytes(good)
-    cluster.kubectl("delete", "pod", f"{NAME}-controller-0", "-n", cluster.namespace)
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    none_lost(cluster, before)
+    with scenario(cluster, "slurmctld's state is damaged and repaired", KEPT):
+        number = slurmctld(f"{NAME}-controller-0")
+        os.kill(number, signal.SIGSTOP)
+        good = (state / "job_state").read_bytes()
+        (state / "job_state").write_bytes(good[: len(good) // 2])
+        os.kill(number, signal.SIGKILL)
+        run = cluster.site("-e", "slurm_controller_wait_timeout=60")
+        words = " ".join(run.output.split())
+        assert run.rc != 0
+        assert "/var/spool/slurmctld/job_state can not be read" in words and "nothing was thrown away" in words, run.output
+        assert (state / "job_state").read_bytes() == good[: len(good) // 2]
+        (state / "job_state").write_bytes(good)
+        cluster.kubectl("delete", "pod", f"{NAME}-controller-0", "-n", cluster.namespace)
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        none_lost(cluster, before)
     cluster.ssh("scancel --user=alice")

@@ -14,6 +14,7 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from .conftest import Cluster, eventually
+from .scenarios import scenario
 
 pytestmark = pytest.mark.lab
 
@@ -77,30 +78,32 @@ def test_free_nodes_go_in_one_run_and_leave_no_ghost(cluster: Cluster) -> None:
 
 def test_a_busy_node_is_waited_for_and_all_else_is_done_meanwhile(cluster: Cluster) -> None:
     KEPT.append(submit(cluster, "-w cpu-2", "first"))
-    cluster.spec["nodeSets"][0]["replicas"] = 1
-    cluster.spec["nodeSets"][1]["replicas"] = 3
-    cluster.spec["users"].append({"name": "bob", "uid": 10002, "sshKeys": list(cluster.spec["users"][0]["sshKeys"])})
-    run = cluster.site(*NOW)
-    assert run.rc == 0, run.output
-    assert f"job {KEPT[-1]} (wrap of alice) on cpu-2" in " ".join(run.output.split())
-    assert pods(cluster, "cpu") == {"scale-cpu-0", "scale-cpu-1", "scale-cpu-2"}
-    now = nodes(cluster)
-    assert now["cpu-2"].startswith("draining|corral: scale:") and now["cpu-1"].startswith("drain"), now
-    assert not now["extra-2"].startswith("d"), "the set that grows has waited for the one that shrinks"
-    assert cluster.ssh("id -un", user="bob").stdout.strip() == "bob"
-    again = cluster.site(*NOW)
-    assert (again.rc, again.changed) == (0, 0), again.output
+    with scenario(cluster, "a node set shrinks below a busy node, another one grows", KEPT[-1:]):
+        cluster.spec["nodeSets"][0]["replicas"] = 1
+        cluster.spec["nodeSets"][1]["replicas"] = 3
+        cluster.spec["users"].append({"name": "bob", "uid": 10002, "sshKeys": list(cluster.spec["users"][0]["sshKeys"])})
+        run = cluster.site(*NOW)
+        assert run.rc == 0, run.output
+        assert f"job {KEPT[-1]} (wrap of alice) on cpu-2" in " ".join(run.output.split())
+        assert pods(cluster, "cpu") == {"scale-cpu-0", "scale-cpu-1", "scale-cpu-2"}
+        now = nodes(cluster)
+        assert now["cpu-2"].startswith("draining|corral: scale:") and now["cpu-1"].startswith("drain"), now
+        assert not now["extra-2"].startswith("d"), "the set that grows has waited for the one that shrinks"
+        assert cluster.ssh("id -un", user="bob").stdout.strip() == "bob"
+        again = cluster.site(*NOW)
+        assert (again.rc, again.changed) == (0, 0), again.output
 
 
 def test_what_is_taken_back_is_given_back_and_drains_of_others_stay(cluster: Cluster) -> None:
-    cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=drain", "reason=ask bob")
-    cluster.spec["nodeSets"][0]["replicas"] = 2
-    run = cluster.site(*NOW)
-    assert run.rc == 0, run.output
-    now = nodes(cluster)
-    assert not now["cpu-1"].startswith("d") and now["cpu-2"].startswith("draining"), now
-    assert now["cpu-0"].endswith("|ask bob"), now
-    cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=resume")
+    with scenario(cluster, "a node set that shrinks is made larger again", KEPT[:1]):
+        cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=drain", "reason=ask bob")
+        cluster.spec["nodeSets"][0]["replicas"] = 2
+        run = cluster.site(*NOW)
+        assert run.rc == 0, run.output
+        now = nodes(cluster)
+        assert not now["cpu-1"].startswith("d") and now["cpu-2"].startswith("draining"), now
+        assert now["cpu-0"].endswith("|ask bob"), now
+        cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=resume")
 
 
 def test_a_slurmctld_that_does_not_answer_takes_nothing_away(cluster: Cluster) -> None:
@@ -113,70 +116,74 @@ def test_a_slurmctld_that_does_not_answer_takes_nothing_away(cluster: Cluster) -
         "node_sets": [{"name": "cpu", "replicas": 0}],
     }
     params = ArgumentSpecValidator(action.argument_spec()).validate(given).validated_parameters
-    controller = f"statefulset/{cluster.name}-controller"
-    cluster.kubectl("scale", "-n", cluster.namespace, controller, "--replicas=0")
-    cluster.kubectl("wait", "-n", cluster.namespace, "--for=delete", f"pod/{cluster.name}-controller-0", "--timeout=60s")
-    try:
-        result = action.backend(params, check=False, diff=False)
-    finally:
-        cluster.kubectl("scale", "-n", cluster.namespace, controller, "--replicas=1")
-        cluster.kubectl("rollout", "status", "-n", cluster.namespace, controller, "--timeout=60s")
-    assert (result["objects"], result["held"]["replicas"]) == ([], {"cpu": 3})
-    assert "so no node was taken away, and cpu-[0-2],extra-[0-2] stay as they are" in result["warnings"][0]
-    assert not nodes(cluster)["cpu-0"].startswith("d")
+    with scenario(cluster, "a node set shrinks while slurmctld is away", KEPT[:1]):
+        controller = f"statefulset/{cluster.name}-controller"
+        cluster.kubectl("scale", "-n", cluster.namespace, controller, "--replicas=0")
+        cluster.kubectl("wait", "-n", cluster.namespace, "--for=delete", f"pod/{cluster.name}-controller-0", "--timeout=60s")
+        try:
+            result = action.backend(params, check=False, diff=False)
+        finally:
+            cluster.kubectl("scale", "-n", cluster.namespace, controller, "--replicas=1")
+            cluster.kubectl("rollout", "status", "-n", cluster.namespace, controller, "--timeout=60s")
+        assert (result["objects"], result["held"]["replicas"]) == ([], {"cpu": 3})
+        assert "so no node was taken away, and cpu-[0-2],extra-[0-2] stay as they are" in result["warnings"][0]
+        assert not nodes(cluster)["cpu-0"].startswith("d")
 
 
 def test_the_run_that_waits_lets_the_node_go_when_its_job_has_ended(cluster: Cluster, tmp_path: Path) -> None:
     log = tmp_path / "log"
     words = f"nodes cpu-2 go when their jobs have ended: waiting for job {KEPT[0]} (wrap of alice) on cpu-2"
+    with scenario(cluster, "the last job ends on a node that goes, during the run", KEPT[:1]):
 
-    def end_the_job() -> None:
-        eventually(lambda: log.exists() and words in log.read_text(), "the run shows what it waits for", 90)
-        cluster.ssh("touch first")
+        def end_the_job() -> None:
+            eventually(lambda: log.exists() and words in log.read_text(), "the run shows what it waits for", 90)
+            cluster.ssh("touch first")
 
-    with ThreadPoolExecutor() as pool:
-        ended = pool.submit(end_the_job)
-        run = cluster.site("-e", "slurm_workers_scale_timeout=100", env={"ANSIBLE_LOG_PATH": str(log)})
-        ended.result()
-    assert run.rc == 0, run.output
-    assert state(cluster, KEPT[0]) == ["COMPLETED"]
-    assert pods(cluster, "cpu") == {"scale-cpu-0", "scale-cpu-1"}
-    assert sorted(nodes(cluster)) == ["cpu-0", "cpu-1", "extra-0", "extra-1", "extra-2"]
-    again = cluster.site()
-    assert (again.rc, again.changed) == (0, 0), again.output
+        with ThreadPoolExecutor() as pool:
+            ended = pool.submit(end_the_job)
+            run = cluster.site("-e", "slurm_workers_scale_timeout=100", env={"ANSIBLE_LOG_PATH": str(log)})
+            ended.result()
+        assert run.rc == 0, run.output
+        assert state(cluster, KEPT[0]) == ["COMPLETED"]
+        assert pods(cluster, "cpu") == {"scale-cpu-0", "scale-cpu-1"}
+        assert sorted(nodes(cluster)) == ["cpu-0", "cpu-1", "extra-0", "extra-1", "extra-2"]
+        again = cluster.site()
+        assert (again.rc, again.changed) == (0, 0), again.output
 
 
 def test_after_the_deadline_jobs_are_requeued_or_cancelled_as_the_set_says(cluster: Cluster) -> None:
     cluster.spec["nodeSets"][0].update(replicas=1, drain={"policy": "Requeue", "deadlineSeconds": 1})
     cluster.spec["nodeSets"][1].update(replicas=2, drain={"policy": "Cancel", "deadlineSeconds": 1})
     requeued, cancelled = submit(cluster, "-x cpu-0,extra-[0-2]", "never"), submit(cluster, "-w extra-2", "never")
-    run = cluster.site("-e", "slurm_workers_scale_timeout=60")
-    assert run.rc == 0, run.output
-    assert (pods(cluster, "cpu"), pods(cluster, "extra")) == ({"scale-cpu-0"}, {"scale-extra-0", "scale-extra-1"})
-    assert state(cluster, cancelled) == ["CANCELLED"]
-    assert state(cluster, requeued) == ["PENDING"]
+    with scenario(cluster, "nodes go whose sets say `Requeue` and `Cancel`, after the deadline", [requeued, cancelled], anew=1, asked=1):
+        run = cluster.site("-e", "slurm_workers_scale_timeout=60")
+        assert run.rc == 0, run.output
+        assert (pods(cluster, "cpu"), pods(cluster, "extra")) == ({"scale-cpu-0"}, {"scale-extra-0", "scale-extra-1"})
+        assert state(cluster, cancelled) == ["CANCELLED"]
+        assert state(cluster, requeued) == ["PENDING"]
     cluster.slurm("scancel", requeued)
 
 
 def test_a_node_set_that_leaves_with_its_partition_keeps_both_until_its_jobs_have_ended(cluster: Cluster) -> None:
     KEPT.append(submit(cluster, "-w extra-0 -p side", "second"))
-    del cluster.spec["nodeSets"][1]
-    del cluster.spec["partitions"][1]
-    run = cluster.site(*NOW)
-    assert run.rc == 0, run.output
-    assert pods(cluster, "extra") == {"scale-extra-0"}, "extra-1 was free, extra-0 is not"
-    assert "State=DRAIN" in cluster.slurm("scontrol", "show", "partition", "side")
-    assert state(cluster, KEPT[-1]) == ["RUNNING"]
-    again = cluster.site(*NOW)
-    assert (again.rc, again.changed) == (0, 0), again.output
-    cluster.ssh("touch second")
-    run = cluster.site("-e", "slurm_workers_scale_timeout=100")
-    assert run.rc == 0, run.output
-    assert state(cluster, KEPT[-1]) == ["COMPLETED"]
-    assert pods(cluster, "extra") == set()
-    assert "StatefulSet/scale-extra" not in cluster.objects()
-    assert sorted(nodes(cluster)) == ["cpu-0"]
-    assert "side" not in cluster.slurm("scontrol", "show", "partitions")
+    with scenario(cluster, "a node set leaves the document with its partition", KEPT[-1:]):
+        del cluster.spec["nodeSets"][1]
+        del cluster.spec["partitions"][1]
+        run = cluster.site(*NOW)
+        assert run.rc == 0, run.output
+        assert pods(cluster, "extra") == {"scale-extra-0"}, "extra-1 was free, extra-0 is not"
+        assert "State=DRAIN" in cluster.slurm("scontrol", "show", "partition", "side")
+        assert state(cluster, KEPT[-1]) == ["RUNNING"]
+        again = cluster.site(*NOW)
+        assert (again.rc, again.changed) == (0, 0), again.output
+        cluster.ssh("touch second")
+        run = cluster.site("-e", "slurm_workers_scale_timeout=100")
+        assert run.rc == 0, run.output
+        assert state(cluster, KEPT[-1]) == ["COMPLETED"]
+        assert pods(cluster, "extra") == set()
+        assert "StatefulSet/scale-extra" not in cluster.objects()
+        assert sorted(nodes(cluster)) == ["cpu-0"]
+        assert "side" not in cluster.slurm("scontrol", "show", "partitions")
 
 
 def test_no_job_was_lost(cluster: Cluster) -> None:
