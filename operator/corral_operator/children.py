@@ -141,23 +141,25 @@ class Children:
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, tuple[str, Child]]] = {}
 
-    def replace(self, kind: Kind, objects: Iterable[Json]) -> set[str]:
-        """Take over a whole list; return the clusters of which something changed."""
+    def replace(self, kind: Kind, objects: Iterable[Json]) -> dict[str, bool]:
+        """Take over a whole list; return the clusters of which something changed, with True where somebody has set it."""
         new = {str(found["metadata"]["name"]): self._entry(kind, found) for found in objects}
         old = self._kinds.get(kind.name, {})
         self._kinds[kind.name] = new
-        return {(new.get(name) or old[name])[0] for name in {*old, *new} if old.get(name) != new.get(name)}
+        changed: dict[str, bool] = {}
+        for name in {*old, *new}:
+            for instance, is_set in _difference(old.get(name), new.get(name)).items():
+                changed[instance] = changed.get(instance, False) or is_set
+        return changed
 
-    def seen(self, kind: Kind, event: str, found: Json) -> set[str]:
-        """Take over one event; return the clusters of which something changed."""
+    def seen(self, kind: Kind, event: str, found: Json) -> dict[str, bool]:
+        """Take over one event; return the cluster of which something changed, with True where somebody has set it."""
         table = self._kinds.setdefault(kind.name, {})
         name = str(found["metadata"]["name"])
-        old = table.get(name)
-        if event == "DELETED":
-            table.pop(name, None)
-            return {old[0]} if old else set()
-        new = table[name] = self._entry(kind, found)
-        return {new[0]} if new != old else set()
+        old = table.pop(name, None)
+        if event != "DELETED":
+            table[name] = self._entry(kind, found)
+        return _difference(old, table.get(name))
 
     @staticmethod
     def _entry(kind: Kind, found: Json) -> tuple[str, Child]:
@@ -175,6 +177,12 @@ class Children:
             for owner, entry in (self._kinds[kind][name],)
             if owner == cluster
         ]
+
+
+def _difference(old: tuple[str, Child] | None, new: tuple[str, Child] | None) -> dict[str, bool]:
+    if old == new or (known := new or old) is None:
+        return {}
+    return {known[0]: old is None or new is None or old[1].spec != new[1].spec}
 
 
 def fingerprint(children: Iterable[Child]) -> str:

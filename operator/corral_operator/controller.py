@@ -42,8 +42,8 @@ _VISIBLE = 2.0
 # Changes of children are gathered so long before the status is written.
 _GATHER = 0.3
 _PREEMPTED = 2.0
-# Kinds that change by themselves while a run waits for them.
-_MOVING = ("Pod", "StatefulSet", "Job", "PersistentVolumeClaim")
+# Kinds whose objects come and go by themselves while a run waits for them.
+_MOVING = ("Pod", "Job", "PersistentVolumeClaim")
 # Collections that are listed at the same time.
 _LISTS = 12
 
@@ -293,7 +293,7 @@ class Controller:
         if first:
             self._ask_all(namespace)
 
-    def _children_changed(self, namespace: Namespace, instances: set[str], kind: Kind) -> None:
+    def _children_changed(self, namespace: Namespace, instances: dict[str, bool], kind: Kind) -> None:
         if namespace.refused.pop(kind.name, None) is not None:
             namespace.known = False
         if not namespace.synced:
@@ -302,12 +302,12 @@ class Controller:
             namespace.known = True
             self._ask_all(namespace)
             return
-        for instance in instances:
+        for instance, is_set in instances.items():
             cluster = self._clusters.get((namespace.name, instance))
             if cluster is None:
                 continue
             self._show_soon(cluster)
-            if cluster.run is not None and cluster.parked and kind.name not in _MOVING:
+            if cluster.run is not None and cluster.parked and is_set and kind.name not in _MOVING:
                 cluster.run.end("superseded")  # it only waits, and writes nothing: so somebody else did
             # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
             pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
@@ -450,7 +450,9 @@ class Controller:
         before = plan.observed(document, self._content, self._children(cluster) or [])
         if facts.observed != cluster.generation:
             facts.running = True
-        variables = {"corral_force": True, "cluster_base_create_namespace": False, "slurm_workers_scale_timeout": 0}
+        # What waits for jobs is gone on with by the next run.
+        patience = {"slurm_workers_scale_timeout": 0, "slurm_workers_rollout_timeout": 0}
+        variables = {"corral_force": True, "cluster_base_create_namespace": False, **patience}
         outcome = await self._run(cluster, "site", variables)
         if outcome is None:
             return
@@ -490,7 +492,10 @@ class Controller:
             await self._events.write(document, "Normal", "Repaired", f"Repaired: {', '.join(outcome.changes[:10])}.")
         if outcome.waiting:
             await self._events.write(
-                document, "Normal", "WaitingForJobs", f"Nodes go when their jobs have ended: {', '.join(outcome.waiting)}."
+                document,
+                "Normal",
+                "WaitingForJobs",
+                f"Nodes go, or get another pod, when their jobs have ended: {', '.join(outcome.waiting)}.",
             )
 
     async def _destroy(self, cluster: Cluster) -> None:

@@ -22,11 +22,11 @@ class Outcome:
     progress: str = ""
     changed: int = 0
     nodes: Json | None = None
-    waiting: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     changed_tasks: list[str] = field(default_factory=list)
     tasks: dict[str, float] = field(default_factory=dict)
+    _waiting: dict[str, list[str]] = field(default_factory=dict)
     _failure: Json | None = None
     _error: str = ""
     _began: float | None = None
@@ -46,7 +46,7 @@ class Outcome:
             self.warnings += line.get("warnings", ())
             self.changes += [f"{row['kind']} {row['name']} {row['result']}" for row in line.get("objects", ())]
             self.nodes = line.get("nodes", self.nodes)
-            self.waiting = line.get("waiting", self.waiting)
+            self._waiting |= line.get("waiting", {})
             if kind == "failed" and not line.get("ignored"):
                 self._failure = line
         elif kind == "error":
@@ -59,6 +59,11 @@ class Outcome:
             name = f"{self.role} : {self.task}" if self.role else self.task
             self.tasks[name] = self.tasks.get(name, 0.0) + now - self._began
         self._began = now
+
+    @property
+    def waiting(self) -> list[str]:
+        """Return the nodes whose jobs are waited for: those that go, and those that get another pod."""
+        return [node for nodes in self._waiting.values() for node in nodes]
 
     @property
     def successful(self) -> bool:

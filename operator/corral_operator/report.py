@@ -69,8 +69,8 @@ def _result(data: Json) -> Json:
         ][:_MOST]
     elif action == "slurm_node_info" and "nodes" in result:
         found["nodes"] = _nodes(result["nodes"])
-    elif action == "slurm_scale":
-        found["waiting"] = [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]
+    elif action in ("slurm_scale", "slurm_rollout"):
+        found["waiting"] = {action: [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]}
     return found
 
 

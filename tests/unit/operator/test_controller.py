@@ -22,8 +22,12 @@ WORKER = "/apis/apps/v1/namespaces/one/statefulsets/a-worker"
 @pytest.fixture(autouse=True)
 def signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are no processes here: what would be sent to one goes to the engine that started it."""
-    monkeypatch.setattr(engine, "kill_tree", lambda pid: _engines[-1].signalled(pid, 9))
-    monkeypatch.setattr(engine.os, "kill", lambda pid, number: _engines[-1].signalled(pid, number))
+
+    def kill(pid: int, number: int = 9) -> None:
+        _engines[-1].signalled(pid, number)
+
+    monkeypatch.setattr(engine, "kill_tree", kill)
+    monkeypatch.setattr(engine.os, "kill", kill)
 
 
 _engines: list[FakeEngine] = []
@@ -416,7 +420,7 @@ def test_nodes_that_wait_for_their_jobs_are_come_back_to(tmp_path: Path) -> None
             lines, code = await world.well(request)
             left -= 1
             waiting = ["cpu-1 (job 7 of alice)"] if left > 0 else []
-            return [*lines, {"kind": "ok", "task": "Scale", "role": "", "changed": False, "waiting": waiting}], code
+            return [*lines, {"kind": "ok", "task": "Scale", "role": "", "changed": False, "waiting": {"slurm_scale": waiting}}], code
 
         world.engine.script = script
         world.make()

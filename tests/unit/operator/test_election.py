@@ -99,10 +99,10 @@ def test_a_leader_that_can_not_renew_has_stopped_before_anybody_else_begins() ->
             def __init__(self, name: str) -> None:
                 self.name = name
 
-            async def request(self, *args: Any, **options: Any) -> Any:
+            async def request(self, method: str, path: str, *, what: str, **options: Any) -> Any:
                 if self.name in cut:
                     await asyncio.sleep(1000)  # no answer, no refusal
-                return await api.request(*args, **options)
+                return await api.request(method, path, what=what, **options)
 
         first = Candidate(Way("first"), "first", writers, stop_takes=1.6)
         await asyncio.sleep(5)
@@ -135,11 +135,11 @@ def test_never_two_whatever_happens(seed: int) -> None:
             def __init__(self, name: str) -> None:
                 self.name = name
 
-            async def request(self, *args: Any, **options: Any) -> Any:
+            async def request(self, method: str, path: str, *, what: str, **options: Any) -> Any:
                 await asyncio.sleep(chance.choice((0.001, 0.01, 0.3)))
                 if self.name in cut:
                     await asyncio.sleep(1000)
-                answer = await api.request(*args, **options)
+                answer = await api.request(method, path, what=what, **options)
                 if bad and chance.random() < 0.05:
                     await asyncio.sleep(chance.uniform(0, 20))  # written, and the answer comes late or never
                 return answer

@@ -108,13 +108,20 @@ def test_where_users_log_in(spec: Json, state: Json, address: str) -> None:
 def test_whose_children_changed() -> None:
     children = Children()
     other = made(metadata__name="b-cpu", metadata__labels={INSTANCE: "b"})
-    assert children.replace(KIND["ConfigMap"], [made(), other]) == {"a", "b"}
-    assert children.replace(KIND["ConfigMap"], [made(), other]) == set()
-    assert children.seen(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == {"a"}
-    assert children.seen(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == set()
-    assert children.seen(KIND["ConfigMap"], "DELETED", other) == {"b"}
-    assert children.replace(KIND["ConfigMap"], []) == {"a"}
+    assert children.replace(KIND["ConfigMap"], [made(), other]) == {"a": True, "b": True}
+    assert children.replace(KIND["ConfigMap"], [made(), other]) == {}
+    assert children.seen(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == {"a": True}
+    assert children.seen(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == {}
+    assert children.seen(KIND["ConfigMap"], "DELETED", other) == {"b": True}
+    assert children.replace(KIND["ConfigMap"], []) == {"a": True}
     assert len(children) == 0
+
+
+def test_a_workload_that_does_worse_was_set_by_nobody() -> None:
+    children = Children()
+    assert children.seen(KIND["StatefulSet"], "ADDED", made()) == {"a": True}
+    assert children.seen(KIND["StatefulSet"], "MODIFIED", made(status__readyReplicas=0)) == {"a": False}
+    assert children.seen(KIND["StatefulSet"], "MODIFIED", made(status__readyReplicas=0, metadata__generation=4)) == {"a": True}
 
 
 def ask(given: Json, **changes: Any) -> plan.Decision:
@@ -300,10 +307,14 @@ def test_a_report_counts_nodes_and_not_how_busy_they_are() -> None:
 
 
 def test_a_report_says_who_is_waited_for() -> None:
-    waiting = [{"node": "cpu-3", "jobs": [{"id": "12", "name": "x", "user": "ada"}]}, {"node": "cpu-4", "jobs": []}]
-    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_scale", res={"waiting": waiting}))
-    assert line is not None
-    assert line["waiting"] == ["cpu-3 (job 12 of ada)", "cpu-4"]
+    """Of the nodes that go and of those that get another pod; each task's last word counts."""
+    outcome = Outcome()
+    goes = [{"node": "cpu-3", "jobs": [{"id": "12", "name": "x", "user": "ada"}]}, {"node": "cpu-4", "jobs": []}]
+    for action, waiting in (("slurm_scale", goes), ("slurm_scale", goes[:1]), ("slurm_rollout", [{"node": "gpu-0", "jobs": []}])):
+        line = report.line(event("runner_on_ok", resolved_action=f"corral.slurm.{action}", res={"waiting": waiting}))
+        assert line is not None
+        outcome.add(line)
+    assert outcome.waiting == ["cpu-3 (job 12 of ada)", "gpu-0"]
 
 
 @pytest.mark.parametrize("kind", ["playbook_on_start", "runner_on_start", "runner_on_skipped", "EOF", ""])
