@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Child:
-    """One object. ``spec`` changes when somebody sets something, ``state`` when it does better or worse."""
+    """One object. ``spec`` changes when somebody sets something, ``state`` when it does better or worse; ``foreign``: the last to set it was not a run."""
 
     kind: str
     name: str
@@ -63,6 +63,7 @@ class Child:
     ready: bool = True
     words: str = ""
     address: str = ""
+    foreign: bool = field(default=False, compare=False)
 
 
 def child(kind: Kind, found: Json) -> Child:
@@ -71,6 +72,7 @@ def child(kind: Kind, found: Json) -> Child:
     labels = metadata.get("labels") or {}
     common = (kind.name, str(metadata.get("name", "")), str(labels.get(COMPONENT, "")))
     uid = str(metadata.get("uid", ""))
+    foreign = _is_foreign(metadata)
     if kind.name == "Pod":
         return Child(*common, spec=uid)  # its annotations are written by runs, its spec by its controller
     if kind.name in ("StatefulSet", "Job", "NetworkPolicy", "PodDisruptionBudget"):
@@ -83,13 +85,22 @@ def child(kind: Kind, found: Json) -> Child:
         spec = f"{uid}/{metadata.get('resourceVersion')}"
     if kind.name == "StatefulSet":
         ready, words = _stateful_set(found)
-        return Child(*common, spec=spec, state="ready" if ready else words, ready=ready, words=words)
+        return Child(*common, spec=spec, foreign=foreign, state="ready" if ready else words, ready=ready, words=words)
     if kind.name == "Job":
         ready, words = _job(found)
-        return Child(*common, spec=spec, state=words, ready=ready, words=words)
+        return Child(*common, spec=spec, foreign=foreign, state=words, ready=ready, words=words)
     if kind.name == "Service":
-        return Child(*common, spec=spec, address=_address(found))
-    return Child(*common, spec=spec)
+        return Child(*common, spec=spec, foreign=foreign, address=_address(found))
+    return Child(*common, spec=spec, foreign=foreign)
+
+
+def _is_foreign(metadata: Json) -> bool:
+    """Return whether the newest of the object's field managers is not a run. Its status is its controller's, and does not count."""
+    entries = [
+        (str(one.get("time")), str(one.get("manager"))) for one in metadata.get("managedFields") or () if one.get("subresource") != "status"
+    ]
+    newest = max((time for time, _manager in entries), default="")
+    return not entries or any(time == newest and not manager.startswith("corral") for time, manager in entries)
 
 
 def _stateful_set(found: Json) -> tuple[bool, str]:
@@ -142,7 +153,7 @@ class Children:
         self._kinds: dict[str, dict[str, tuple[str, Child]]] = {}
 
     def replace(self, kind: Kind, objects: Iterable[Json]) -> dict[str, bool]:
-        """Take over a whole list; return the clusters of which something changed, with True where somebody has set it."""
+        """Take over a whole list; return the clusters of which something changed, with True where it was not a run that set it."""
         new = {str(found["metadata"]["name"]): self._entry(kind, found) for found in objects}
         old = self._kinds.get(kind.name, {})
         self._kinds[kind.name] = new
@@ -153,7 +164,7 @@ class Children:
         return changed
 
     def seen(self, kind: Kind, event: str, found: Json) -> dict[str, bool]:
-        """Take over one event; return the cluster of which something changed, with True where somebody has set it."""
+        """Take over one event; return the cluster of which something changed, with True where it was not a run that set it."""
         table = self._kinds.setdefault(kind.name, {})
         name = str(found["metadata"]["name"])
         old = table.pop(name, None)
@@ -182,7 +193,7 @@ class Children:
 def _difference(old: tuple[str, Child] | None, new: tuple[str, Child] | None) -> dict[str, bool]:
     if old == new or (known := new or old) is None:
         return {}
-    return {known[0]: old is None or new is None or old[1].spec != new[1].spec}
+    return {known[0]: new is None or (new[1].foreign and (old is None or old[1].spec != new[1].spec))}
 
 
 def fingerprint(children: Iterable[Child]) -> str:

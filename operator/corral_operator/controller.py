@@ -62,6 +62,8 @@ class Cluster:
     unsettled: int = 0
     waits: Why = Why.RESYNC
     parked: bool = False
+    # Somebody else has set an object during the run.
+    overtaken: bool = False
     again: bool = False
     checked: tuple[int, str] = (-1, "")
     showing: asyncio.TimerHandle | None = None
@@ -273,7 +275,7 @@ class Controller:
         for kind in KINDS:
             watch = Watch(
                 self._api,
-                Collection(kind.path(name), f"{kind.plural} in namespace {name}", kind.selector, kind.whole),
+                Collection(kind.path(name), f"{kind.plural} in namespace {name}", kind.selector, kind.whole, kind.optional),
                 replace=lambda found, kind=kind: self._children_changed(namespace, namespace.children.replace(kind, found), kind),  # type: ignore[misc]
                 seen=lambda event, found, kind=kind: self._children_changed(namespace, namespace.children.seen(kind, event, found), kind),  # type: ignore[misc]
                 refused=lambda error, kind=kind: self._refused(namespace, kind, error),  # type: ignore[misc]
@@ -302,13 +304,15 @@ class Controller:
             namespace.known = True
             self._ask_all(namespace)
             return
-        for instance, is_set in instances.items():
+        for instance, foreign in instances.items():
             cluster = self._clusters.get((namespace.name, instance))
             if cluster is None:
                 continue
             self._show_soon(cluster)
-            if cluster.run is not None and cluster.parked and is_set and kind.name not in _MOVING:
-                cluster.run.end("superseded")  # it only waits, and writes nothing: so somebody else did
+            if cluster.run is not None and foreign and kind.name not in _MOVING:
+                cluster.overtaken = True  # a run that only waits might wait for what was undone: it begins again
+                if cluster.parked:
+                    cluster.run.end("superseded")
             # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
             pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
             if cluster.run is None and not (pausing and not self._all_ready(cluster)):
@@ -367,6 +371,8 @@ class Controller:
                 cluster.parked = parked
                 if parked:
                     self._wake.set()
+                    if cluster.overtaken:
+                        cluster.run.end("superseded")
                 if not cluster.facts.running and now - cluster.run_began > _VISIBLE:
                     cluster.facts.running = True
                     self._show_soon(cluster)
@@ -537,7 +543,7 @@ class Controller:
         """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
         key, facts = cluster.key, cluster.facts
         request = self._prepare(cluster, playbook, variables)
-        cluster.parked = False
+        cluster.parked = cluster.overtaken = False
         cluster.run_generation, cluster.run_began = cluster.generation, self._clock()
         cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace)
         if facts.running:

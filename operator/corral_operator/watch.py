@@ -22,18 +22,19 @@ log = logging.getLogger(__name__)
 
 # The server ends a watch after so long; each watch takes a little less or more, so that not all are renewed at once.
 _SECONDS = 300
-# A right that is missing is asked for again so often.
-_REFUSED = 15.0
+# A right that is missing is asked for again so often; one that may be withheld less so.
+_REFUSED, _WITHHELD = 15.0, 300.0
 
 
 @dataclass(frozen=True)
 class Collection:
-    """What is watched: the path of a list, which of its objects, and whether more than their metadata matters."""
+    """What is watched: the path of a list, which of its objects, whether more than their metadata matters, and whether the right may be withheld."""
 
     path: str
     name: str
     selector: str = ""
     whole: bool = True
+    optional: bool = False
 
     @property
     def query(self) -> dict[str, str]:
@@ -87,7 +88,7 @@ class Watch:
                 if api.code(error) in (401, 403, 404):
                     self.synced = False
                     self._refused(error)
-                    pause = _REFUSED
+                    pause = _WITHHELD if self._collection.optional else _REFUSED
                 log.info("watch interrupted", extra={"collection": self._collection.path, "error": str(error)})
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(30.0, pause * 2)

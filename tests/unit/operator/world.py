@@ -317,6 +317,7 @@ class World:
         }
         missing = [where for where in wanted if where not in self.api.objects]
         for where in missing:
+            wanted[where]["metadata"]["managedFields"] = [{"manager": "corral", "time": "2026-01-01T00:00:00Z"}]
             self.api.put(where, wanted[where])
         return bool(missing)
 
