@@ -82,7 +82,8 @@ def decide(
         return Decision(Do.STALL, "DocumentInvalid", mistakes)
     if deleting:
         return Decision(Do.DESTROY)
-    if not again and hashed and hashed == observed(document, content, children):
+    # Without the finalizer it is as an operator left it that was taken away since: it has to be held again.
+    if touched and not again and hashed and hashed == observed(document, content, children):
         return Decision(Do.REST)
     return Decision(Do.MAKE)
 
