@@ -167,7 +167,8 @@ class _Work:
         known = {node.name for node in live}
         found = tasks_on(slurmctld, [name for name in self.victims if name in known], "the jobs on nodes that go")
         now = clock(slurmctld, [size.policy for size in self._sizes if size.victims])
-        step = scaling.step(self._sizes, live, found, now=now, taken=self._check)
+        lines = scaling.configured(self._live_config().get("slurm.conf", "")) if not known.issuperset(self.victims) else None
+        step = scaling.step(self._sizes, live, found, now=now, taken=self._check, lines=lines or None)
         if self.leaving:
             step.close = [one for one in slurmctld.read_partitions() if one.name in self.leaving and one.state not in _CLOSED]
             command = ["squeue", "--json", f"--partition={','.join(self.leaving)}", jobs.NOT_ENDED]

@@ -9,7 +9,7 @@ slurmctld does not know the node, it stays. A StatefulSet ends its highest ordin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,11 +69,26 @@ class Step:
         return text
 
 
-def step(sizes: Iterable[Size], nodes: Iterable[Node], found: Iterable[Task], *, now: float, taken: bool = False) -> Step:
+def configured(text: str) -> set[str]:
+    """Return the nodes that have a line in a slurm.conf. Raises ConfError, HostlistError."""
+    lines = [dict(conf.parse_pairs(line)) for line in text.splitlines() if line.startswith("NodeName=")]
+    return {name for pairs in lines for name in hostlist.expand(pairs["NodeName"])}
+
+
+def step(
+    sizes: Iterable[Size],
+    nodes: Iterable[Node],
+    found: Iterable[Task],
+    *,
+    now: float,
+    taken: bool = False,
+    lines: Container[str] | None = None,
+) -> Step:
     """Decide what is to be done next.
 
     ``now`` is slurmctld's time in seconds since 1970. With ``taken`` victims count as out of service, as they are once the drains are told:
-    for check mode. Raises AnswerError for answers that can not be.
+    for check mode. ``lines`` are the nodes of the live slurm.conf, None where there is none: a victim that neither it nor slurmctld has was never a
+    node, and goes; that is what a StatefulSet has more that somebody has scaled by hand. Raises AnswerError for answers that can not be.
     """
     sizes, known = list(sizes), {node.name: node for node in nodes}
     if not known:
@@ -90,6 +105,8 @@ def step(sizes: Iterable[Size], nodes: Iterable[Node], found: Iterable[Task], *,
         keep = size.wanted
         for number, name in enumerate(size.victims, size.wanted):
             node = known.get(name)
+            if node is None and lines is not None and name not in lines:
+                continue
             if node is None:
                 result.unknown.append(name)
             elif node.busy or on.get(name) or not (node.out or taken):

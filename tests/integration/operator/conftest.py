@@ -129,8 +129,9 @@ class Served(Cluster):
 
     @property
     def settled(self) -> bool:
-        """Nothing is to do, and nothing is wrong."""
-        return self.is_("Ready", "True") and not self.is_("Reconciling", "True")
+        """Nothing is to do, nothing is wrong, and the operator has seen that for itself."""
+        seen = self.resource().get("status", {}).get("observedHash")
+        return bool(seen) and self.is_("Ready", "True") and not self.is_("Reconciling", "True")
 
     def annotate(self, *words: str) -> None:
         self.kubectl("annotate", "--overwrite", DOCUMENTS, self.name, "-n", self.namespace, *words)
@@ -159,10 +160,13 @@ def _owned(item: dict[str, Any]) -> Any:
     """An object's fields that the manager `corral` owns, with their values, and its managers of these."""
     entries = [e for e in item["metadata"]["managedFields"] if e["manager"] == "corral"]
     metadata = {key: item["metadata"].get(key) for key in ("labels", "annotations", "ownerReferences")}
+    addresses = ("clusterIP", "clusterIPs") if item["kind"] == "Service" and item["spec"]["clusterIP"] != "None" else ()
+    spec = {"spec": {key: value for key, value in item["spec"].items() if key not in addresses}} if "spec" in item else {}
     return {
         "fields": [(e["operation"], e["apiVersion"], e["fieldsV1"]) for e in entries],
         "metadata": metadata,
-        **{key: value for key, value in item.items() if key not in {"metadata", "status"}},
+        **{key: value for key, value in item.items() if key not in {"metadata", "spec", "status"}},
+        **spec,
     }
 
 

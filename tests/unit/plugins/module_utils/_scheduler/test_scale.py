@@ -314,6 +314,24 @@ def test_a_scale_down_that_is_half_taken_back(world: Fake) -> None:
     assert replicas(result) == {"demo-cpu": 2}
 
 
+def by_hand(world: Fake) -> None:
+    """Somebody has scaled the set by hand: a pod runs of which neither slurmctld nor its configuration knows."""
+    world.stateful_sets[0] = stateful_set("cpu", 4)
+
+
+def test_a_pod_that_was_never_a_node_goes_at_once(world: Fake) -> None:
+    by_hand(world)
+    result = run(3)
+    assert (replicas(result), result["held"], world.told) == ({"demo-cpu": 3}, {}, [])
+
+
+def test_without_the_live_configuration_what_slurmctld_does_not_know_stays(world: Fake) -> None:
+    by_hand(world)
+    world.config_map = {}
+    result = run(3)
+    assert (replicas(result), result["held"]["replicas"]) == ({}, {"cpu": 4})
+
+
 def test_a_live_configuration_that_is_gone_is_an_error_before_anything_is_lost(world: Fake) -> None:
     busy(world, "cpu-2")
     world.config_map = {}

@@ -150,6 +150,12 @@ def test_a_node_that_slurmctld_does_not_know_stays() -> None:
     assert found.words == "slurmctld does not know cpu-3, so what runs there is not known"
 
 
+@pytest.mark.parametrize(("lines", "stays"), [(("cpu-0", "cpu-1", "cpu-2", "cpu-3"), 4), (("cpu-0", "cpu-1", "cpu-2"), 2)])
+def test_it_goes_only_when_the_configuration_never_had_it_either(lines: tuple[str, ...], stays: int) -> None:
+    found = step(gone(2), lines=lines)
+    assert (found.stay, bool(found.unknown)) == ({"cpu": stays}, stays == 4)
+
+
 def test_no_nodes_at_all_is_no_answer() -> None:
     with pytest.raises(CorralError, match="no nodes at all"):
         scaling.step([FOUR_TO_TWO], [], [], now=NOW)
