@@ -190,6 +190,7 @@ def made(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> Clust
 def operator(kubectl: Kubectl, made: Cluster) -> Iterator[Operator]:
     """Installed as its users install it, for one namespace. Its rights on hostPath are for the lab's volumes."""
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")  # what a run that was killed has left
     found = Operator(kubectl)
     run = found.install(
         image=IMAGE, namespace=NAMESPACE, namespaces=[made.namespace], host_paths=True, webhook="absent", environment=ENVIRONMENT
