@@ -47,6 +47,12 @@ def claim(name: str, namespace: str) -> list[dict[str, object]]:
 def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
     made = make_cluster(NAME, 30240)
     kubectl = made.kubectl
+
+    def remove_volumes() -> None:
+        for name in CLAIMS:
+            kubectl("delete", "pv", f"test-{NAME}-{name}", "--ignore-not-found")
+
+    remove_volumes()  # of a run that was killed: they are bound to its claims
     kubectl("create", "namespace", made.namespace)
     kubectl("apply", "-n", made.namespace, "-f", str(RIGHTS))
     kubectl("create", "serviceaccount", "pusher", "-n", made.namespace)
@@ -59,8 +65,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
     made.spec["jail"]["volume"] = {"claimName": "jail"}
     yield made
     kubectl("delete", "namespace", made.namespace, "--ignore-not-found", "--wait=true", "--timeout=120s")
-    for name in CLAIMS:
-        kubectl("delete", "pv", f"test-{NAME}-{name}", "--ignore-not-found")
+    remove_volumes()
 
 
 @pytest.fixture
