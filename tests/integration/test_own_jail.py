@@ -180,24 +180,6 @@ def test_the_other_kind_of_jail_is_refused(cluster: Cluster) -> None:
     assert cluster.site().changed == 0
 
 
-def test_pivot_and_overlays_work_the_same(cluster: Cluster) -> None:
-    """A job's overlay lies over its own node's root; a session by the PAM module is in the login pod's own."""
-    cluster.spec["login"]["entry"] = "Pivot"
-    cluster.spec["jail"]["overlay"] = {"size": "1Gi"}
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    for pod in PODS[1:]:
-        cluster.kubectl("delete", "pod", pod, "-n", cluster.namespace, "--wait=true")
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    eventually(lambda: cluster.ssh("test -f /etc/corral-jail && id -un", check=False).stdout == "alice\n", "a session by PAM")
-    assert "refused" in cluster.ssh("sudo -n chroot / true || echo refused", check=False).stdout
-    laid_over = "srun -Q -N1 -w one-0 --jail-overlay sh -c 'sudo -n touch /usr/share/over; ls /usr/share/over; cat from-one'"
-    assert cluster.ssh(laid_over).stdout.split() == ["/usr/share/over", "home"]
-    assert "No such file" in on(cluster, "one-0", "ls /usr/share/over 2>&1; true")
-    assert cluster.site().changed == 0
-
-
 def test_a_claim_for_each_pod(cluster: Cluster) -> None:
     """The volume may change, since what it holds is made anew with each pod anyway."""
     cluster.spec["jail"]["volume"] = {"size": "2Gi", "storageClassName": CLASS}
