@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import json
 import logging
 import os
@@ -137,7 +138,7 @@ class Controller:
             watch = Watch(
                 self._api,
                 Collection(path, "SlurmClusters"),
-                replace=lambda found, scope=namespace: self._documents_listed(scope, found),  # type: ignore[misc]
+                replace=functools.partial(self._documents_listed, namespace),
                 seen=self._document_seen,
                 refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),
                 relist=self._settings.relist,
@@ -276,9 +277,9 @@ class Controller:
             watch = Watch(
                 self._api,
                 Collection(kind.path(name), f"{kind.plural} in namespace {name}", kind.selector, kind.whole, kind.optional),
-                replace=lambda found, kind=kind: self._children_changed(namespace, namespace.children.replace(kind, found), kind),  # type: ignore[misc]
-                seen=lambda event, found, kind=kind: self._children_changed(namespace, namespace.children.seen(kind, event, found), kind),  # type: ignore[misc]
-                refused=lambda error, kind=kind: self._refused(namespace, kind, error),  # type: ignore[misc]
+                replace=functools.partial(self._children_listed, namespace, kind),
+                seen=functools.partial(self._child_seen, namespace, kind),
+                refused=functools.partial(self._refused, namespace, kind),
                 relist=self._settings.relist,
                 turns=self._turns,
             )
@@ -295,7 +296,13 @@ class Controller:
         if first:
             self._ask_all(namespace)
 
-    def _children_changed(self, namespace: Namespace, instances: dict[str, bool], kind: Kind) -> None:
+    def _children_listed(self, namespace: Namespace, kind: Kind, found: list[Json]) -> None:
+        self._children_changed(namespace, kind, namespace.children.replace(kind, found))
+
+    def _child_seen(self, namespace: Namespace, kind: Kind, event: str, found: Json) -> None:
+        self._children_changed(namespace, kind, namespace.children.seen(kind, event, found))
+
+    def _children_changed(self, namespace: Namespace, kind: Kind, instances: dict[str, bool]) -> None:
         if namespace.refused.pop(kind.name, None) is not None:
             namespace.known = False
         if not namespace.synced:
@@ -398,9 +405,7 @@ class Controller:
         except CorralError as error:
             log.warning("a cluster could not be looked after", extra={"cluster": "/".join(taken.key), "error": str(error)})
             self._queue.add(taken.key, Why.RETRY, self._backoff.failed(taken.key))
-        except asyncio.CancelledError:
-            raise
-        except Exception:
+        except Exception:  # a mistake of ours about one cluster: it is told, and the others go on
             log.exception("unexpected error", extra={"cluster": "/".join(taken.key)})
             self._queue.add(taken.key, Why.RETRY, self._backoff.failed(taken.key))
         finally:

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TextIO
 from corral_operator import report
 from corral_operator.processes import descendants, die_with_parent
 
+# ansible-playbook's own exit status for it.
 KEYBOARD_INTERRUPT = 99
 # Read by Ansible when it is imported. What an administrator has set counts.
 ENVIRONMENT = {

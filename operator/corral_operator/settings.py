@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
@@ -65,7 +67,7 @@ class Settings:
 def read(environment: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of ``CORRAL_*``. Raises CorralError."""
     usual = Settings()
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for name, default in usual.__dict__.items():
         text = environment.get(f"CORRAL_{name.upper()}", "").strip()
         if text:
@@ -75,7 +77,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Settings:
     values.setdefault("identity", f"{socket.gethostname()}_{uuid.uuid4()}")
     if "lease_namespace" not in values and _NAMESPACE.exists():
         values["lease_namespace"] = _NAMESPACE.read_text().strip()
-    settings = Settings(**values)  # type: ignore[arg-type]
+    settings = dataclasses.replace(usual, **values)
     if not settings.lease_retry < settings.renew_deadline < settings.lease - settings.grace * 0.5:
         raise CorralError(
             "CORRAL_RENEW_DEADLINE must lie between CORRAL_LEASE_RETRY and CORRAL_LEASE, with half of CORRAL_GRACE to spare for runs to end; "

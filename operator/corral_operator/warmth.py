@@ -22,8 +22,9 @@ from ansible.utils.collection_loader._collection_finder import _get_collection_p
 from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
+from corral_operator.play import KEYBOARD_INTERRUPT
+
 PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy")
-KEYBOARD_INTERRUPT = 99
 
 _made: dict[str, Any] = {}
 
@@ -50,6 +51,7 @@ def run(playbook: str, extravars: Path) -> int:
     """Do what ``ansible-playbook -i localhost, -e @extravars playbook`` does; return its exit status."""
     loader, inventory, variables = _made["loader"], _made["inventory"], _made["variables"]
     load: Any = Playbook.load
+    # mypy lets nobody assign to a method, and ruff would have it assigned.
     setattr(Playbook, "load", staticmethod(lambda path, *rest, **named: _made["playbooks"].get(path) or load(path, *rest, **named)))  # noqa: B010
     try:
         variables.extra_vars.update(loader.load_from_file(str(extravars), cache="none", trusted_as_template=True))

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from . import jobs
 from .conftest import Cluster, eventually, playbook
+from .jobs import nodes, state
 
 pytestmark = pytest.mark.lab
 
@@ -42,23 +44,8 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
 
 
 def submit(cluster: Cluster, flags: str, end: str) -> str:
-    """Start a job before all that wait, and return its number when it runs. It ends when alice has a file ``end``."""
-    script = f"until test -e {end}; do sleep 1; done; echo $SLURM_JOB_ID $SLURM_RESTART_COUNT >> done"
-    number = cluster.ssh(f"sbatch --parsable -t 60 -o /dev/null {flags} --wrap '{script}'").stdout.strip()
-    cluster.slurm("scontrol", "update", f"jobid={number}", "priority=4294967293")
-    eventually(lambda: state(cluster, number) == ["RUNNING"], f"job {number} runs ({flags})", 30)
-    return number
-
-
-def state(cluster: Cluster, number: str) -> list[str]:
-    found: list[str] = json.loads(cluster.slurm("squeue", "--json", f"--jobs={number}", "--states=all"))["jobs"][0]["job_state"]
-    return found
-
-
-def nodes(cluster: Cluster) -> dict[str, str]:
-    """State and reason by node, as sinfo shows them."""
-    lines = cluster.slurm("sinfo", "-h", "-N", "-o", "%N|%T|%E").splitlines()
-    return {line.split("|")[0]: line.split("|", 1)[1] for line in lines}
+    """With a time limit, by which nodes are chosen that are free sooner."""
+    return jobs.submit(cluster, f"-t 60 {flags}", end)
 
 
 def away(found: dict[str, str]) -> set[str]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from .conftest import Cluster, eventually
+from .jobs import nodes, state, submit
 from .scenarios import scenario
 
 pytestmark = pytest.mark.lab
@@ -35,26 +35,6 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
     # Short ones that come and go on all nodes while these do.
     made.ssh(f"sbatch --array=1-{SHORT} -o /dev/null --wrap 'sleep 2; echo $SLURM_ARRAY_TASK_ID $SLURM_RESTART_COUNT >> done'")
     return made
-
-
-def submit(cluster: Cluster, flags: str, end: str) -> str:
-    """Start a job before all that wait, and return its number when it runs. It ends when alice has a file ``end``."""
-    script = f"until test -e {end}; do sleep 1; done; echo $SLURM_JOB_ID $SLURM_RESTART_COUNT >> done"
-    number = cluster.ssh(f"sbatch --parsable -o /dev/null {flags} --wrap '{script}'").stdout.strip()
-    cluster.slurm("scontrol", "update", f"jobid={number}", "priority=4294967293")
-    eventually(lambda: state(cluster, number) == ["RUNNING"], f"job {number} runs ({flags})", 30)
-    return number
-
-
-def state(cluster: Cluster, number: str) -> list[str]:
-    found: list[str] = json.loads(cluster.slurm("squeue", "--json", f"--jobs={number}", "--states=all"))["jobs"][0]["job_state"]
-    return found
-
-
-def nodes(cluster: Cluster) -> dict[str, str]:
-    """State and reason by node, as sinfo shows them."""
-    lines = cluster.slurm("sinfo", "-h", "-N", "-o", "%N|%T|%E").splitlines()
-    return {line.split("|")[0]: line.split("|", 1)[1] for line in lines}
 
 
 def pods(cluster: Cluster, node_set: str) -> set[str]:

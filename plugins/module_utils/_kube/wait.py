@@ -234,7 +234,7 @@ class _Wait:
             parts.append(f"{ref}: {pending.state.text}" + (f" ({details})" if details else ""))
         more = f"; and {len(self.pending) - 5} more" if len(self.pending) > 5 else ""
         return WaitTimeout(
-            f"Not ready after {self._timeout:g} s: {'; '.join(parts)}{more}. Run again to go on waiting, or raise wait_timeout."
+            f"Not ready after {round(self._timeout, 1):g} s: {'; '.join(parts)}{more}. Run again to go on waiting, or raise wait_timeout."
         )
 
 

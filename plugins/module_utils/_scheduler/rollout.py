@@ -22,10 +22,9 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import F
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Patience, describe
 from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck import REVISION, observed
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, tasks_on
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.scale import NODE_SET
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, leavers, rollout
-
-NODE_SET = "corral.hpc/node-set"
 
 _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
 _PODS = BUILTIN["", "Pod"]
