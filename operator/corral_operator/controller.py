@@ -125,7 +125,7 @@ class Controller:
         self._queue = WorkQueue(self._clock, working=limits[0], open_limit=limits[1])
         self._backoff = Backoff(settings.backoff, settings.backoff_most)
         self._wake = asyncio.Event()
-        self._turns = asyncio.Semaphore(_LISTS)
+        self._turns, self._turns_of_new = asyncio.Semaphore(_LISTS), asyncio.Semaphore(_LISTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self.leading = False
@@ -237,7 +237,8 @@ class Controller:
             if cluster is not None:
                 self._gone(key)
             self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}))
-            self._watch_namespace(key[0])
+            # The first documents of an operator that starts are many; one that is written meanwhile does not wait behind them.
+            self._watch_namespace(key[0], self._turns if why is Why.RESYNC else self._turns_of_new)
             self._ask(key, why)
             return
         if _older(document, cluster.document):
@@ -271,7 +272,7 @@ class Controller:
             for task in namespace.tasks:
                 task.cancel()
 
-    def _watch_namespace(self, name: str) -> None:
+    def _watch_namespace(self, name: str, turns: asyncio.Semaphore) -> None:
         if name in self._namespaces:
             return
         namespace = self._namespaces[name] = Namespace(name, Children(), {})
@@ -283,7 +284,7 @@ class Controller:
                 seen=functools.partial(self._child_seen, namespace, kind),
                 refused=functools.partial(self._refused, namespace, kind),
                 relist=self._settings.relist,
-                turns=self._turns,
+                turns=turns,
             )
             namespace.watches[kind.name] = watch
             namespace.tasks.append(asyncio.create_task(watch.run()))
