@@ -139,7 +139,7 @@ class Controller:
             path = f"{_API}/namespaces/{namespace}/slurmclusters" if namespace else f"{_API}/slurmclusters"
             watch = Watch(
                 self._api,
-                Collection(path, "SlurmClusters"),
+                Collection(path, "SlurmClusters", self._settings.selector),
                 replace=functools.partial(self._documents_listed, namespace),
                 seen=self._document_seen,
                 refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),

@@ -243,6 +243,8 @@ def a_hundred_clusters(document: Path, scratch: Path) -> list[dict[str, Any]]:
         result("operator: a new document's first action meanwhile", found["first"], "s", 1, beside),
         result("operator: memory at rest, both processes", found["memory"], "MiB", 150, beside),
         result("operator: processor at rest", found["processor"], "%", 1, beside),
+        result("operator: leader killed → another one leads", found["killed"], "s", 17, beside),
+        result("operator: leader told to stop → another one leads", found["stopped"], "s", 3, beside),
     ]
 
 

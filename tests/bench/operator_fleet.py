@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator with a hundred clusters that are well: its start, its memory, its rest, and how soon a new document is begun.
+"""The operator with a hundred clusters that are well: its start, its memory, its rest, how soon a new document is begun, and who leads next.
 
 The operator is the real one, as a process of its own beside the lab's API server; documents and objects are real, too. The clusters have no pods, and are
 written down as found well by a run before: so nothing is to do, which is what is measured.
@@ -51,7 +51,7 @@ async def _measure(images: Json, scratch: Path) -> dict[str, float]:
         try:
             await fleet.make()
             found = await _at_rest(fleet, scratch)
-            return {**found, "first": await _a_new_one(fleet, scratch)}
+            return {**found, "first": await _a_new_one(fleet, scratch), **await _succession(fleet, scratch)}
         finally:
             await fleet.remove()
 
@@ -84,6 +84,28 @@ async def _a_new_one(fleet: _Fleet, scratch: Path) -> float:
             if time.perf_counter() - began > 60:
                 sys.exit("bench: the operator did not begin a new document")
         return time.perf_counter() - began
+
+
+async def _succession(fleet: _Fleet, scratch: Path) -> dict[str, float]:
+    """Return the seconds from a leader's end to the next one's beginning: killed, and told to stop."""
+
+    async def leads(metrics: _Metrics) -> float:
+        began = time.perf_counter()
+        await _until(lambda: metrics.get("corral_operator_leader") == 1, 60)
+        return time.perf_counter() - began
+
+    found = {}
+    async with _operator(fleet, scratch, elect=True) as (first, its):
+        await leads(its)
+        async with _operator(fleet, scratch, elect=True) as (second, metrics):
+            await _until(lambda: metrics.get("corral_operator_clusters") >= COUNT, 120)
+            first.kill()
+            found["killed"] = await leads(metrics)
+            async with _operator(fleet, scratch, elect=True) as (_third, last):
+                await _until(lambda: last.get("corral_operator_clusters") >= COUNT, 120)
+                second.terminate()
+                found["stopped"] = await leads(last)
+    return found
 
 
 class _Fleet:
@@ -222,16 +244,17 @@ class _Metrics:
 
 
 @contextlib.asynccontextmanager
-async def _operator(fleet: _Fleet, scratch: Path) -> AsyncIterator[tuple[subprocess.Popen[bytes], _Metrics]]:
+async def _operator(fleet: _Fleet, scratch: Path, *, elect: bool = False) -> AsyncIterator[tuple[subprocess.Popen[bytes], _Metrics]]:
     """Start it, and end it in order."""
     metrics, health = _port(), _port()
     settings = {
-        "CORRAL_ELECT": "false",
+        "CORRAL_ELECT": str(elect).lower(),
+        "CORRAL_LEASE_NAMESPACE": "bench-new",
         "CORRAL_ADDRESS": "127.0.0.1",
         "CORRAL_METRICS_PORT": str(metrics),
         "CORRAL_HEALTH_PORT": str(health),
-        "CORRAL_SCRATCH": str(scratch / "fleet-scratch"),
-        "CORRAL_RUNS": str(scratch / "fleet-runs"),
+        "CORRAL_SCRATCH": str(scratch / f"fleet-{metrics}" / "scratch"),
+        "CORRAL_RUNS": str(scratch / f"fleet-{metrics}" / "runs"),
         "CORRAL_NAMESPACES": "" if fleet.alone else ",".join(f"bench-{name}" for name in (*fleet.names, "new")),
     }
     with (scratch / "fleet.log").open("ab") as log:
