@@ -436,8 +436,10 @@ class Controller:
         facts.paused = plan.paused(document)
         facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
         facts.deleting = cluster.deleting
-        if decision.do is Do.REST:
+        if decision.do in (Do.REST, Do.KEEP):
             self._metrics.skipped.labels(why.name.lower()).inc()
+        if decision.do is Do.KEEP:  # also a newer generation, that went back to what was made: whoever waits for it is told
+            facts.observed = cluster.generation
         if decision.do is Do.STALL:
             log.warning("nothing is done", extra={"cluster": "/".join(cluster.key), "reason": decision.reason, "error": decision.message})
             if await self._show(cluster):
@@ -461,6 +463,10 @@ class Controller:
         before = plan.observed(document, self._content, self._children(cluster) or [])
         if facts.observed != cluster.generation:
             facts.running = True
+        if facts.hash and (facts.observed, facts.revision) != (cluster.generation, self._content):
+            # What a run leaves that is cut off need not show in any object (a node that it drained): going back to the former document takes a run then.
+            facts.hash = ""
+            await self._show(cluster)
         # What waits for jobs is gone on with by the next run.
         patience = {"slurm_workers_scale_timeout": 0, "slurm_workers_rollout_timeout": 0}
         variables = {"corral_force": True, "cluster_base_create_namespace": False, **patience}

@@ -326,6 +326,69 @@ def test_a_wrong_document_is_told_with_its_path_and_nothing_is_touched(tmp_path:
     run(story())
 
 
+def test_going_back_to_what_was_made_is_ready_at_once_without_a_run(tmp_path: Path) -> None:
+    """The new generation asks for what the last run has proved to be there: nothing is to do, and whoever waits for Ready must be told so."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            runs = len(world.engine.started)
+            spec = world.api.objects[path()]["spec"]
+            world.api.put(
+                path(), {**world.api.objects[path()], "spec": document(partitions=[{"name": "main", "nodeSets": ["nosuch"]}])["spec"]}
+            )
+            await asyncio.sleep(2)
+            assert world.condition("Ready")[:2] == ("False", "DocumentInvalid")
+            world.api.put(path(), {**world.api.objects[path()], "spec": spec})
+            await asyncio.sleep(2)
+            assert len(world.engine.started) == runs
+            assert world.status()["observedGeneration"] == world.api.objects[path()]["metadata"]["generation"] == 3
+            ready = next(one for one in world.status()["conditions"] if one["type"] == "Ready")
+            assert (ready["status"], ready["observedGeneration"]) == ("True", 3)
+            assert world.condition("Reconciling")[:2] == ("False", "Done")
+            assert world.condition("Degraded")[0] == "False"
+
+    run(story())
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_going_back_after_a_run_has_begun_takes_a_run(tmp_path: Path, killed: bool) -> None:
+    """It may have drained a node, which no object shows."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+
+            async def slow(_request: Request) -> tuple[list[Json], int]:
+                await asyncio.sleep(1000)
+                return OK, 0
+
+            world.engine.script = slow
+            _engines.append(world.engine)
+            spec = world.api.objects[path()]["spec"]
+            world.api.put(path(), {**world.api.objects[path()], "spec": document(partitions=[{"name": "main"}])["spec"]})
+            await asyncio.sleep(1)
+            runs = len(world.engine.started)
+            if not killed:
+                world.engine.script = world.well
+                world.api.put(path(), {**world.api.objects[path()], "spec": spec})
+                await asyncio.sleep(10)
+        if killed:
+            world.engine.script = world.well
+            world.api.put(path(), {**world.api.objects[path()], "spec": spec})
+            world.controller = world.new_controller()
+            async with world:
+                await asyncio.sleep(10)
+        assert len(world.engine.started) > runs
+        assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
 def test_paused_means_that_nothing_is_done(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
