@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from corral_operator import engine
 
+from ... import misoperations
 from .world import CHANGED, FAILED, OK, FakeEngine, Json, Request, World, document, path, run
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFuIGV4YW1wbGUga2V5IHRoYXQgbm9ib2R5IGhvbGRz"
@@ -322,6 +324,33 @@ def test_a_wrong_document_is_told_with_its_path_and_nothing_is_touched(tmp_path:
             await asyncio.sleep(5)
             assert world.condition("Ready")[0] == "True"
             assert world.condition("Stalled")[0] == "False"
+
+    run(story())
+
+
+def test_no_wrong_document_touches_anything(tmp_path: Path) -> None:
+    """Of all that people can mistype a sample; what the API server would have refused already is refused all the same."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        wrong = {f"c{number}": one for number, one in enumerate(itertools.islice(misoperations.of(document()), 0, None, 4))}
+        assert len(wrong) > 50
+        for name, one in wrong.items():
+            world.api.put(path(name), {**document(name), "spec": one.document["spec"]})
+        async with world:
+            await asyncio.sleep(30)
+            for name, one in wrong.items():
+                kind, reason, message = world.condition("Stalled", name)
+                assert (kind, reason) == ("True", "DocumentInvalid"), one
+                assert one.path in message, one
+                assert world.condition("Ready", name)[0] == "False"
+                assert "finalizers" not in world.api.objects[path(name)]["metadata"]
+            assert world.engine.started == []
+            assert {where.rpartition("/")[2] for _method, where in world.api.writes} == {"status"}
+            for name in wrong:  # and going back heals it
+                world.api.put(path(name), {**world.api.objects[path(name)], "spec": document()["spec"]})
+            await asyncio.sleep(60)
+            assert {world.condition("Ready", name)[0] for name in wrong} == {"True"}
 
     run(story())
 
