@@ -60,7 +60,7 @@ async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
         "p50": statistics.median(seconds),
         "p99": seconds[-1],  # of so few the longest
         "cpu": spent / warm,
-        "cold": statistics.median(outcome.seconds for outcome in slow),
+        "cold": statistics.median(outcome.seconds for outcome in slow) if slow else None,
         "memory": memory,
         **_asked(home / "runs" / f"warm-{warm - 1}"),
         "tasks": {name: round(took * 1000, 1) for name, took in quick[-1].tasks.items()},
