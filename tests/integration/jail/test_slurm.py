@@ -121,6 +121,24 @@ def test_task_prolog_of_the_jail(script: Script) -> None:
     assert said.splitlines() == ["from the prolog", "here"]
 
 
+def test_task_epilog_of_the_jail(script: Script) -> None:
+    """slurmstepd runs it as the user, and its output goes nowhere."""
+    said = script(
+        "printf '#!/bin/sh\\ncat /etc/corral-jail >~/e.txt; id -un >>~/e.txt\\n' >e.sh; chmod +x e.sh; srun --task-epilog=$HOME/e.sh true\n"
+        "for i in $(seq 50); do grep -q alice e.txt 2>/dev/null && break; sleep 0.2; done; cat e.txt; rm e.sh e.txt"
+    )
+    assert '"version": 1' in said and said.endswith("alice"), said
+
+
+def test_the_users_environment_is_that_of_a_login(script: Script) -> None:
+    """slurmd asks for it in the pod, by a login shell; the profile is the jail's."""
+    said = script(
+        "cp .profile .profile.saved; echo 'export OF_PROFILE=here' >>.profile\n"
+        "sbatch -Q --wait --get-user-env -o g.txt --wrap 'echo $OF_PROFILE $HOME $(id -un)' || true; mv .profile.saved .profile; cat g.txt; rm g.txt"
+    )
+    assert said == "here /home/alice alice"
+
+
 def test_sbcast_reaches_the_jail_or_says_that_it_does_not(script: Script) -> None:
     """slurmd writes it in the pod, where /home and the submounts are the jail's, and /tmp is nobody's."""
     said = script(
