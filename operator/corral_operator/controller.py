@@ -45,6 +45,8 @@ _GATHER = 0.3
 _PREEMPTED = 2.0
 # Kinds whose objects come and go by themselves while a run waits for them.
 _MOVING = ("Pod", "Job", "PersistentVolumeClaim")
+# All clusters are asked for within so long when they are looked at again; the queue has them wait for one another.
+_SPREAD = 5.0
 # Collections that are listed at the same time.
 _LISTS = 12
 
@@ -392,9 +394,10 @@ class Controller:
                 self._spread_resync()
 
     def _spread_resync(self) -> None:
+        pause = min(0.5, _SPREAD / max(1, len(self._clusters)))
         for index, (key, cluster) in enumerate(self._clusters.items()):
             cluster.again = True
-            self._queue.add(key, Why.RESYNC, delay=index * 0.5)
+            self._queue.add(key, Why.RESYNC, delay=index * pause)
 
     async def _work(self, taken: Taken) -> None:
         self._metrics.wait_seconds.labels(taken.why.name.lower()).observe(max(0.0, taken.waited))

@@ -633,3 +633,61 @@ def test_many_clusters_keep_to_the_limit(tmp_path: Path) -> None:
             assert all(world.condition("Ready", f"c{n}")[0] == "True" for n in range(20))
 
     run(story())
+
+
+def test_fifty_new_clusters_all_get_their_turn_and_the_broken_ones_delay_nobody(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            if "/bad" in request.private_data_dir:
+                await asyncio.sleep(1)
+                return FAILED, 2
+            if "/stuck" in request.private_data_dir:
+                await asyncio.sleep(1000)
+            return await world.well(request)
+
+        world.engine.script = script
+        _engines.append(world.engine)
+        names = [f"c{number}" for number in range(44)]
+        async with world:
+            await asyncio.sleep(1)
+            for name in ("bad0", "stuck0", "bad1", *names, "stuck1", "bad2", "stuck2"):
+                world.api.put(path(name, f"ns-{name}"), document(name, f"ns-{name}"))
+            await asyncio.sleep(20)
+            # Two at once, 0.1 s each, twice: 4.4 s are the least.
+            assert {world.condition("Ready", name, f"ns-{name}")[0] for name in names} == {"True"}
+            begun = {Path(request.private_data_dir).name for request in world.engine.started}
+            assert len(begun) == 50
+            assert world.condition("Degraded", "bad1", "ns-bad1")[:2] == ("True", "RunFailed")
+
+    run(story())
+
+
+def test_while_a_hundred_are_looked_at_again_a_new_cluster_is_begun_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, resync=100)
+        for number in range(100):
+            world.api.put(path(f"c{number}", f"ns{number % 7}"), document(f"c{number}", f"ns{number % 7}"))
+        async with world:
+            await asyncio.sleep(90)
+            world.engine.started.clear()
+
+            async def slow(request: Request) -> tuple[list[Json], int]:
+                await asyncio.sleep(1.0)
+                return await world.well(request)
+
+            world.engine.script = slow
+            _engines.append(world.engine)
+            await asyncio.sleep(45)  # in the middle of it, when those that wait have waited for longer than anybody should
+            done = len(world.engine.started)
+            assert 20 < done < 100
+            began = asyncio.get_running_loop().time()
+            world.api.put(path("new"), document("new"))
+            while "new" not in {Path(request.private_data_dir).name for request in world.engine.started}:
+                await asyncio.sleep(0.01)
+            assert asyncio.get_running_loop().time() - began < 1.0
+            await asyncio.sleep(60)
+            assert len(world.engine.started) == 102, "each once, and the new one twice"
+
+    run(story())
