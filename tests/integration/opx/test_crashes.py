@@ -254,12 +254,12 @@ def test_a_refusal_at_each_write_ends_the_run_and_the_next_goes_on(runs: Runs, c
     change(cluster, back)
     ended = []
     while not ended or not ended[-1]:
-        runs.proxy.plan(Fault("422", write=2))
+        runs.proxy.plan(Fault("422", write=len(ended) + 1))
         found = runs.run(cluster)
         ended.append(found.successful)
         assert found.successful or "injected 422" in found.failure, found.failure
-        assert len(ended) < 50
-    assert False in ended
+        assert len(ended) < 100
+    assert len(ended) > 10
     runs.good(cluster)
     assert cluster.contents() == wanted
     assert lives(cluster, job)
