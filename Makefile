@@ -91,6 +91,9 @@ newest: $(if $(LAB_READY),,lab-load) ## of these, what is about Slurm itself, wi
 bare: $(if $(LAB_READY),,images) ## of these, the tests of the jail on a Slurm without Kubernetes; needs no lab
 	@tools/run python -m pytest tests/integration/bare $(ARGS)
 
+emulated: $(if $(LAB_READY),,prerequisites) ## the jail under AppArmor and cgroup v2, in an emulated machine (qemu); needs no lab
+	@tools/run python -m pytest tests/emulated $(ARGS)
+
 molecule: $(if $(LAB_READY),,lab-load) ## the molecule scenario against the lab
 	@tools/run --lab tools/molecule
 
@@ -119,4 +122,4 @@ clean: ## remove build/ and what Python left; the lab and the cache stay
 	@rm -rf build .ansible .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/output
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration newest bare molecule bench prerequisites format crd profiles collection clean
+.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration newest bare emulated molecule bench prerequisites format crd profiles collection clean

@@ -6,6 +6,7 @@ ada() {
 	setpriv --reuid=10001 --regid=10001 --clear-groups env --chdir=/ HOME=/home/ada timeout 90 "$@" 2>&1
 }
 in_pod() { # under the profile, as all that the pod's programs start
+	# shellcheck disable=SC2016 # "$0" is the inner shell's
 	nsenter -t "$(pgrep -x slurmd)" -m -p bash -c 'echo "exec corral-worker" >/proc/self/attr/exec; exec bash -c "$0"' "$1" 2>&1
 }
 SSH=(ssh -i /mnt/jail/home/ada/.ssh/id -o BatchMode=yes -o StrictHostKeyChecking=no -o LogLevel=ERROR -o UserKnownHostsFile=/dev/null 192.0.2.1)

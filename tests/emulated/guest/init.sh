@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 # The kernel's first program: finds the machine's disk and goes on from there.

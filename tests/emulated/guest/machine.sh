@@ -55,6 +55,7 @@ for _ in $(seq 120); do
 	[ "$(sinfo -h -o %t 2>/dev/null)" != idle ] || break
 	sleep 0.5
 done
+# shellcheck source-path=SCRIPTDIR source=attempts.sh
 . /guest/attempts.sh
 say slurmd
 cat /run/slurmd.log
