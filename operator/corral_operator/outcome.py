@@ -22,6 +22,7 @@ class Outcome:
     progress: str = ""
     changed: int = 0
     nodes: Json | None = None
+    leaving: Json = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     changed_tasks: list[str] = field(default_factory=list)
@@ -46,6 +47,7 @@ class Outcome:
             self.warnings += line.get("warnings", ())
             self.changes += [f"{row['kind']} {row['name']} {row['result']}" for row in line.get("objects", ())]
             self.nodes = line.get("nodes", self.nodes)
+            self.leaving = line.get("leaving", self.leaving)
             self._waiting |= line.get("waiting", {})
             if kind == "failed" and not line.get("ignored"):
                 self._failure = line

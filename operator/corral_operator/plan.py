@@ -88,6 +88,18 @@ def decide(
     return Decision(Do.MAKE)
 
 
+def next_look(*, leaving: bool, busy: bool, idle: bool, again: float, every: float) -> float | None:
+    """Return in how many seconds Slurm is asked again for what Kubernetes can not tell: that jobs have ended. None: not before Kubernetes changes something.
+
+    ``leaving``: nodes are on machines that go, ``busy``: with jobs; ``idle``: the document lets pods of idle nodes be evicted.
+    """
+    if leaving and busy:
+        return again
+    if leaving or idle:
+        return 4 * again
+    return every or None
+
+
 @dataclass(frozen=True)
 class Settled:
     """After a good run: ``hash`` to remember, or else ``again``, the pause until the next look (None: none is needed)."""

@@ -69,6 +69,12 @@ def _result(data: Json) -> Json:
         ][:_MOST]
     elif action == "slurm_node_info" and "nodes" in result:
         found["nodes"] = _nodes(result["nodes"])
+    elif action == "slurm_sync":
+        leaving = result.get("leaving") or ()
+        found["leaving"] = {
+            "nodes": [f"{row.get('node')} ({row.get('cause')})" for row in leaving][:_MOST],
+            "busy": not all(row.get("free") for row in leaving),
+        }
     elif action in ("slurm_scale", "slurm_rollout"):
         found["waiting"] = {action: [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]}
     return found

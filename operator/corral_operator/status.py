@@ -27,6 +27,7 @@ class Facts:
     generation: int = 0
     observed: int = 0
     hash: str = ""
+    synced: str = ""
     revision: str = ""
     running: bool = False
     doing: str = ""
@@ -45,6 +46,7 @@ class Facts:
         facts = cls(
             observed=int(status.get("observedGeneration") or 0),
             hash=str(status.get("observedHash") or ""),
+            synced=str(status.get("syncedHash") or ""),
             revision=str(status.get("revision") or ""),
             nodes=status.get("nodes"),
         )
@@ -72,6 +74,7 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
     optional = {
         "observedGeneration": facts.observed,
         "observedHash": facts.hash,
+        "syncedHash": facts.synced,
         "revision": facts.revision,
         "nodes": facts.nodes,
         "login": _login(facts.children, before),
@@ -82,7 +85,7 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
     return status
 
 
-_OURS = ("conditions", "observedGeneration", "observedHash", "revision", "nodes", "login", "waitingFor", "lastFailure")
+_OURS = ("conditions", "observedGeneration", "observedHash", "syncedHash", "revision", "nodes", "login", "waitingFor", "lastFailure")
 _LEGACY = ("Running", "Successful", "Failure")
 
 

@@ -24,7 +24,7 @@ from ansible.vars.manager import VariableManager
 
 from corral_operator.play import KEYBOARD_INTERRUPT
 
-PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy")
+PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy", "corral.slurm.sync")
 
 _made: dict[str, Any] = {}
 
@@ -36,6 +36,7 @@ def make() -> None:
     cli.parse()
     init_plugin_loader()
     loader, inventory, variables = cli._play_prereqs()
+    variables.extra_vars.update(slurm_cluster_file="/nonexistent")
     for playbook in PLAYBOOKS:
         PlaybookExecutor([playbook], inventory, variables, loader, {}).run()
     # These have not been run: each run finds them as they were loaded, in its own copy of this process.

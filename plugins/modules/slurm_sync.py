@@ -118,7 +118,7 @@ from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.machines import TAINTS
+from ansible_collections.corral.slurm.plugins.module_utils._kube.machines import TAINTS
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.sync import run
 
 

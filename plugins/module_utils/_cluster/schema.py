@@ -1171,6 +1171,10 @@ def document() -> Schema:
                         "type": "string",
                         "description": "Document, playbooks and objects as a run found nothing to do about them, in one word. While it holds, no run is made.",
                     },
+                    "syncedHash": {
+                        "type": "string",
+                        "description": "The workers' pods and their machines when corral.slurm.sync looked at them, in one word. While it holds, it does not look again.",
+                    },
                     "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},
                     "waitingFor": {"type": "string", "description": "What is waited for now."},

@@ -11,7 +11,8 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, machines, sync
+from ansible_collections.corral.slurm.plugins.module_utils._kube import machines
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, sync
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod
 
