@@ -75,6 +75,8 @@ class Cluster:
     run_began: float = 0.0
     runs: int = 0
     unsettled: int = 0
+    # The next run comes at once, to prove that nothing is left to do.
+    settling: bool = False
     waits: Why = Why.RESYNC
     parked: bool = False
     # Somebody else has set an object during the run.
@@ -554,8 +556,7 @@ class Controller:
         if not facts.observed or cluster.deleting or plan.paused(document) or namespace.words or checked.mistakes or not namespace.synced:
             return
         # What is just being made is made first.
-        settling = self._queue.asked(cluster.key) and cluster.unsettled < 5 and not (facts.hash or facts.waiting or facts.failure)
-        if settling and not cluster.yielding:
+        if cluster.settling and self._queue.asked(cluster.key) and not cluster.yielding:
             self._ask(key, Why.RESYNC, _CALM)
             return
         places = namespace.places.of(key[1])
@@ -607,6 +608,7 @@ class Controller:
     async def _make(self, cluster: Cluster, why: Why) -> None:
         """Run the site playbook, and settle what came of it."""
         facts, key = cluster.facts, cluster.key
+        cluster.settling = False
         if why is Why.DRIFT and facts.hash:
             self._metrics.drift.inc()
         await self._hold(cluster)
@@ -627,13 +629,15 @@ class Controller:
         first = facts.observed != cluster.run_generation
         self._backoff.reset(key)
         facts.failure, facts.failures = None, 0
-        facts.observed, facts.revision, facts.nodes, facts.waiting = cluster.run_generation, self._content, outcome.nodes, outcome.waiting
+        facts.observed, facts.revision, facts.nodes = cluster.run_generation, self._content, outcome.nodes
+        facts.waiting, facts.lines = outcome.waiting, outcome.lines
         await asyncio.sleep(0)
         after = plan.observed(cluster.document, self._content, self._children(cluster) or [])
         cluster.unsettled = cluster.unsettled + 1 if outcome.changed else 0
         settled = plan.settle(
             changed=outcome.changed,
             waiting=bool(outcome.waiting),
+            left=outcome.left,
             before=before,
             after=after,
             unsettled=cluster.unsettled,
@@ -641,8 +645,9 @@ class Controller:
             backoff_most=self._settings.backoff_most,
         )
         facts.hash = settled.hash
+        cluster.settling = bool(settled.again and not outcome.waiting and not outcome.left and cluster.unsettled < 5)
         if settled.again is not None:
-            self._ask(key, Why.RETRY if outcome.waiting else Why.DRIFT, settled.again)
+            self._ask(key, Why.RETRY if outcome.waiting or outcome.left else Why.DRIFT, settled.again)
         if cluster.unsettled == 5:
             tasks = ", ".join(sorted(set(outcome.changed_tasks)))
             message = (

@@ -108,7 +108,9 @@ class Settled:
     again: float | None = None
 
 
-def settle(*, changed: int, waiting: bool, before: str, after: str, unsettled: int, scale_again: float, backoff_most: float) -> Settled:
+def settle(
+    *, changed: int, waiting: bool, left: bool, before: str, after: str, unsettled: int, scale_again: float, backoff_most: float
+) -> Settled:
     """Decide whether a cluster is known to be as its document says.
 
     Only a run that changed nothing, over objects that were the same before and after it, proves that. Anything else is looked at once more: what a
@@ -116,6 +118,8 @@ def settle(*, changed: int, waiting: bool, before: str, after: str, unsettled: i
     """
     if waiting:
         return Settled(again=scale_again)
+    if left and not changed:
+        return Settled(again=4 * scale_again)
     if not changed and before == after:
         return Settled(hash=after)
     return Settled(again=0.3 if unsettled < 4 else min(backoff_most, 2.0 ** min(unsettled, 20)))

@@ -32,6 +32,7 @@ class Facts:
     running: bool = False
     doing: str = ""
     waiting: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     failure: tuple[str, str] | None = None
     failures: int = 0
     stalled: tuple[str, str] | None = None
@@ -215,9 +216,8 @@ def _login(children: list[Child] | None, before: Json) -> str:
 def _waiting_for(facts: Facts) -> str:
     if facts.running and facts.doing:
         return facts.doing
-    if facts.waiting:
-        return "the jobs on nodes that go: " + ", ".join(facts.waiting)
-    return ""
+    jobs = ["the jobs on nodes that go: " + ", ".join(facts.waiting)] if facts.waiting else []
+    return "; ".join([*facts.lines, *jobs])
 
 
 def _sentence(parts: Iterable[str]) -> str:

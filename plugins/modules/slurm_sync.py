@@ -117,8 +117,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._kube.machines import TAINTS
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.sync import run
 
 

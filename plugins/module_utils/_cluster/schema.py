@@ -1173,7 +1173,7 @@ def document() -> Schema:
                     },
                     "syncedHash": {
                         "type": "string",
-                        "description": "The workers' pods and their machines when corral.slurm.sync looked at them, in one word. While it holds, it does not look again.",
+                        "description": "The workers' pods and their machines as corral.slurm.sync saw them, in one word. While it holds, no such run is made.",
                     },
                     "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import machines
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, sync
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod
