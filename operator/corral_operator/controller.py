@@ -59,7 +59,7 @@ class Checked:
 
     generation: int = -1
     mistakes: str = ""
-    taints: tuple[str, ...] = ()
+    signs: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     eviction: str = ""
 
 
@@ -400,7 +400,7 @@ class Controller:
         for place in places:
             cluster = self._clusters.get((namespace.name, place.cluster))
             if cluster is not None:
-                self._ask_sync(cluster, urgent=bool(cluster.leaving or self._machines.cause(place.machine, cluster.checked.taints)))
+                self._ask_sync(cluster, urgent=bool(cluster.leaving or self._machines.cause(place.machine, *cluster.checked.signs)))
 
     def _ask_sync(self, cluster: Cluster, *, urgent: bool) -> None:
         """Have Slurm told of machines and pods that have changed: at once where machines go or come back."""
@@ -562,9 +562,9 @@ class Controller:
         places = namespace.places.of(key[1])
         if not places or not (self._machines.known or self._unseen):
             return
-        taints, rest = list(checked.taints), (checked.eviction, self._content, plan.annotation(document, plan.REQUESTED))
-        seen = word(places, self._machines, taints, *rest)
-        leaving, idle = any(self._machines.cause(place.machine, taints) for place in places), checked.eviction == "WhenIdle"
+        signs, rest = checked.signs, (checked.eviction, self._content, plan.annotation(document, plan.REQUESTED))
+        seen = word(places, self._machines, signs, *rest)
+        leaving, idle = any(self._machines.cause(place.machine, *signs) for place in places), checked.eviction == "WhenIdle"
         now = self._clock()
         if seen == facts.synced:
             if cluster.look_at is None:  # this process has just begun
@@ -589,7 +589,7 @@ class Controller:
         nodes = list(outcome.leaving.get("nodes") or ())
         told, cluster.leaving = nodes != cluster.leaving, nodes
         self._look_again(cluster, leaving=leaving, busy=bool(outcome.leaving.get("busy")), idle=idle)
-        if word(namespace.places.of(key[1]), self._machines, taints, *rest) != seen:
+        if word(namespace.places.of(key[1]), self._machines, signs, *rest) != seen:
             self._ask(key, Why.DRIFT, self._settings.debounce)
         await self._show(cluster)
         for warning in outcome.warnings:
@@ -876,7 +876,7 @@ def _checked(document: Json) -> Checked:
         sync = resolve.model({key: document.get(key) for key in ("apiVersion", "kind", "metadata", "spec")}).sync
     except CorralError as error:
         return Checked(generation, str(error))
-    return Checked(generation, taints=tuple(sync.taints), eviction=sync.eviction)
+    return Checked(generation, signs=(tuple(sync.taints), tuple(sync.conditions)), eviction=sync.eviction)
 
 
 def _made(outcome: Outcome) -> str:

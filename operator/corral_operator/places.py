@@ -56,9 +56,9 @@ class Machines:
         """They may not be looked at any more."""
         self._found, self.known = {}, False
 
-    def cause(self, machine: str, taints: Iterable[str]) -> str | None:
+    def cause(self, machine: str, taints: Iterable[str], conditions: Iterable[str] = ()) -> str | None:
         """Return why a machine is to be left: "" for one that is not, None where nobody knows."""
-        return machines.cause(self._found.get(machine, {}), taints) if self.known else None
+        return machines.cause(self._found.get(machine, {}), taints, conditions) if self.known else None
 
 
 class Places:
@@ -96,16 +96,30 @@ class Places:
         return {place.cluster for place in self._places.values() if place.machine in names}
 
 
-def word(places: Iterable[Place], known: Machines, taints: list[str], *rest: object) -> str:
-    """Return one word for all that a run of corral.slurm.sync depends on and Kubernetes knows; ``rest`` is what else counts."""
-    rows = [[place.pod, place.uid, place.machine, known.cause(place.machine, taints), place.settled] for place in places]
-    return hashlib.sha256(json.dumps([rows, taints, *rest], separators=(",", ":")).encode()).hexdigest()[:32]
+def word(places: Iterable[Place], known: Machines, signs: tuple[Iterable[str], Iterable[str]], *rest: object) -> str:
+    """Return one word for all that a run of corral.slurm.sync depends on and Kubernetes knows.
+
+    ``signs`` are the taints and the conditions of machines that go, ``rest`` is what else counts.
+    """
+    rows = [[place.pod, place.uid, place.machine, known.cause(place.machine, *signs), place.settled] for place in places]
+    return hashlib.sha256(json.dumps([rows, *map(list, signs), *rest], separators=(",", ":")).encode()).hexdigest()[:32]
 
 
 def _of_interest(machine: Json) -> Json:
     spec = machine.get("spec") or {}
     taints = [{"key": taint.get("key"), "effect": taint.get("effect")} for taint in spec.get("taints") or ()]
-    return {"metadata": {"name": machine["metadata"]["name"]}, "spec": {"unschedulable": bool(spec.get("unschedulable")), "taints": taints}}
+    # Which of those that are true are bad is the document's business; Ready is Slurm's to judge.
+    conditions = [
+        {key: one.get(key) for key in ("type", "status", "message")}
+        for one in (machine.get("status") or {}).get("conditions") or ()
+        if one.get("status") == "True" and one.get("type") != "Ready"
+    ]
+    note = (machine["metadata"].get("annotations") or {}).get(machines.NOTE)
+    return {
+        "metadata": {"name": machine["metadata"]["name"], "annotations": {machines.NOTE: note}},
+        "spec": {"unschedulable": bool(spec.get("unschedulable")), "taints": taints},
+        "status": {"conditions": conditions},
+    }
 
 
 def _place(pod: Json) -> Place | None:

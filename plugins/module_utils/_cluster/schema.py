@@ -446,6 +446,14 @@ def syncing() -> Schema:
                     "node.kubernetes.io/out-of-service",
                 ],
             ),
+            "machineConditions": _list(
+                "Types of conditions of machines (Kubernetes nodes) that are bad when they are True, such as KernelDeadlock of the node problem "
+                "detector; the Slurm nodes there are drained.",
+                _string("A condition's type.", _QUALIFIED, max_length=317),
+                maximum=64,
+                unique=True,
+                default=[],
+            ),
             "eviction": _string(
                 "Which worker pods Kubernetes may evict. WhenDrained: those of machines that go, once Slurm has drained their node and no job is on it. "
                 "WhenIdle: those without a job; one that comes in the moment of the eviction is lost. Always: all, with their jobs.",

@@ -118,7 +118,9 @@ class _Work:
                 "docs/rights.md tells which right it takes."
             )
             return None
-        return {str(one["metadata"]["name"]): machines.cause(one, self._params["taints"]) for one in found}
+        return {
+            str(one["metadata"]["name"]): machines.cause(one, self._params["taints"], self._params["machine_conditions"]) for one in found
+        }
 
     def _tell(self, slurmctld: Slurmctld, step: sync.Step, live: list[Node]) -> list[Node]:
         """Tell slurmctld, and return its nodes as they are then."""

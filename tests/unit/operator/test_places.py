@@ -106,6 +106,18 @@ def test_a_machine_without_workers_of_the_cluster_is_nobodys_business(monkeypatc
     story(monkeypatch, tmp_path, tell)
 
 
+def test_a_condition_that_the_document_calls_bad_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def tell(world: Syncs) -> None:
+        world.machine("n1", conditions=[{"type": "DiskPressure", "status": "True"}])
+        await asyncio.sleep(10)
+        assert world.syncs() == 1
+        world.machine("n1", conditions=[{"type": "KernelDeadlock", "status": "True"}])
+        await asyncio.sleep(2)
+        assert world.syncs() == 2
+
+    story(monkeypatch, tmp_path, tell, {"workers": {"sync": {"machineConditions": ["KernelDeadlock"]}}})
+
+
 def test_many_changes_at_once_are_one_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def tell(world: Syncs) -> None:
         for cordoned in (True, False, True, False, True):
@@ -254,17 +266,17 @@ def test_only_what_matters_changes_the_word() -> None:
     }
     machine: Json = {"metadata": {"name": "n1"}, "spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}}
     machines, places = Machines(), Places()
-    unknown = word(places.of("a"), machines, ["mine"])
+    unknown = word(places.of("a"), machines, (["mine"], []))
     assert machines.cause("n1", ["mine"]) is None
     assert machines.replace([machine]) == {"n1"}
     assert machines.seen("MODIFIED", {**machine, "status": {"images": []}}) == set()
     assert [place.pod for place in places.replace([pod, {"metadata": {"name": "a-login-0"}}])] == ["a-cpu-0"]
     assert places.seen("MODIFIED", {**pod, "metadata": {**pod["metadata"], "annotations": {"a": "b"}}}) == []
-    one = word(places.of("a"), machines, ["mine"])
-    assert one not in (unknown, word(places.of("a"), machines, ["other"]))
+    one = word(places.of("a"), machines, (["mine"], []))
+    assert one not in (unknown, word(places.of("a"), machines, (["other"], [])))
     assert (machines.cause("n1", ["mine"]), machines.cause("n1", ["other"])) == ("machine n1 has the taint mine", "")
     assert places.seen("MODIFIED", {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "now"}})[0].settled is False
-    assert word(places.of("a"), machines, ["mine"]) != one
+    assert word(places.of("a"), machines, (["mine"], [])) != one
     assert places.on({"n1"}) == {"a"}
     assert [place.pod for place in places.seen("DELETED", pod)] == ["a-cpu-0"]
     assert places.of("a") == []
