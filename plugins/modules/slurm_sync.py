@@ -10,9 +10,8 @@ module: slurm_sync
 short_description: Drain the Slurm nodes of machines that are cordoned, and show the states of Slurm nodes on their pods
 version_added: 0.1.0
 description:
-  - The Slurm nodes whose pods are on a machine (a node of Kubernetes) that is cordoned, or has one of O(taints) or of O(machine_conditions), are drained with a reason of the owner
-    V(sync) that names the machine and the cause.
-    The machine's annotation C(corral.hpc/reason) follows in the reason, else what a condition of O(machine_conditions) says.
+  - The Slurm nodes whose pods are on a machine (a node of Kubernetes) that is cordoned, or has one of O(taints) or of O(machine_conditions), are drained
+    with a reason of the owner V(sync) that names the machine and the cause, and what the machine's annotation C(corral.hpc/reason) or its condition says.
     They are resumed when that is over and their pod is ready, on this machine or on another. Drains of others are never touched.
   - A worker's pod gets the label C(corral.hpc/evictable=true) when no job is on its node and none can come, see O(eviction). A PodDisruptionBudget of
     the cluster refuses the eviction of all other worker pods, new ones among them.
