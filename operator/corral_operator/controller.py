@@ -49,6 +49,8 @@ _PREEMPTED = 2.0
 _CALM = 2.0
 # Kinds whose objects come and go by themselves while a run waits for them.
 _MOVING = ("Pod", "Job", "PersistentVolumeClaim")
+# All clusters are asked for within so long when they are looked at again; the queue has them wait for one another.
+_SPREAD = 5.0
 # Collections that are listed at the same time.
 _LISTS = 12
 
@@ -484,9 +486,10 @@ class Controller:
                 self._spread_resync()
 
     def _spread_resync(self) -> None:
+        pause = min(0.5, _SPREAD / max(1, len(self._clusters)))
         for index, (key, cluster) in enumerate(self._clusters.items()):
             cluster.again, cluster.look_at = True, self._clock()
-            self._queue.add(key, Why.RESYNC, delay=index * 0.5)
+            self._queue.add(key, Why.RESYNC, delay=index * pause)
 
     async def _work(self, taken: Taken) -> None:
         self._metrics.wait_seconds.labels(taken.why.name.lower()).observe(max(0.0, taken.waited))
@@ -526,9 +529,11 @@ class Controller:
         facts.paused = plan.paused(document)
         facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
         facts.deleting = cluster.deleting
-        if decision.do is Do.REST:
+        if decision.do in (Do.REST, Do.KEEP):
             self._metrics.skipped.labels(why.name.lower()).inc()
             self._ask_sync(cluster, urgent=False)  # it may have been kept back by a pause
+        if decision.do is Do.KEEP:  # also a newer generation, that went back to what was made: whoever waits for it is told
+            facts.observed = cluster.generation
         if decision.do is Do.STALL:
             log.warning("nothing is done", extra={"cluster": "/".join(cluster.key), "reason": decision.reason, "error": decision.message})
             if await self._show(cluster):
@@ -616,6 +621,10 @@ class Controller:
         before = plan.observed(document, self._content, self._children(cluster) or [])
         if facts.observed != cluster.generation:
             facts.running = True
+        if facts.hash and (facts.observed, facts.revision) != (cluster.generation, self._content):
+            # What a run leaves that is cut off need not show in any object (a node that it drained): going back to the former document takes a run then.
+            facts.hash = ""
+            await self._show(cluster)
         # What waits for jobs is gone on with by the next run.
         patience = {"slurm_workers_scale_timeout": 0, "slurm_workers_rollout_timeout": 0}
         variables = {"corral_force": True, "cluster_base_create_namespace": False, **patience}

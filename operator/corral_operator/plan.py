@@ -20,10 +20,11 @@ REQUESTED = "corral.hpc/requested-at"
 
 
 class Do(Enum):
-    """Deeds. WAIT: something comes by itself that leads to another look; REST: nothing is to be done."""
+    """Deeds. WAIT: something comes by itself that leads to another look; REST: nothing may be done; KEEP: all is as the document says already."""
 
     WAIT = "wait"
     REST = "rest"
+    KEEP = "keep"
     STALL = "stall"
     MAKE = "make"
     DESTROY = "destroy"
@@ -84,7 +85,7 @@ def decide(
         return Decision(Do.DESTROY)
     # Without the finalizer it is as an operator left it that was taken away since: it has to be held again.
     if touched and not again and hashed and hashed == observed(document, content, children):
-        return Decision(Do.REST)
+        return Decision(Do.KEEP)
     return Decision(Do.MAKE)
 
 

@@ -4,7 +4,8 @@
 
 A key is in the queue once, however often it was asked for; what it is asked for decides its place. A key whose run is under way is kept until
 that has ended: one run a cluster at a time. What people have just written goes before what was seen by itself, and that before looks at clusters
-that are thought to be well; but nothing waits for ever. The first two words of a key name the cluster; a third one is another errand for it.
+that are thought to be well; but nothing waits for ever. One place more than the others have is kept for what people have just written.
+The first two words of a key name the cluster; a third one is another errand for it.
 """
 
 from __future__ import annotations
@@ -74,16 +75,20 @@ class WorkQueue:
 
     def take(self) -> Taken | None:
         """Return the next key and count it as working until ``done``; None when there is none, or no room."""
-        if len(self._open) >= self._open_limit or sum(not parked for parked in self._open.values()) >= self._working:
-            return None
         now = self._clock()
-        ready = [key for key, entry in self._entries.items() if entry.due <= now and owner(key) not in self._open]
+        ready = [key for key, entry in self._entries.items() if entry.due <= now and self._may(key, entry)]
         if not ready:
             return None
         key = min(ready, key=lambda one: self._place(self._entries[one], now))
         entry = self._entries.pop(key)
         self._open[owner(key)] = False
         return Taken(key, entry.why, now - entry.due)
+
+    def _may(self, key: Key, entry: _Entry) -> bool:
+        """Whether there is room for it."""
+        working = sum(not parked for parked in self._open.values())
+        room = working < self._working or (working == self._working and entry.why is Why.EDIT)
+        return room and len(self._open) < self._open_limit and owner(key) not in self._open
 
     @staticmethod
     def _place(entry: _Entry, now: float) -> tuple[int, float]:
@@ -114,7 +119,10 @@ class WorkQueue:
 
     def next_due(self) -> float | None:
         """Return the time at which something may be taken that can not be now; None when nothing but ``add`` or ``done`` can change that."""
-        waiting = [entry.due for key, entry in self._entries.items() if owner(key) not in self._open]
+        now = self._clock()
+        waiting = [
+            entry.due for key, entry in self._entries.items() if self._may(key, entry) or (entry.due > now and owner(key) not in self._open)
+        ]
         return min(waiting) if waiting else None
 
     def parked_for(self) -> Key | None:

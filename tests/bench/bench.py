@@ -226,6 +226,8 @@ def runs_of_the_operator(document: Path, scratch: Path) -> list[dict[str, Any]]:
     return [
         result("operator: a run that finds nothing, median", found["p50"] * 1000, "ms", 150, cold),
         result("operator: a run that finds nothing, longest of 40", found["p99"] * 1000, "ms", 300, cold),
+        result("operator: a run that finds nothing, processor time", found["cpu"] * 1000, "ms", 150, f"{found['requests']} requests"),
+        result("operator: a run that finds nothing, writes", found["writes"], "writes", 0, f"{found['requests']} requests"),
         result("operator: the zygote's memory", found["memory"], "MiB", 75, "half of what both processes may have"),
     ]
 

@@ -167,7 +167,7 @@ def test_what_is_done(given: Json, changes: Json, deed: Do) -> None:
 def test_what_is_as_it_was_is_left_alone() -> None:
     children = [Child("ConfigMap", "a-config", "base", "1")]
     word = plan.observed(document(), "c", children)
-    assert ask(document(), hashed=word).do is Do.REST
+    assert ask(document(), hashed=word).do is Do.KEEP
     assert ask(document(), hashed=word, again=True).do is Do.MAKE
     assert ask(document(), hashed=word, touched=False).do is Do.MAKE, "an operator that was taken away has let it go"
     assert ask(document(), hashed=word, content="d").do is Do.MAKE
