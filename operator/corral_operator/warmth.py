@@ -8,7 +8,9 @@ made by the zygote, its second half (variables, playbook, tasks) by the fork. It
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +24,78 @@ from ansible.utils.collection_loader._collection_finder import _get_collection_p
 from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
+from corral_operator import in_process
 from corral_operator.play import KEYBOARD_INTERRUPT
 
-PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy")
+PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy", "corral.slurm.sync")
+# Any document does: it is about the code that it takes, and nothing of it is kept.
+_DOCUMENT = {
+    "apiVersion": "corral.hpc/v1alpha1",
+    "kind": "SlurmCluster",
+    "metadata": {"name": "rehearsal", "namespace": "rehearsal"},
+    "spec": {
+        "images": {"slurm": "rehearsal"},
+        "controller": {"stateVolume": {"hostPath": "/rehearsal", "size": "1Gi"}},
+        "nodeSets": [{"name": "cpu", "replicas": 1, "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}],
+        "partitions": [{"name": "main", "default": True}],
+        "jail": {"volume": {"hostPath": "/rehearsal", "size": "1Gi"}, "populate": {"image": "rehearsal"}},
+    },
+}
+# What the backends answer in a rehearsal: all is as it shall be.
+_QUIET: dict[str, Any] = {
+    "changed": False,
+    "requests": 0,
+    "writes": 0,
+    "objects": [],
+    "secrets": [],
+    "shrinks": False,
+    "goes": False,
+    "waiting": [],
+    "leaving": [],
+    "retired": [],
+    "held": {},
+    "nodes": [],
+    "missing": "",
+    "drained": "",
+    "drained_by": {},
+}
 
 _made: dict[str, Any] = {}
 
 
 def make() -> None:
-    """Load what all runs share. Runs the playbooks to their first task, which fails for want of a document."""
+    """Load what all runs share, and rehearse the playbooks: what Ansible and Jinja remember of them is there for all runs."""
     Path(constants.config.get_config_value("ANSIBLE_HOME")).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
     cli = PlaybookCLI(["ansible-playbook", "-i", "localhost,", *PLAYBOOKS])
     cli.parse()
     init_plugin_loader()
+    in_process.install()
     loader, inventory, variables = cli._play_prereqs()
-    for playbook in PLAYBOOKS:
-        PlaybookExecutor([playbook], inventory, variables, loader, {}).run()
+    collection = importlib.import_module("ansible_collections.corral.slurm")
+    names = [path.stem for path in sorted(Path(collection.__path__[0], "plugins", "action").glob("*.py"))]
+    actions = [action_loader.get(f"corral.slurm.{name}", class_only=True) for name in names]
+    variables.extra_vars.update(slurm_cluster=_DOCUMENT, confirm="rehearsal", keep_data=True)
+    with _rehearsal(actions):
+        for playbook in PLAYBOOKS:
+            PlaybookExecutor([playbook], inventory, variables, loader, {}).run()
+    variables.extra_vars.clear()  # all managers of a process share them
     # These have not been run: each run finds them as they were loaded, in its own copy of this process.
     variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
     loaded = {path: Playbook.load(path, variables, loader) for path in (_get_collection_playbook_path(name)[1] for name in PLAYBOOKS)}
-    collection = importlib.import_module("ansible_collections.corral.slurm")
-    for path in sorted(Path(collection.__path__[0], "plugins", "action").glob("*.py")):
-        action_loader.get(f"corral.slurm.{path.stem}", class_only=True)
     _made.update(loader=loader, inventory=inventory, variables=variables, playbooks=loaded)
+
+
+@contextlib.contextmanager
+def _rehearsal(actions: list[Any]) -> Iterator[None]:
+    """Let none of the collection's actions ask or tell anybody. The model is computed in earnest."""
+    backends = {action: action.backend for action in actions if not action.__module__.endswith(".slurm_cluster_model")}
+    for action in backends:
+        action.backend = staticmethod(lambda _params, **_modes: dict(_QUIET))
+    try:
+        yield
+    finally:
+        for action, backend in backends.items():
+            action.backend = staticmethod(backend)
 
 
 def run(playbook: str, extravars: Path) -> int:

@@ -1,59 +1,102 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of the operator that find nothing to do: by the zygote's forks, and by ansible-runner's own start for comparison."""
+"""Runs of the operator that find nothing to do: by the zygote's forks, and by ansible-runner's own start for comparison.
+
+By itself: ``tools/run --lab python tests/bench/operator_runs.py DOCUMENT``, for a cluster that is up and at rest.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import os
 import statistics
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from corral_operator.engine import Cold, Engine, Run, Warm
+from corral_operator.outcome import Outcome
 from corral_operator.play import Request
 
-WARM, COLD = 40, 5
+WARM, COLD = 40, 3
 
 
-def measure(document: Path, scratch: Path) -> dict[str, Any]:
-    """Return the seconds of warm and of cold runs, and the zygote's memory in MiB."""
+def measure(document: Path, scratch: Path, warm: int = WARM, cold: int = COLD) -> dict[str, Any]:
+    """Return the seconds of warm and of cold runs, what a warm one costs, and the zygote's memory in MiB."""
     home = scratch / "operator"
-    (home / "env").mkdir(parents=True)
-    (home / "project").mkdir()
+    for name in ("env", "project"):
+        (home / name).mkdir(parents=True)
     (home / "cluster.json").write_text(json.dumps(yaml.safe_load(document.read_text())))
-    variables = {"slurm_cluster_file": str(home / "cluster.json"), "cluster_base_create_namespace": False, "slurm_workers_scale_timeout": 0}
+    variables = {
+        "slurm_cluster_file": str(home / "cluster.json"),
+        "corral_force": True,
+        "cluster_base_create_namespace": False,
+        "slurm_workers_scale_timeout": 0,
+        "slurm_workers_rollout_timeout": 0,
+    }
     (home / "env" / "extravars").write_text(json.dumps(variables))
-    return asyncio.run(_measure(home))
+    return asyncio.run(_measure(home, warm, cold))
 
 
-async def _measure(home: Path) -> dict[str, Any]:
-    warm = Warm()
-    await warm.open()
+async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
+    engine = Warm()
+    await engine.open()
     try:
-        await _seconds(warm, home, 2)  # the first wait until the zygote is warm
-        quick = await _seconds(warm, home, WARM)
-        memory = warm.memory
+        await _run(engine, home, "first")  # waits until the zygote is warm
+        before = _cpu(engine)
+        quick = [await _run(engine, home, f"warm-{number}") for number in range(warm)]
+        spent = _cpu(engine) - before
+        memory = engine.memory
     finally:
-        await warm.close()
-    slow = await _seconds(Cold(), home, COLD)
+        await engine.close()
+    slow = [await _run(Cold(), home, f"cold-{number}") for number in range(cold)]
+    seconds = sorted(outcome.seconds for outcome in quick)
     return {
-        "p50": statistics.median(quick),
-        "p99": sorted(quick)[-1],  # of so few the longest
-        "cold": statistics.median(slow),
+        "p50": statistics.median(seconds),
+        "p99": seconds[-1],  # of so few the longest
+        "cpu": spent / warm,
+        "cold": statistics.median(outcome.seconds for outcome in slow) if slow else None,
         "memory": memory,
+        **_asked(home / "runs" / f"warm-{warm - 1}"),
+        "tasks": {name: round(took * 1000, 1) for name, took in quick[-1].tasks.items()},
     }
 
 
-async def _seconds(engine: Engine, home: Path, count: int) -> list[float]:
-    found = []
-    for number in range(count):
-        request = Request(f"{type(engine).__name__}-{count}-{number}", "corral.slurm.site", str(home), str(home / "runs"))
-        outcome = await Run(engine, request, timeout=300, grace=5).go()
-        if not outcome.successful or outcome.changed:
-            sys.exit(f"bench: the operator's run did not find the cluster at rest: {outcome.failure or outcome.changes}")
-        found.append(outcome.seconds)
+async def _run(engine: Engine, home: Path, ident: str) -> Outcome:
+    outcome = await Run(engine, Request(ident, "corral.slurm.site", str(home), str(home / "runs")), timeout=300, grace=5).go()
+    if not outcome.successful or outcome.changed:
+        sys.exit(f"bench: the operator's run did not find the cluster at rest: {outcome.failure or outcome.changes}")
+    return outcome
+
+
+def _cpu(engine: Warm) -> float:
+    """Return the CPU-seconds of all runs that have ended, their own processes included."""
+    assert engine._process is not None
+    fields = Path(f"/proc/{engine._process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def _asked(artifacts: Path) -> dict[str, int]:
+    """Count what a run asked the API server for, by its own events."""
+    found = {"requests": 0, "writes": 0}
+    for path in (artifacts / "job_events").glob("*.json"):
+        event = json.loads(path.read_text())
+        if event["event"] == "runner_on_ok":
+            for name in found:
+                found[name] += int(event["event_data"]["res"].get(name, 0))
     return found
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("document", type=Path)
+    arguments.add_argument("--warm", type=int, default=WARM)
+    arguments.add_argument("--cold", type=int, default=COLD)
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(measure(options.document, Path(folder), options.warm, options.cold), indent=1))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import os
 import random
 import socket
 import ssl
@@ -86,7 +87,6 @@ class Client:
             raise ConfigError(f"The Python package urllib3 is missing ({_MISSING}); install it for the Python that runs this task.")
         self.access = access
         self.requests = 0
-        self.ssl_context = access.ssl_context()
         self._retry = retry
         self._timeout = timeout
         self._sleep = sleep
@@ -96,11 +96,13 @@ class Client:
         self._answered = False
         self._headers = access.headers()
         self._prefix = urlsplit(access.server).path
-        self._pool = _pool(access, self.ssl_context, connections)
+        self._keeps = _keeps
+        self.ssl_context, self._pool = _kept_pool(access, connections) if self._keeps else _new_pool(access, connections)
 
     def close(self) -> None:
-        """Close the idle connections."""
-        self._pool.close()
+        """Close the idle connections, unless this process keeps them."""
+        if not self._keeps:
+            self._pool.close()
 
     def count(self) -> None:
         """Count one request; for those that do not go through here (exec)."""
@@ -341,6 +343,31 @@ def _payload(body: Any, what: str) -> bytes:
         return as_json(body).encode()
     except (TypeError, ValueError) as error:
         raise KubeError(f"Could not {what}: the object can not be sent as JSON ({error}); correct that value.") from error
+
+
+# Whether clients leave their connections to later ones of the same process, and those that were left.
+_keeps = False
+_kept: dict[tuple[object, ...], tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]] = {}
+
+
+def keep_connections() -> None:
+    """Have the clients of this process, and of those that it forks, leave their connections open for the next one: for a process that runs many tasks."""
+    global _keeps
+    _keeps = True
+
+
+def _kept_pool(access: Access, connections: int) -> tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]:
+    """Return the connections of this process by the same certificates; a token is sent with each request and may be another one. No fork uses its parent's."""
+    server = (access.server, access.ca, access.verify, access.tls_server_name, access.proxy)
+    key = (os.getpid(), *server, access.certificate, access.key)
+    if key not in _kept:
+        _kept[key] = _new_pool(access, connections)
+    return _kept[key]
+
+
+def _new_pool(access: Access, connections: int) -> tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]:
+    context = access.ssl_context()
+    return context, _pool(access, context, connections)
 
 
 def _pool(access: Access, context: ssl.SSLContext | None, connections: int) -> urllib3.HTTPConnectionPool:

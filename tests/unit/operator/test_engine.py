@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Coroutine
@@ -49,6 +50,62 @@ LONG = """
   tasks:
     - name: Take long
       ansible.builtin.shell: "{{ how }} echo $$ >{{ pid }}; exec sleep 300"
+"""
+# What a task of a fork leaves behind for the next one: its result, and nothing of its templates' values.
+RICH = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  vars:
+    turn: "{{ counted.x | default(0) }}"
+  tasks:
+    - name: Show turn {{ turn }}
+      ansible.builtin.debug: {msg: "turn {{ turn }} {{ word }}"}
+    - name: Say nothing of a secret
+      ansible.builtin.debug: {msg: "secret-{{ word }}"}
+      no_log: true
+    - name: Skip
+      ansible.builtin.fail: {msg: never}
+      when: word == 'other'
+    - name: Try
+      vars: {kept: "turn {{ turn }}"}
+      block:
+        - name: Count
+          ansible.builtin.set_fact: {counted: {x: 7}}
+        - name: Show what the block has kept
+          ansible.builtin.debug: {msg: "{{ kept }}"}
+          register: shown
+        - name: Include
+          ansible.builtin.include_tasks: more.yml
+        - name: Refuse {{ turn }}
+          ansible.builtin.assert: {that: turn == 0, fail_msg: "{{ '{{' }} {{ shown.msg }}"}
+      rescue:
+        - name: Rescue
+          ansible.builtin.debug: {msg: "{{ ansible_failed_task.name }}: {{ ansible_failed_result.msg }}"}
+    - name: Each
+      ansible.builtin.debug: {msg: "{{ item }}"}
+      loop: [1, 2]
+    - name: Fail all the same
+      ansible.builtin.fail: {msg: "turn {{ turn }}"}
+      ignore_errors: true
+    - name: Miss
+      ansible.builtin.debug: {msg: "{{ nothing }}"}
+      ignore_errors: true
+    - name: A process of its own
+      ansible.builtin.command: echo {{ word }}
+      changed_when: true
+"""
+MORE = """
+- name: Included
+  ansible.builtin.debug: {var: counted}
+"""
+WHERE = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.debug: {msg: "by={{ lookup('ansible.builtin.pipe', 'echo $PPID') }}"}
+    - ansible.builtin.debug: {msg: "by={{ lookup('ansible.builtin.pipe', 'echo $PPID') }}"}
 """
 
 
@@ -119,6 +176,68 @@ def test_a_run_leaves_what_ansible_runner_leaves_and_reports_the_same(make: Call
     with_engine(make, story)
 
 
+def told(folder: Path) -> list[dict[str, Any]]:
+    """The events of a run in their order, without what differs from run to run."""
+    events = sorted((json.loads(path.read_text()) for path in folder.glob("job_events/*.json")), key=lambda event: int(event["counter"]))
+    for event in events:
+        for key in ("uuid", "parent_uuid", "pid", "created", "runner_ident"):
+            event.pop(key, None)
+        data = event["event_data"]
+        for key in (
+            "uuid",
+            "playbook_uuid",
+            "play_uuid",
+            "task_uuid",
+            "start",
+            "end",
+            "duration",
+            "playbook",
+            "task_path",
+            "included_file",
+            "remote_addr",
+        ):
+            data.pop(key, None)
+        for key in ("start", "end", "delta"):
+            (data.get("res") or {}).pop(key, None)
+        # A terminal's ends of lines; and the times of the last task's own result.
+        event["stdout"] = "" if "A process of its own" in str(data.get("task")) else event["stdout"].replace("\r\n", "\n")
+    return events
+
+
+def test_a_warm_run_tells_what_a_cold_one_tells(tmp_path: Path) -> None:
+    found: dict[str, list[dict[str, Any]]] = {}
+
+    async def story(engine: Engine) -> None:
+        name = type(engine).__name__
+        asked = request(tmp_path / "same", RICH, name)
+        (tmp_path / "same" / "private" / "more.yml").write_text(MORE)
+        outcome = await play(engine, asked)
+        assert outcome.successful, outcome.failure
+        found[name] = told(tmp_path / "same" / "runs" / name)
+
+    with_engine(Warm, story)
+    with_engine(Cold, story)
+    assert "secret-" not in json.dumps(found)
+    assert "turn 7" in json.dumps(found)
+    assert [event["event"] for event in found["Warm"]] == [event["event"] for event in found["Cold"]]
+    for warm, cold in zip(found["Warm"], found["Cold"], strict=True):
+        assert json.dumps(warm, indent=1, sort_keys=True) == json.dumps(cold, indent=1, sort_keys=True)
+
+
+def test_tasks_that_only_compute_are_done_by_the_process_of_the_run(tmp_path: Path) -> None:
+    processes: dict[str, set[str]] = {}
+
+    async def story(engine: Engine) -> None:
+        name = type(engine).__name__
+        outcome = await play(engine, request(tmp_path, WHERE, name))
+        assert outcome.successful, outcome.failure
+        processes[name] = set(re.findall(r"by=(\d+)", (tmp_path / "runs" / name / "stdout").read_text()))
+
+    with_engine(Warm, story)
+    with_engine(Cold, story)
+    assert {name: len(found) for name, found in processes.items()} == {"Warm": 1, "Cold": 2}
+
+
 @ENGINES
 def test_a_run_is_ended_with_all_its_processes(make: Callable[[], Engine], tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
@@ -170,8 +289,10 @@ def test_several_runs_at_once_do_not_mix(tmp_path: Path) -> None:
 
 def test_the_last_runs_are_kept_and_the_last_that_failed(tmp_path: Path) -> None:
     for number in range(9):
-        (tmp_path / f"{number}").mkdir()
-        (tmp_path / f"{number}" / "status").write_text("failed" if number in (1, 3) else "successful")
-    clear(tmp_path, 4)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "5", "6", "7", "8"]
-    clear(tmp_path / "nothing", 4)
+        (tmp_path / f"{number}-site").mkdir()
+        (tmp_path / f"{number}-site" / "status").write_text("failed" if number in (1, 3) else "successful")
+        (tmp_path / f"{number}-sync").mkdir()
+    clear(tmp_path, "site", 4)
+    assert sorted(path.name for path in tmp_path.glob("*-site")) == ["3-site", "5-site", "6-site", "7-site", "8-site"]
+    assert len(list(tmp_path.glob("*-sync"))) == 9, "those of another playbook have a count of their own"
+    clear(tmp_path / "nothing", "site", 4)

@@ -52,7 +52,7 @@ def test_templates_are_used_and_exist(role: str) -> None:
     spoken = "\n".join(text(path) for path in files() if path.parts[0] in {"roles", "playbooks"} and path.suffix in {".yml", ".j2"})
     unused = [name for name in there if name not in spoken]
     assert not unused, f"roles/{role}: no task and no other template names {', '.join(unused)}"
-    tasks = load(f"roles/{role}/tasks/main.yml") or []
+    tasks = [task for path in files() if path.is_relative_to(f"roles/{role}/tasks") for task in load(str(path)) or []]
     lists = [(task.get("corral.slurm.k8s_apply") or {}).get("templates", []) for task in tasks]
     named = {name for names in lists if isinstance(names, list) for name in names}  # an expression names its files by itself
     absent = named - there

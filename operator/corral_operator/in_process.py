@@ -1,0 +1,115 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tasks of a warm run are done by the run's own process, and what is the same in every run is worked out once, by the zygote.
+
+``ansible-playbook`` forks for each task, also for one that is skipped. With one host nothing is won by that, the run is a fork already, and each costs
+more than the task. What a task may change of its surroundings in a fork is given as a copy here. Only what is known to be well-behaved is done
+so (this collection's actions, and those of Ansible that only compute); anything else is forked for as ever. With ``warmth`` this is the only place
+that leans on ansible-core's inside, of the version that the image pins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment
+
+from ansible._internal import _task
+from ansible._internal._templating import _jinja_bits
+from ansible.executor.task_executor import TaskExecutor
+from ansible.executor.task_result import _WireTaskResult
+from ansible.plugins.loader import get_plugin_loader_namespace
+from ansible.plugins.strategy import StrategyBase
+from ansible.vars import manager
+
+_OURS = "corral.slurm."
+_COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug", "fail", "include_role", "include_tasks", "set_fact"))
+
+# Code of Jinja's compiler by what it was made of.
+_compiled: dict[tuple[Any, ...], Any] = {}
+
+
+def install() -> None:
+    """Have this process, and those that it forks, work so. Ansible has set up how collections are found."""
+    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections
+
+    replace(StrategyBase, "_queue_task", _queue_task)
+    replace(_jinja_bits.AnsibleEnvironment, "compile", _compile)
+    replace(manager, "clean_facts", _clean_facts)
+    replace(manager.VariableManager, "set_host_facts", _set_host_facts)
+    keep_connections()
+
+
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Set a function of a class or a module; mypy lets nobody assign to one."""
+    setattr(owner, name, value)
+
+
+_fork: Any = StrategyBase._queue_task
+
+
+def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> None:
+    """Do a task, and leave its result where a worker's would be."""
+    if not is_done_here(task):
+        _fork(strategy, host, task, task_vars, play_context)
+        return
+    strategy._queued_task_cache[host.name, task._uuid] = {"host": host, "task": task, "task_vars": task_vars, "play_context": play_context}
+    strategy._tqm.send_callback("v2_runner_on_start", host, task)
+    mine = task.copy(exclude_tasks=True)  # its templates are replaced by their values, those of its blocks too
+    with _task.TaskContext(mine):
+        executor = TaskExecutor(
+            host,
+            mine,
+            dict(task_vars),
+            play_context,
+            strategy._loader,
+            get_plugin_loader_namespace(),
+            strategy._final_q,
+            strategy._variable_manager,
+        )
+        returned = executor.run()
+    told = _WireTaskResult(host_name=host.name, task_uuid=mine._uuid, return_data=returned, task_fields=mine.dump_attrs())
+    result = strategy._convert_wire_task_result_to_raw(told)
+    with strategy._results_lock:
+        strategy._results.append(result)
+    strategy._pending_results += 1
+
+
+def is_done_here(task: Any) -> bool:
+    """True for a task that needs no process of its own."""
+    if task.loop is not None or task.loop_with or task.async_val or task.delegate_to or task.become:
+        return False
+    action = str(task._resolved_action or task.action)
+    return action.startswith(_OURS) or action in _COMPUTING
+
+
+_compile_anew: Any = Environment.compile
+
+
+def _compile(environment: Any, source: Any, name: Any = None, filename: Any = None, raw: bool = False, defer_init: bool = False) -> Any:
+    """Compile a template, or remember it: Ansible compiles the same text anew whenever it meets it."""
+    if not isinstance(source, str) or environment._debuggable_template_source:
+        return _compile_anew(environment, source, name, filename, raw, defer_init)
+    context = _jinja_bits._TemplateCompileContext.current(optional=True)
+    settings = tuple(getattr(environment, one) for one in _jinja_bits._TEMPLATE_OVERRIDE_FIELD_NAMES)
+    key = (str(source), name, filename, raw, defer_init, type(environment), settings, context and context.escape_backslashes)
+    if key not in _compiled:
+        _compiled[key] = _compile_anew(environment, source, name, filename, raw, defer_init)
+    return _compiled[key]
+
+
+# The facts that were cleaned last, and what came of them. The manager changes the facts of a host in place, by one method.
+_cleaned: list[Any] = [None, None]
+_clean: Any = manager.clean_facts
+_set_facts: Any = manager.VariableManager.set_host_facts
+
+
+def _clean_facts(facts: Any) -> Any:
+    if _cleaned[0] is not facts or not facts:
+        _cleaned[:] = facts, _clean(facts)
+    return _cleaned[1]
+
+
+def _set_host_facts(variables: Any, host: Any, facts: Any) -> None:
+    _cleaned[:] = None, None
+    _set_facts(variables, host, facts)
