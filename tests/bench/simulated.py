@@ -11,6 +11,7 @@ import contextlib
 import datetime
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -21,6 +22,7 @@ NAME = "simulated"
 PLACE = {"nodeSelector": {"kubernetes.io/hostname": NAME}, "tolerations": [{"key": NAME, "operator": "Exists", "effect": "NoSchedule"}]}
 _NODE = f"/api/v1/nodes/{NAME}"
 _PAUSE = 1.0
+_AT_ONCE = 8
 # A node that is silent for 40 s is not ready.
 _HEARTBEAT = 10
 
@@ -30,7 +32,7 @@ Json = dict[str, Any]
 @contextlib.contextmanager
 def machine(address: str) -> Iterator[None]:
     """Have the machine while the block goes; its pods get this address."""
-    with contextlib.closing(Client(auth.resolve({}))) as client:
+    with contextlib.closing(Client(auth.resolve({}), connections=_AT_ONCE)) as client:
         stop = threading.Event()
         client.request("POST", "/api/v1/nodes", what="make the simulated machine", body=_node())
         thread = threading.Thread(target=_serve, args=(client, address, stop), daemon=True)
@@ -51,8 +53,9 @@ def _serve(client: Client, address: str, stop: threading.Event) -> None:
                 client.request("PATCH", f"{_NODE}/status", what="say that the machine is well", body=_status(), content_type=MERGE)
             looks += 1
             query = {"fieldSelector": f"spec.nodeName={NAME}"}
-            for pod in client.items("/api/v1/pods", what="list the simulated pods", query=query):
-                _play(client, pod, address)
+            pods = client.items("/api/v1/pods", what="list the simulated pods", query=query)
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(lambda pod: _play(client, pod, address), pods))
 
 
 def _play(client: Client, pod: Json, address: str) -> None:
