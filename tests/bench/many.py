@@ -60,17 +60,23 @@ class _Cluster:
     def measure(self) -> dict[str, Any]:
         """Make the cluster, add COUNT workers, run again, and take half of them away."""
         self._site(0)
-        before = self._restarts()
         with simulated.machine(self._address()):
-            known = self._timed(lambda: self._nodes() == COUNT + 1, lambda: self._site(COUNT, "slurm_controller"))
-            self._unregistered()
-            self._idle()
-            began = time.perf_counter()
-            said = self._unregistered()
-            unchanged = time.perf_counter() - began
-            down = self._timed(
-                lambda: self._nodes() == COUNT // 2 + 1 and self._pods() == COUNT // 2, lambda: self._site(COUNT // 2, "slurm_controller")
-            )
+            try:
+                return self._measured()
+            finally:
+                self.remove()  # before the machine, which ends its pods
+
+    def _measured(self) -> dict[str, Any]:
+        before = self._restarts()
+        known = self._timed(lambda: self._nodes() == COUNT + 1, lambda: self._site(COUNT, "slurm_controller"))
+        self._unregistered()
+        self._idle()
+        began = time.perf_counter()
+        said = self._unregistered()
+        unchanged = time.perf_counter() - began
+        down = self._timed(
+            lambda: self._nodes() == COUNT // 2 + 1 and self._pods() == COUNT // 2, lambda: self._site(COUNT // 2, "slurm_controller")
+        )
         if self._restarts() != before:
             sys.exit(f"bench: slurmctld was started {self._restarts()} times, before that {before}")
         requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
