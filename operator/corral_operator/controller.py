@@ -156,7 +156,7 @@ class Controller:
         self._queue = WorkQueue(self._clock, working=limits[0], open_limit=limits[1])
         self._backoff = Backoff(settings.backoff, settings.backoff_most)
         self._wake = asyncio.Event()
-        self._turns = asyncio.Semaphore(_LISTS)
+        self._turns, self._turns_of_new = asyncio.Semaphore(_LISTS), asyncio.Semaphore(_LISTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self.leading = False
@@ -170,7 +170,7 @@ class Controller:
             path = f"{_API}/namespaces/{namespace}/slurmclusters" if namespace else f"{_API}/slurmclusters"
             watch = Watch(
                 self._api,
-                Collection(path, "SlurmClusters"),
+                Collection(path, "SlurmClusters", self._settings.selector),
                 replace=functools.partial(self._documents_listed, namespace),
                 seen=self._document_seen,
                 refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),
@@ -278,7 +278,8 @@ class Controller:
             if cluster is not None:
                 self._gone(key)
             self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}))
-            self._watch_namespace(key[0])
+            # The first documents of an operator that starts are many; one that is written meanwhile does not wait behind them.
+            self._watch_namespace(key[0], self._turns if why is Why.RESYNC else self._turns_of_new)
             self._ask(key, why)
             return
         if _older(document, cluster.document):
@@ -313,7 +314,7 @@ class Controller:
             for task in namespace.tasks:
                 task.cancel()
 
-    def _watch_namespace(self, name: str) -> None:
+    def _watch_namespace(self, name: str, turns: asyncio.Semaphore) -> None:
         if name in self._namespaces:
             return
         namespace = self._namespaces[name] = Namespace(name, Children(), Places(), {})
@@ -325,7 +326,7 @@ class Controller:
                 seen=functools.partial(self._child_seen, namespace, kind),
                 refused=functools.partial(self._refused, namespace, kind),
                 relist=self._settings.relist,
-                turns=self._turns,
+                turns=turns,
             )
             namespace.watches[kind.name] = watch
             namespace.tasks.append(asyncio.create_task(watch.run()))

@@ -24,6 +24,8 @@ class Settings:
 
     namespaces: tuple[str, ...] = ()
     """Namespaces to look after; none: all of the cluster, which needs a ClusterRole."""
+    selector: str = ""
+    """Label selector of the documents to look after; none: all. So several operators can share a cluster, or a namespace."""
     engine: str = "warm"
     scratch: Path = Path("/run/corral-operator")
     """Documents and variables of runs under way; on tmpfs."""

@@ -52,6 +52,8 @@ class Facts:
             nodes=status.get("nodes"),
         )
         for condition in status.get("conditions") or ():
+            if condition.get("type") == "Stalled" and condition.get("status") == "True":
+                facts.observed = max(0, facts.observed - 1)  # of this generation nothing has been made
             if condition.get("type") == "Degraded" and condition.get("status") == "True" and status.get("lastFailure"):
                 facts.failure, facts.failures = (str(condition.get("reason")), str(status["lastFailure"])), 2
         return facts
@@ -73,7 +75,8 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
         "conditions": [*wanted, *(condition for kind, condition in old.items() if kind not in ours and kind not in _LEGACY)],
     }
     optional = {
-        "observedGeneration": facts.observed,
+        # One that is refused has been seen to its end, too: kstatus takes anything older for progress that it has to wait for.
+        "observedGeneration": facts.generation if facts.stalled else facts.observed,
         "observedHash": facts.hash,
         "syncedHash": facts.synced,
         "revision": facts.revision,

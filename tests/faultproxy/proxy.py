@@ -10,7 +10,8 @@ It listens on plain loopback HTTP and speaks to the server with the credentials 
         assert proxy.writes == 11
 
 A write is a POST, PUT, PATCH or DELETE that is no dry run and no review of rights; that the server refuses it or a fault keeps it away does not matter.
-An effect is a write after which the object is another one: to apply what is there already has none. It is known afterwards only.
+An effect is a write after which the object is another one: to apply what is there already has none. It is known afterwards only, and looked for where
+`effects` is given, which decides by the object as it was and as it is.
 Websockets (exec) go through as they are. `python -m tests.faultproxy --help` starts it by hand.
 """
 
@@ -37,6 +38,8 @@ import urllib3
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 
+Json = dict[str, Any]
+Effects = Callable[[Json, Json], bool]
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 ACTIONS = ("409", "422", "429", "500", "502", "503", "504-committed", "reset", "reset-committed", "delay", "kill", "kill-committed")
 _REVIEWS = re.compile(r"/(tokenreviews|(self)?subject(access|rules)reviews|localsubjectaccessreviews)$")
@@ -102,7 +105,7 @@ class Seen:
 class FaultProxy:
     """The proxy; a context manager."""
 
-    def __init__(self, kubeconfig: str | Path, *, trace: Path | None = None, port: int = 0, effects: bool = False) -> None:
+    def __init__(self, kubeconfig: str | Path, *, trace: Path | None = None, port: int = 0, effects: Effects | None = None) -> None:
         access = auth.resolve({"kubeconfig": str(kubeconfig)})
         self.upstream = access.server
         self.headers = access.headers()
@@ -115,7 +118,7 @@ class FaultProxy:
         self.requests = 0
         self.writes = 0
         self.effects = 0
-        self.looks = effects
+        self.has_effect = effects
         self.kill: Callable[[], object] = lambda: None
         self.away = False
         self.open: set[socket.socket] = set()
@@ -183,9 +186,9 @@ class FaultProxy:
             fault = next((fault for fault in self._faults if fault.strikes(verb, path, number)), None)
         return number, dry, fault
 
-    def version(self, path: str) -> str:
-        """Return the version of the object that is about to be written, "" where there is none."""
-        return _version(self.pool.request("GET", self.upstream + urlsplit(path).path, headers=self.headers).data)
+    def read(self, path: str) -> Json:
+        """Return the object that is about to be written, empty where there is none."""
+        return _object(self.pool.request("GET", self.upstream + urlsplit(path).path, headers=self.headers).data)
 
     def effect(self) -> Fault | None:
         """Count an effect; return the fault that strikes after it."""
@@ -202,12 +205,18 @@ class FaultProxy:
                     file.write(json.dumps({"time": time.time(), **seen.__dict__}) + "\n")
 
 
-def _version(data: bytes) -> str:
+def _object(data: bytes) -> Json:
     try:
-        found = json.loads(data)
-        return str(found.get("metadata", {}).get("resourceVersion", "")) if found.get("kind") != "Status" else ""
+        found: Json = json.loads(data)
     except ValueError:
-        return ""
+        return {}
+    return {} if found.get("kind") == "Status" else found
+
+
+def changed(before: Json, after: Json) -> bool:
+    """The usual `effects`: the object is another one, or gone."""
+    versions = [one.get("metadata", {}).get("resourceVersion") for one in (before, after)]
+    return not after or versions[0] != versions[1]
 
 
 class _Server(ThreadingHTTPServer):
@@ -244,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
         action = fault.action if fault is not None else ""
         seconds = fault.seconds if fault is not None else 0.0
 
-        def note(code: int) -> None:
+        def note(code: int, action: str = action) -> None:
             proxy.note(Seen(self.command, self.path, code, write, dry, action))
 
         if action == "delay":
@@ -262,10 +271,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._forward(body, action, note, write)
 
-    def _forward(self, body: bytes, action: str, note: Callable[[int], None], write: int | None) -> None:
+    def _forward(self, body: bytes, action: str, note: Callable[..., None], write: int | None) -> None:
         proxy = self.server.proxy
-        looks = proxy.looks and write is not None
-        before = proxy.version(self.path) if looks and self.command in ("PATCH", "PUT") else ""
+        looks = proxy.has_effect if write is not None else None
+        before = proxy.read(self.path) if looks and self.command in ("PATCH", "PUT") else {}
         headers = {key: value for key, value in self.headers.items() if key.lower() not in _HOP_BY_HOP} | proxy.headers
         stream = "watch=1" in self.path or "watch=true" in self.path
         try:
@@ -281,10 +290,10 @@ class _Handler(BaseHTTPRequestHandler):
         except urllib3.exceptions.HTTPError:
             note(0)
             raise
-        if looks and answer.status < 300 and (self.command == "DELETE" or _version(answer.data) != before):
+        if looks and answer.status < 300 and looks(before, {} if self.command == "DELETE" else _object(answer.data)):
             fault = proxy.effect()
             action = fault.action if fault is not None else action
-        note({"504-committed": 504, "reset-committed": 0, "kill-committed": 0}.get(action, answer.status))
+        note({"504-committed": 504, "reset-committed": 0, "kill-committed": 0}.get(action, answer.status), action)
         if action == "504-committed":
             self._refuse(504, 0)
             return

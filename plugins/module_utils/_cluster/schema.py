@@ -1173,7 +1173,7 @@ def document() -> Schema:
                     "observedGeneration": {
                         "type": "integer",
                         "format": "int64",
-                        "description": "Generation of the spec that was made real last.",
+                        "description": "Generation of the spec that was made real last, or that was refused (the condition Stalled tells which).",
                     },
                     "observedHash": {
                         "type": "string",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -39,6 +40,7 @@ class Operator:
     kubectl: Kubectl
     namespace: str = NAMESPACE
     variables: dict[str, Any] = field(default_factory=dict)
+    since: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
 
     @property
     def account(self) -> str:
@@ -162,7 +164,12 @@ def _owned(item: dict[str, Any]) -> Any:
     entries = [e for e in item["metadata"]["managedFields"] if e["manager"] == "corral"]
     metadata = {key: item["metadata"].get(key) for key in ("labels", "annotations", "ownerReferences")}
     addresses = ("clusterIP", "clusterIPs") if item["kind"] == "Service" and item["spec"]["clusterIP"] != "None" else ()
-    spec = {"spec": {key: value for key, value in item["spec"].items() if key not in addresses}} if "spec" in item else {}
+    given = {key: value for key, value in item.get("spec", {}).items() if key not in addresses}
+    if item["kind"] == "Job":  # Kubernetes puts the Job's uid into both
+        del given["selector"]
+        labels = given["template"]["metadata"]["labels"]
+        given["template"]["metadata"]["labels"] = {key: value for key, value in labels.items() if "controller-uid" not in key}
+    spec = {"spec": given} if "spec" in item else {}
     return {
         "fields": [(e["operation"], e["apiVersion"], e["fieldsV1"]) for e in entries],
         "metadata": metadata,

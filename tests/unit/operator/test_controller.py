@@ -442,6 +442,21 @@ def test_going_back_after_a_run_has_begun_takes_a_run(tmp_path: Path, killed: bo
     run(story())
 
 
+def test_documents_of_another_selector_are_another_operators(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, selector="team=physics")
+        mine = document("mine")
+        mine["metadata"]["labels"] = {"team": "physics"}
+        world.api.put(path("mine"), mine)
+        world.api.put(path("other"), document("other"))
+        async with world:
+            await asyncio.sleep(10)
+            assert world.condition("Ready", "mine")[0] == "True"
+            assert world.status("other") == {}
+
+    run(story())
+
+
 def test_paused_means_that_nothing_is_done(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)

@@ -277,6 +277,43 @@ def test_conditions(changes: Json, expected: Json) -> None:
     assert {name: found[name] for name in expected} == expected
 
 
+def kstatus(resource: Json) -> str:
+    """How Flux, Argo CD and `kubectl` of kpt read any resource: sigs.k8s.io/cli-utils/pkg/kstatus, the part for kinds that it does not know."""
+    metadata, found = resource["metadata"], resource.get("status") or {}
+    if metadata.get("deletionTimestamp"):
+        return "Terminating"
+    if found.get("observedGeneration", metadata["generation"]) != metadata["generation"]:
+        return "InProgress"
+    by = {one["type"]: one["status"] for one in found.get("conditions") or ()}
+    if by.get("Reconciling") == "True":
+        return "InProgress"
+    if by.get("Stalled") == "True":
+        return "Failed"
+    return "Current" if by.get("Ready", "True") == "True" else "InProgress"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "Current"),
+        ({"observed": 3}, "InProgress"),
+        ({"running": True}, "InProgress"),
+        ({"waiting": ["cpu-1"]}, "InProgress"),
+        ({"failure": ("RunFailed", "Why."), "failures": 2}, "InProgress"),
+        ({"stalled": ("DocumentInvalid", "Why.")}, "Failed"),
+        ({"stalled": ("DocumentInvalid", "Why."), "observed": 3}, "Failed"),
+        ({"stalled": ("NotPermitted", "Why."), "observed": 0, "hash": "", "nodes": None, "children": None}, "Failed"),
+        ({"observed": 0, "hash": "", "children": []}, "InProgress"),
+        ({"nodes": {"total": 2, "inService": 1, "drained": 1, "down": 0}}, "Current"),
+    ],
+)
+def test_tools_that_know_kstatus_read_it_right(changes: Json, expected: str) -> None:
+    found = status.build(replace(well(), **changes), {}, NOW)
+    assert kstatus({"metadata": {"generation": 4}, "status": found}) == expected
+    again = replace(Facts.of(found), generation=4, children=changes.get("children", well().children), stalled=changes.get("stalled"))
+    assert again.observed != 4 or not changes.get("stalled"), "a new operator does not take it for made"
+
+
 def test_a_new_operator_knows_from_the_status_what_the_last_one_knew() -> None:
     facts = replace(well(), failure=("RunFailed", "Why."), failures=3)
     before = status.build(facts, {}, NOW)
