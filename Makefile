@@ -82,14 +82,17 @@ integration: $(if $(LAB_READY),,lab-load) ## tests against the lab's Kubernetes 
 	@tools/run --lab python -m pytest -n $(LAB_TESTS) --no-loadscope-reorder -m 'not alone' tests/integration $(ARGS) || $(NONE_CHOSEN)
 	@tools/run --lab python -m pytest -m alone tests/integration $(ARGS) || $(NONE_CHOSEN)
 
-# The files that are about Slurm itself: the jail, its modules, scale, HA. What is only Kubernetes' does not change with it.
-NEWEST := $(addprefix tests/integration/,jail test_slurm_modules.py test_scale.py test_ha.py)
+# The files that are about Slurm itself: the jail, its modules, scale, HA, the upgrade to it. What is only Kubernetes' does not change with it.
+NEWEST := $(addprefix tests/integration/,jail test_slurm_modules.py test_scale.py test_ha.py test_upgrade.py)
 newest: $(if $(LAB_READY),,lab-load) ## of these, what is about Slurm itself, with the newest Slurm that Debian has (26.05)
 	@tools/run images/build slurm:26.05 | tools/run xargs -d '\n' lab/lab load
 	@CORRAL_SLURM_IMAGE=localhost/corral/slurm:26.05 tools/run --lab python -m pytest -n $(LAB_TESTS) --no-loadscope-reorder $(NEWEST) $(ARGS)
 
 bare: $(if $(LAB_READY),,images) ## of these, the tests of the jail on a Slurm without Kubernetes; needs no lab
 	@tools/run python -m pytest tests/integration/bare $(ARGS)
+
+emulated: $(if $(LAB_READY),,prerequisites) ## the jail under AppArmor and cgroup v2, in an emulated machine (qemu); needs no lab
+	@tools/run python -m pytest tests/emulated $(ARGS)
 
 molecule: $(if $(LAB_READY),,lab-load) ## the molecule scenario against the lab
 	@tools/run --lab tools/molecule
@@ -119,4 +122,4 @@ clean: ## remove build/ and what Python left; the lab and the cache stay
 	@rm -rf build .ansible .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/output
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration newest bare molecule bench prerequisites format crd profiles collection clean
+.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration newest bare emulated molecule bench prerequisites format crd profiles collection clean

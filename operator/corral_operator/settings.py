@@ -46,6 +46,10 @@ class Settings:
     """Each watched collection is listed anew so often, should a watch have lost an event."""
     scale_again: float = 15.0
     """From a run that left nodes waiting for their jobs to the next look."""
+    sync_again: float = 15.0
+    """Between looks at nodes on machines that go, while jobs are on them; four times as long when none is left, and with `eviction: WhenIdle`."""
+    sync_every: float = 0.0
+    """Between looks at other clusters, so that the conditions of their pods tell Slurm's states. 0: when Kubernetes has changed something only."""
     backoff: float = 1.0
     backoff_most: float = 300.0
     elect: bool = True

@@ -9,6 +9,7 @@ The other backends that ask or tell slurmctld by a command in its pod are in _sc
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -75,9 +76,13 @@ def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, A
     names = hostlist.expand(str(params.get("nodes") or ""))
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
-        waits = params.get("wait") and not check
-        found = _wait_for_nodes(slurmctld, names, float(params["wait_timeout"])) if waits else _ask(slurmctld, names)
-        full = slurmctld.state_room() if waits else ""
+        if params.get("wait") and not check:
+            with ThreadPoolExecutor(1) as beside:  # a command in a pod takes its time, and these two have nothing to do with one another
+                room = beside.submit(Slurmctld(client, params).state_room)
+                found = _wait_for_nodes(slurmctld, names, float(params["wait_timeout"]))
+                full = room.result()
+        else:
+            found, full = _ask(slurmctld, names), ""
         known = {node.name for node in found}
         result: dict[str, Any] = {
             "changed": False,

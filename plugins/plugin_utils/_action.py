@@ -12,6 +12,7 @@ Imports at the top of an action plugin are paid once a run: the parent process l
 from __future__ import annotations
 
 import datetime
+import gc
 import logging
 import os
 import typing as t
@@ -44,6 +45,14 @@ class BackendAction(ActionBase):
     _supports_check_mode = True
     _supports_diff = True
     _supports_async = True
+
+    def __init_subclass__(cls, **options: t.Any) -> None:
+        """Called when a plugin is loaded, which is just before the parent begins to fork.
+
+        What is in memory by then stays: a garbage collection in a fork would look at all of it, and have the kernel copy it page by page.
+        """
+        super().__init_subclass__(**options)
+        gc.freeze()
 
     def prepare(self, params: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the parameters as the backend shall have them. May raise CorralError."""

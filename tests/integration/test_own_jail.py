@@ -203,7 +203,10 @@ def test_a_session_by_pivot_is_in_the_login_pods_own_root(cluster: Cluster) -> N
     assert cluster.kubectl(*pod, "ls", "/mnt/jail/usr/share/on-login").strip() == "/mnt/jail/usr/share/on-login"
     assert "No such file" in on(cluster, "one-0", "ls /usr/share/on-login 2>&1; true")
     assert cluster.ssh("sudo -n chroot / true || echo refused", check=False).stdout.split() == ["refused"]
-    assert cluster.ssh("cat from-one; echo session >from-session; srun -Q -N1 -w two-0 cat from-session").stdout.split() == ["home", "session"]
+    assert cluster.ssh("cat from-one; echo session >from-session; srun -Q -N1 -w two-0 cat from-session").stdout.split() == [
+        "home",
+        "session",
+    ]
 
 
 def test_an_overlay_lies_over_each_nodes_own_root(cluster: Cluster) -> None:

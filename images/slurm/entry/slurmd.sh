@@ -33,16 +33,18 @@ fi
 # A node's own cgroup tree. Runtimes mount it read-only for containers that are not privileged, and put the container's processes
 # into its root, where cgroup2 allows controllers only to trees without processes.
 own_cgroup() {
-	local root=/sys/fs/cgroup pid controller
+	local root=/sys/fs/cgroup pids pid controller
 	[ "$(stat -f -c %T "$root")" = cgroup2fs ] || return 0
 	if [ ! -w "$root/cgroup.procs" ]; then
 		mount -o remount,bind,rw "$root" || die "$root is read-only and can not be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
 	fi
 	[ "$(cat "$root/cgroup.type" 2>/dev/null || echo root)" != root ] || return 0
 	mkdir -p "$root/corral"
-	while read -r pid; do
-		echo "$pid" >"$root/corral/cgroup.procs" 2>/dev/null || true
-	done <"$root/cgroup.procs"
+	# The whole list first: it gets shorter with each that is moved, and a reader would go on in the midst of a number.
+	mapfile -t pids <"$root/cgroup.procs"
+	for pid in "${pids[@]}"; do
+		echo "$pid" >"$root/corral/cgroup.procs" 2>/dev/null || true # it may have ended
+	done
 	for controller in $(<"$root/cgroup.controllers"); do
 		echo "+$controller" >"$root/cgroup.subtree_control" ||
 			echo "slurmd.sh: the cgroup controller $controller can not be used in this container" >&2

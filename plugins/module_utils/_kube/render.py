@@ -57,6 +57,12 @@ def _loader() -> Any:
     return Loader
 
 
+# The templates of the roles; those of others are few, and their folders come and go.
+_COLLECTION = Path(__file__).parents[3]
+# To be raised when the environment below is changed: code that was compiled in an older one is not used then.
+_ENVIRONMENT = 1
+
+
 def render(templates: list[Path], variables: dict[str, Any], paths: list[Path]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the objects of all templates, and for each where it was written.
 
@@ -98,6 +104,7 @@ def _environment(paths: tuple[Path, ...]) -> jinja2.Environment:
         finalize=_finalize,
         trim_blocks=True,
         autoescape=False,
+        bytecode_cache=_bytecode_cache() if any(path.is_relative_to(_COLLECTION) for path in paths) else None,
     )
     environment.filters["to_json"] = lambda value: json.dumps(value, sort_keys=True)
     environment.filters["b64encode"] = lambda value: base64.b64encode(str(value).encode()).decode()
@@ -105,6 +112,18 @@ def _environment(paths: tuple[Path, ...]) -> jinja2.Environment:
         environment.filters.pop(name, None)
     environment.globals.pop("lipsum", None)
     return environment
+
+
+@functools.cache
+def _bytecode_cache() -> jinja2.BytecodeCache | None:
+    """Return where compiled templates are kept from run to run, in a folder of this user's own; compiling them costs more than applying what they make.
+
+    Jinja looks at a template's text to see whether its code still fits; the name has what else that depends on.
+    """
+    try:
+        return jinja2.FileSystemBytecodeCache(pattern=f"corral_{jinja2.__version__}_{_ENVIRONMENT}_%s.cache")
+    except (OSError, RuntimeError):  # no folder for temporary files, or somebody else's
+        return None
 
 
 def _finalize(value: Any) -> str:

@@ -29,7 +29,7 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def _once(name: str, fill: Callable[[Path], None]) -> Path:
+def once(name: str, fill: Callable[[Path], None]) -> Path:
     """A directory that is whole when it is there; of those that another archive was unpacked to, the newest is kept, for somebody may run on it."""
     made = CACHE / name
     with _locked():
@@ -86,7 +86,7 @@ def _build(*names: str) -> list[Path]:
 def machine_root() -> Path:
     """The root of the slurm image."""
     (archive,) = _build("slurm:24.11")
-    return _once(archive.stem, lambda part: _unpack(archive, part))
+    return once(archive.stem, lambda part: _unpack(archive, part))
 
 
 def jail_root() -> Path:
@@ -106,4 +106,4 @@ def jail_root() -> Path:
             shutil.rmtree(source)
 
     made_of = hashlib.sha256(archive.name.encode() + POPULATE.read_bytes()).hexdigest()[:16]
-    return _once(f"jail-{made_of}", fill) / "root"
+    return once(f"jail-{made_of}", fill) / "root"

@@ -96,10 +96,10 @@ class Operator:
     def metrics(self, pod: str) -> str:
         return self.kubectl("get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{pod}:8080/proxy/metrics")
 
-    def runs(self) -> int:
-        """How many runs of corral.slurm.site the pods that are there have made."""
+    def runs(self, playbook: str = "site") -> int:
+        """How many runs of a playbook the pods that are there have made."""
         lines = [line for pod in self.pods() for line in self.metrics(pod).splitlines()]
-        counts = [line for line in lines if line.startswith("corral_operator_runs_total{") and 'playbook="site"' in line]
+        counts = [line for line in lines if line.startswith("corral_operator_runs_total{") and f'playbook="{playbook}"' in line]
         return sum(int(float(line.rpartition(" ")[2])) for line in counts)
 
     def log(self, *args: str) -> str:
@@ -132,7 +132,8 @@ class Served(Cluster):
     @property
     def settled(self) -> bool:
         """Nothing is to do, nothing is wrong, and the operator has seen that for itself."""
-        seen = self.resource().get("status", {}).get("observedHash")
+        status = self.resource().get("status", {})
+        seen = status.get("observedHash") and (status.get("syncedHash") or not self.spec["nodeSets"])
         return bool(seen) and self.is_("Ready", "True") and not self.is_("Reconciling", "True")
 
     def annotate(self, *words: str) -> None:

@@ -328,6 +328,30 @@ def test_a_wrong_document_is_told_with_its_path_and_nothing_is_touched(tmp_path:
     run(story())
 
 
+@pytest.mark.parametrize(("waits", "runs"), [(True, 40), (False, 10)])
+def test_what_slurm_has_to_tell_is_come_back_for(tmp_path: Path, waits: bool, runs: int) -> None:
+    """Nothing of Kubernetes changes when a deadline passes, a window begins, or the last job of a partition ends."""
+
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            waiting = {"slurm_rollout": ["cpu-0 (job 7 of ada)"] if waits else []}
+            return [
+                {"kind": "ok", "task": "Roll", "waiting": waiting, "left": {"slurm_rollout": True}, "lines": {"slurm_rollout": ["1 of 2"]}},
+                *OK,
+            ], 0
+
+        world = World(tmp_path, script)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            began = len(world.engine.started)
+            await asyncio.sleep(600)
+            assert len(world.engine.started) - began == pytest.approx(runs, abs=1)
+            assert world.status()["waitingFor"] == "1 of 2" + "; the jobs on nodes that go: cpu-0 (job 7 of ada)" * waits
+
+    run(story())
+
+
 def test_no_wrong_document_touches_anything(tmp_path: Path) -> None:
     """Of all that people can mistype a sample; what the API server would have refused already is refused all the same."""
 

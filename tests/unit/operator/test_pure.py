@@ -183,12 +183,24 @@ def test_what_is_as_it_was_is_left_alone() -> None:
         ({"changed": 1}, "", 0.3),
         ({"after": "i"}, "", 0.3),
         ({"waiting": True}, "", 15.0),
+        ({"left": True}, "", 60.0),
+        ({"left": True, "waiting": True, "changed": 1}, "", 15.0),
+        ({"left": True, "changed": 1}, "", 0.3),
         ({"changed": 1, "unsettled": 6}, "", 64.0),
         ({"changed": 1, "unsettled": 60}, "", 300.0),
     ],
 )
 def test_only_a_run_that_found_nothing_to_do_proves_it(changes: Json, hashed: str, again: float | None) -> None:
-    usual: Json = {"changed": 0, "waiting": False, "before": "h", "after": "h", "unsettled": 0, "scale_again": 15.0, "backoff_most": 300.0}
+    usual: Json = {
+        "changed": 0,
+        "waiting": False,
+        "left": False,
+        "before": "h",
+        "after": "h",
+        "unsettled": 0,
+        "scale_again": 15.0,
+        "backoff_most": 300.0,
+    }
     assert plan.settle(**{**usual, **changes}) == plan.Settled(hashed, again)
 
 

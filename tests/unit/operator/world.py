@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
 from corral_operator import api
-from corral_operator.children import INSTANCE
+from corral_operator.children import COMPONENT, INSTANCE
 from corral_operator.controller import Controller
 from corral_operator.engine import Process
 from corral_operator.metrics import Metrics
@@ -332,6 +332,21 @@ class World:
             wanted[where]["metadata"]["managedFields"] = [{"manager": "corral", "time": "2026-01-01T00:00:00Z"}]
             self.api.put(where, wanted[where])
         return bool(missing)
+
+    def machine(self, name: str, *, cordoned: bool = False, **status: Any) -> None:
+        """A node of Kubernetes is as given."""
+        self.api.put(f"/api/v1/nodes/{name}", {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": status})
+
+    def pod(self, machine: str, *, name: str = "a-cpu-0", cluster: str = "a", ready: bool = True) -> None:
+        """A worker's pod is on a machine, another one than before."""
+        labels = {**LABELS, INSTANCE: cluster, COMPONENT: "worker"}
+        conditions = [{"type": "Ready", "status": str(ready)}]
+        where = f"/api/v1/namespaces/one/pods/{name}"
+        if where in self.api.objects:
+            self.api.delete(where)
+        self.api.put(
+            where, {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": machine}, "status": {"conditions": conditions}}
+        )
 
     async def __aenter__(self) -> World:
         self.controller.start()

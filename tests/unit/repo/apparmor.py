@@ -22,6 +22,14 @@ _OTHERS = 14
 _PIVOT, _MOUNT, _UMOUNT = 1, 2, 4
 
 
+def compiled(parser: str, path: Path) -> bytes:
+    """A profile as the kernel takes it."""
+    command = [parser, "-Q", "-K", "-S", f"--kernel-features={FEATURES}", "--warn=all", "--Werror=all", str(path)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
 @dataclass(frozen=True)
 class Automaton:
     """One of the compiled tables: from a state by a byte to a state, which accepts some permissions."""
@@ -68,15 +76,13 @@ class Profile:
 
     @classmethod
     def compile(cls, parser: str, path: Path) -> Profile:
-        command = [parser, "-Q", "-K", "-S", f"--kernel-features={FEATURES}", "--warn=all", "--Werror=all", str(path)]
-        done = subprocess.run(command, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        starts = [found.start() for found in re.finditer(re.escape(_MAGIC), done.stdout)]
+        blob = compiled(parser, path)
+        starts = [found.start() for found in re.finditer(re.escape(_MAGIC), blob)]
         assert len(starts) == 2, "a table of classes and one of paths"
-        rest, files = (Automaton.of(done.stdout[start:]) for start in starts)
+        rest, files = (Automaton.of(blob[start:]) for start in starts)
         # The struct of a profile: its path's flags, then the lower half of its capabilities; the upper half has a struct of its own.
-        lower = re.search(rb"path_flags\x00\x02.{4}\x02(.{4})", done.stdout, re.DOTALL)
-        upper = re.search(rb"caps64\x00\x07\x02(.{4})", done.stdout, re.DOTALL)
+        lower = re.search(rb"path_flags\x00\x02.{4}\x02(.{4})", blob, re.DOTALL)
+        upper = re.search(rb"caps64\x00\x07\x02(.{4})", blob, re.DOTALL)
         assert lower and upper
         return cls(files, rest, int.from_bytes(lower[1] + upper[1], "little"))
 

@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Copyright: (c) 2026, the corral authors
+# What is tried; sourced by machine.sh. Each part of the output has a name, by which the test finds it.
+ada() {
+	setpriv --reuid=10001 --regid=10001 --clear-groups env --chdir=/ HOME=/home/ada timeout 90 "$@" 2>&1
+}
+in_pod() { # under the profile, as all that the pod's programs start
+	# shellcheck disable=SC2016 # "$0" is the inner shell's
+	nsenter -t "$(pgrep -x slurmd)" -m -p bash -c 'echo "exec corral-worker" >/proc/self/attr/exec; exec bash -c "$0"' "$1" 2>&1
+}
+SSH=(ssh -i /mnt/jail/home/ada/.ssh/id -o BatchMode=yes -o StrictHostKeyChecking=no -o LogLevel=ERROR -o UserKnownHostsFile=/dev/null 192.0.2.1)
+
+say pod
+cat /sys/fs/cgroup/pod/cgroup.procs /sys/fs/cgroup/pod/cgroup.subtree_control
+
+say step
+ada srun -Q sh -c 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail'
+
+say cores
+ada srun -Q -n1 -c1 --mem=100 nproc
+
+say memory
+ada srun -Q -n1 -c1 --mem=100 python3 -c 'x = bytearray(300 << 20); print("had it")'
+
+say cgroups
+ada srun -Q sh -c 'mkdir /sys/fs/cgroup/mine; echo 1 >/sys/fs/cgroup/cgroup.procs'
+
+say ssh-without-job
+ada "${SSH[@]}" -o LogLevel=INFO true || echo "status $?"
+
+say ssh
+job=$(ada sbatch --parsable -o /dev/null -D /home/ada --wrap 'sleep 60')
+for _ in $(seq 60); do
+	[ "$(squeue -h -j "$job" -o %t)" != R ] || break
+	sleep 0.5
+done
+ada "${SSH[@]}" 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail'
+scancel "$job"
+
+say unconfined
+cat /proc/sys/kernel/core_pattern >/tmp/pattern
+cat /tmp/pattern >/proc/sys/kernel/core_pattern && echo written
+
+say confined
+in_pod 'cat /proc/self/attr/current; cat /tmp/pattern >/proc/sys/kernel/core_pattern && echo written'
+
+say own
+in_pod 'cat /proc/sys/kernel/shmmni >/tmp/shmmni; cat /tmp/shmmni >/proc/sys/kernel/shmmni && echo written'
+
+say hidden
+in_pod 'head -c 1 /proc/kcore; : >/proc/sysrq-trigger'

@@ -1,0 +1,87 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A worker's pod under corral's AppArmor profile and with a cgroup tree of its own (v2), as most Kubernetes nodes have them and the lab's machine may not.
+
+One machine is booted, its scripts try all of it (guest/attempts.sh), and each test looks at its part of what they said.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+
+from ..unit.plugins.module_utils._cluster.documents import good
+from ..unit.repo.apparmor import compiled
+from . import machine
+
+PROFILES = Path(__file__).resolve().parents[2] / "roles" / "node_profiles" / "files" / "apparmor"
+HOSTS = "127.0.0.1 localhost\n192.0.2.1 vm-controller-0 vm-controller.ns.svc.cluster.local vm-n-0.vm-worker.ns.svc.cluster.local\n"
+
+
+def files() -> dict[str, bytes]:
+    """The configuration of a cluster with one node, as the collection writes it, the pod's capabilities, and the profiles."""
+    parser = shutil.which("apparmor_parser", path="/usr/sbin:/sbin:/usr/bin")
+    if not parser:
+        pytest.skip("apparmor_parser is not installed: make prerequisites")
+    document = good()
+    document["metadata"]["name"] = "vm"
+    document["spec"]["nodeSets"] = [{"name": "n", "replicas": 1, "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}]
+    document["spec"]["partitions"] = [{"name": "main", "default": True}]
+    texts = resolve.model(document).to_dict()["config"]["files"]
+    capabilities = "".join(f",+{name.lower()}" for name in resolve.WORKER_CAPABILITIES)
+    return {
+        "hosts": HOSTS.encode(),
+        "capabilities": f"-all{capabilities}".encode(),
+        **{f"slurm/{name}": text.encode() for name, text in texts.items()},
+        **{f"profiles/{path.name}": compiled(parser, path) for path in PROFILES.iterdir()},
+    }
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return machine.run(files(), tmp_path_factory.mktemp("machine"))
+
+
+def test_the_kernel_takes_the_profiles(said: dict[str, str]) -> None:
+    assert sorted(said["profiles"].splitlines()) == ["corral-login (enforce)", "corral-worker (enforce)"]
+
+
+def test_the_pods_own_processes_leave_the_root_of_its_cgroups(said: dict[str, str]) -> None:
+    """Else no controller could be had below it."""
+    assert "can not be used" not in said["slurmd"], said["slurmd"]
+    processes, controllers = said["pod"].splitlines()[:-1], set(said["pod"].splitlines()[-1].split())
+    assert processes == [] and controllers >= {"cpuset", "cpu", "memory", "pids"}
+
+
+def test_a_step_has_a_cgroup_and_runs_in_the_jail_under_the_profile(said: dict[str, str]) -> None:
+    cgroup, profile, *rest = said["step"].splitlines()
+    assert cgroup.startswith("0::/") and "/job_" in cgroup and "/step_0/user/task_0" in cgroup
+    assert (profile, rest) == ("corral-worker (enforce)", ["ada", "jail"])
+
+
+def test_a_job_has_the_cores_and_the_memory_that_it_asked_for(said: dict[str, str]) -> None:
+    assert said["cores"].split() == ["1"]
+    assert "had it" not in said["memory"] and "oom" in said["memory"].lower(), said["memory"]
+
+
+def test_a_job_makes_no_cgroups(said: dict[str, str]) -> None:
+    assert said["cgroups"].count("Read-only file system") == 2, said["cgroups"]
+
+
+def test_ssh_leads_into_the_cgroup_of_ones_job(said: dict[str, str]) -> None:
+    assert "you have no active jobs on this node" in said["ssh-without-job"], said["ssh-without-job"]
+    cgroup, profile, *rest = said["ssh"].splitlines()
+    assert "/job_" in cgroup and "/step_extern/" in cgroup, said["ssh"]
+    assert (profile, rest) == ("corral-worker (enforce)", ["ada", "jail"])
+
+
+def test_the_profile_refuses_the_nodes_knobs_to_root_of_the_pod(said: dict[str, str]) -> None:
+    assert said["unconfined"].split() == ["written"], "else the rest would prove nothing"
+    assert said["confined"].splitlines()[0] == "corral-worker (enforce)"
+    assert "Permission denied" in said["confined"] and "written" not in said["confined"]
+    assert said["hidden"].count("Permission denied") == 2, said["hidden"]
+    assert said["own"].split() == ["written"], "the pod's own shared memory"
