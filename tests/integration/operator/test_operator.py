@@ -418,6 +418,8 @@ Right = tuple[str, str, str]
 SELDOM: dict[Right, str] = {
     ("corral.hpc", "slurmclusters", "get"): "somebody has written the document at the same moment",
     ("", "secrets", "patch"): "a key that a newer version adds",
+    ("", "events", "patch"): "the same event once more",
+    ("", "events", "list"): "why something is not ready for long",
     ("", "pods", "delete"): "a roll-out of another template, and pods that can not start: test_rollout.py, test_rights.py",
     ("", "pods/log", "get"): "why a pod does not start: kube/test_wait.py",
     ("", "pods/status", "patch"): "corral.slurm.sync: test_sync.py",
