@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import Environment
-
 from ansible._internal import _task
 from ansible._internal._templating import _jinja_bits
 from ansible.executor.task_executor import TaskExecutor
@@ -21,6 +19,7 @@ from ansible.executor.task_result import _WireTaskResult
 from ansible.plugins.loader import get_plugin_loader_namespace
 from ansible.plugins.strategy import StrategyBase
 from ansible.vars import manager
+from jinja2 import Environment
 
 _OURS = "corral.slurm."
 _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug", "fail", "include_role", "include_tasks", "set_fact"))
@@ -100,7 +99,7 @@ def _compile(environment: Any, source: Any, name: Any = None, filename: Any = No
 
 # The facts that were cleaned last, and what came of them. The manager changes the facts of a host in place, by one method.
 _cleaned: list[Any] = [None, None]
-_clean: Any = manager.clean_facts
+_clean: Any = vars(manager)["clean_facts"]  # imported there
 _set_facts: Any = manager.VariableManager.set_host_facts
 
 

@@ -9,6 +9,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from corral_operator.engine import Cold, Engine, Run, Warm, clear
+from corral_operator.engine import Cold, Engine, Run, Warm, _environment, clear
 from corral_operator.outcome import Outcome
 from corral_operator.play import Request
 from corral_operator.processes import descendants
@@ -183,7 +185,19 @@ def told(folder: Path) -> list[dict[str, Any]]:
         for key in ("uuid", "parent_uuid", "pid", "created", "runner_ident"):
             event.pop(key, None)
         data = event["event_data"]
-        for key in ("uuid", "playbook_uuid", "play_uuid", "task_uuid", "start", "end", "duration", "playbook", "task_path", "included_file", "remote_addr"):
+        for key in (
+            "uuid",
+            "playbook_uuid",
+            "play_uuid",
+            "task_uuid",
+            "start",
+            "end",
+            "duration",
+            "playbook",
+            "task_path",
+            "included_file",
+            "remote_addr",
+        ):
             data.pop(key, None)
         for key in ("start", "end", "delta"):
             (data.get("res") or {}).pop(key, None)
@@ -224,6 +238,16 @@ def test_tasks_that_only_compute_are_done_by_the_process_of_the_run(tmp_path: Pa
     with_engine(Warm, story)
     with_engine(Cold, story)
     assert {name: len(found) for name, found in processes.items()} == {"Warm": 1, "Cold": 2}
+
+
+def test_the_rehearsal_goes_through_both_playbooks_and_leaves_nothing_of_its_document() -> None:
+    script = (
+        "from corral_operator import play, zygote; import os; os.environ.update(play.ENVIRONMENT); zygote._warm_up(); "
+        "from corral_operator import warmth; made = warmth._made; "
+        "print([sorted(made['rehearsed'].values()), made['variables'].extra_vars, bool(warmth.in_process._compiled)])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=_environment())
+    assert done.stdout.splitlines()[-1:] == ["[[0, 0], {}, True]"], done.stdout + done.stderr
 
 
 @ENGINES
