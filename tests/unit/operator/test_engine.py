@@ -101,6 +101,14 @@ MORE = """
 - name: Included
   ansible.builtin.debug: {var: counted}
 """
+WAITS = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Wait
+      ansible.builtin.debug: {msg: "{{ lookup('ansible.builtin.pipe', 'echo $$ >' + pid + '; exec sleep 300') }}"}
+"""
 WHERE = """
 - hosts: localhost
   connection: local
@@ -264,6 +272,23 @@ def test_a_run_is_ended_with_all_its_processes(make: Callable[[], Engine], tmp_p
         assert outcome.seconds < 30
         late = await play(engine, request(tmp_path, LONG, ident="t", pid=str(tmp_path / "late"), how=""), timeout=3.0)
         assert late.ended == "timeout"
+
+    with_engine(make, story)
+
+
+@ENGINES
+def test_a_run_is_ended_at_once_in_a_task_that_it_does_itself(make: Callable[[], Engine], tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        note = tmp_path / "pid"
+        asked = request(tmp_path, WAITS, "w", pid=str(note))
+        outcome = await play(engine, asked, lambda: note.exists() and bool(note.read_text()), grace=60.0)
+        assert outcome.ended == "superseded"
+        await asyncio.sleep(0.2)
+        assert not runs(int(note.read_text()))
+        if isinstance(engine, Warm):
+            assert outcome.code == 99
+            assert (tmp_path / "runs" / "w" / "status").read_text() == "canceled"
+            assert "TASK [Wait]" in (tmp_path / "runs" / "w" / "stdout").read_text()
 
     with_engine(make, story)
 
