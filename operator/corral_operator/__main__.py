@@ -44,7 +44,7 @@ def main() -> int:
 
 async def _release(wanted: settings.Settings, access: auth.Access) -> int:
     async with api.Client(access) as client:
-        count = await release.release(client, wanted.namespaces)
+        count = await release.release(client, wanted.namespaces, wanted.selector)
     logger.info("let go of the documents", extra={"count": count})
     return 0
 

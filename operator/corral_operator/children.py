@@ -47,7 +47,7 @@ KINDS = (
     Kind("Job", "batch/v1", "jobs", whole=True),
     Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies"),
     Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
-    Kind("Pod", "v1", "pods"),
+    Kind("Pod", "v1", "pods", whole=True),  # where workers are and whether they work, see places.py
 )
 
 

@@ -10,6 +10,7 @@ import datetime
 import functools
 import json
 import logging
+import math
 import os
 import shutil
 from dataclasses import dataclass, field
@@ -25,11 +26,12 @@ from corral_operator.engine import Engine, Run, clear
 from corral_operator.events import Events
 from corral_operator.metrics import Metrics
 from corral_operator.outcome import Outcome
+from corral_operator.places import Machines, Place, Places, word
 from corral_operator.plan import Do
 from corral_operator.play import Request
 from corral_operator.settings import Settings
 from corral_operator.watch import Collection, Watch
-from corral_operator.work_queue import Backoff, Key, Taken, Why, WorkQueue
+from corral_operator.work_queue import Backoff, Key, Taken, Why, WorkQueue, owner
 
 Json = dict[str, Any]
 
@@ -43,10 +45,24 @@ _VISIBLE = 2.0
 # Changes of children are gathered so long before the status is written.
 _GATHER = 0.3
 _PREEMPTED = 2.0
+# Pods that come and go are gathered so long before they are looked at, where no machine goes.
+_CALM = 2.0
 # Kinds whose objects come and go by themselves while a run waits for them.
 _MOVING = ("Pod", "Job", "PersistentVolumeClaim")
+# All clusters are asked for within so long when they are looked at again; the queue has them wait for one another.
+_SPREAD = 5.0
 # Collections that are listed at the same time.
 _LISTS = 12
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the collection says of a generation of a document: what is wrong with it, or how it wants machines that go to be treated."""
+
+    generation: int = -1
+    mistakes: str = ""
+    signs: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    eviction: str = ""
 
 
 @dataclass
@@ -61,12 +77,20 @@ class Cluster:
     run_began: float = 0.0
     runs: int = 0
     unsettled: int = 0
+    # The next run comes at once, to prove that nothing is left to do.
+    settling: bool = False
     waits: Why = Why.RESYNC
     parked: bool = False
     # Somebody else has set an object during the run.
     overtaken: bool = False
     again: bool = False
-    checked: tuple[int, str] = (-1, "")
+    checked: Checked = Checked()
+    # The run is one of corral.slurm.sync; when the next of these is due by time alone; the nodes on machines that go, as the last one told them.
+    syncing: bool = False
+    look_at: float | None = None
+    leaving: list[str] = field(default_factory=list)
+    # Machines go or come back: a run that only waits makes way.
+    yielding: bool = False
     showing: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -74,6 +98,11 @@ class Cluster:
     def generation(self) -> int:
         """The document's generation."""
         return int(self.document["metadata"].get("generation") or 0)
+
+    @property
+    def sync_key(self) -> Key:
+        """The queue's key of corral.slurm.sync."""
+        return (*self.key, "sync")
 
     @property
     def deleting(self) -> bool:
@@ -87,6 +116,7 @@ class Namespace:
 
     name: str
     children: Children
+    places: Places
     watches: dict[str, Watch]
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -119,11 +149,14 @@ class Controller:
         self._clusters: dict[Key, Cluster] = {}
         self._namespaces: dict[str, Namespace] = {}
         self._documents: dict[str, Watch] = {}
+        self._machines = Machines()
+        # Why they are not seen; "" while that is not known.
+        self._unseen = ""
         self._clock = asyncio.get_running_loop().time
         self._queue = WorkQueue(self._clock, working=limits[0], open_limit=limits[1])
         self._backoff = Backoff(settings.backoff, settings.backoff_most)
         self._wake = asyncio.Event()
-        self._turns = asyncio.Semaphore(_LISTS)
+        self._turns, self._turns_of_new = asyncio.Semaphore(_LISTS), asyncio.Semaphore(_LISTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self.leading = False
@@ -137,7 +170,7 @@ class Controller:
             path = f"{_API}/namespaces/{namespace}/slurmclusters" if namespace else f"{_API}/slurmclusters"
             watch = Watch(
                 self._api,
-                Collection(path, "SlurmClusters"),
+                Collection(path, "SlurmClusters", self._settings.selector),
                 replace=functools.partial(self._documents_listed, namespace),
                 seen=self._document_seen,
                 refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),
@@ -145,6 +178,15 @@ class Controller:
             )
             self._documents[namespace] = watch
             self._loops.append(asyncio.create_task(watch.run()))
+        machines = Watch(
+            self._api,
+            Collection("/api/v1/nodes", "machines (nodes of Kubernetes)", optional=True),
+            replace=self._machines_listed,
+            seen=lambda event, found: self._machines_changed(self._machines.seen(event, found)),
+            refused=self._machines_refused,
+            relist=self._settings.relist,
+        )
+        self._loops.append(asyncio.create_task(machines.run()))
         self._loops.append(asyncio.create_task(self._dispatch()))
         self._loops.append(asyncio.create_task(self._look_after()))
 
@@ -155,6 +197,7 @@ class Controller:
         for key, cluster in self._clusters.items():
             cluster.facts = status.Facts.of(cluster.document.get("status") or {})
             self._queue.add(key, Why.RESYNC)
+            self._queue.add(cluster.sync_key, Why.RESYNC)
         self._wake.set()
 
     async def halt(self, reason: str, grace: float) -> None:
@@ -235,7 +278,8 @@ class Controller:
             if cluster is not None:
                 self._gone(key)
             self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}))
-            self._watch_namespace(key[0])
+            # The first documents of an operator that starts are many; one that is written meanwhile does not wait behind them.
+            self._watch_namespace(key[0], self._turns if why is Why.RESYNC else self._turns_of_new)
             self._ask(key, why)
             return
         if _older(document, cluster.document):
@@ -256,8 +300,9 @@ class Controller:
         cluster = self._clusters.pop(key, None)
         if cluster is None:
             return
-        self._queue.forget(key)
-        self._backoff.reset(key)
+        for errand in (key, cluster.sync_key):
+            self._queue.forget(errand)
+            self._backoff.reset(errand)
         if cluster.run is not None:
             cluster.run.end("gone")
         if cluster.showing is not None:
@@ -269,10 +314,10 @@ class Controller:
             for task in namespace.tasks:
                 task.cancel()
 
-    def _watch_namespace(self, name: str) -> None:
+    def _watch_namespace(self, name: str, turns: asyncio.Semaphore) -> None:
         if name in self._namespaces:
             return
-        namespace = self._namespaces[name] = Namespace(name, Children(), {})
+        namespace = self._namespaces[name] = Namespace(name, Children(), Places(), {})
         for kind in KINDS:
             watch = Watch(
                 self._api,
@@ -281,7 +326,7 @@ class Controller:
                 seen=functools.partial(self._child_seen, namespace, kind),
                 refused=functools.partial(self._refused, namespace, kind),
                 relist=self._settings.relist,
-                turns=self._turns,
+                turns=turns,
             )
             namespace.watches[kind.name] = watch
             namespace.tasks.append(asyncio.create_task(watch.run()))
@@ -298,9 +343,13 @@ class Controller:
 
     def _children_listed(self, namespace: Namespace, kind: Kind, found: list[Json]) -> None:
         self._children_changed(namespace, kind, namespace.children.replace(kind, found))
+        if kind.name == "Pod":
+            self._places_changed(namespace, namespace.places.replace(found))
 
     def _child_seen(self, namespace: Namespace, kind: Kind, event: str, found: Json) -> None:
         self._children_changed(namespace, kind, namespace.children.seen(kind, event, found))
+        if kind.name == "Pod":
+            self._places_changed(namespace, namespace.places.seen(event, found))
 
     def _children_changed(self, namespace: Namespace, kind: Kind, instances: dict[str, bool]) -> None:
         if namespace.refused.pop(kind.name, None) is not None:
@@ -316,14 +365,56 @@ class Controller:
             if cluster is None:
                 continue
             self._show_soon(cluster)
-            if cluster.run is not None and foreign and kind.name not in _MOVING:
+            making = cluster.run is not None and not cluster.syncing
+            if making and foreign and kind.name not in _MOVING:
                 cluster.overtaken = True  # a run that only waits might wait for what was undone: it begins again
-                if cluster.parked:
+                if cluster.run is not None and cluster.parked:
                     cluster.run.end("superseded")
             # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
             pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
-            if cluster.run is None and not (pausing and not self._all_ready(cluster)):
+            if not making and not (pausing and not self._all_ready(cluster)):
                 self._ask(cluster.key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
+
+    def _machines_refused(self, error: CorralError) -> None:
+        if not self._unseen:
+            log.warning(
+                "machines are not seen: cordons reach Slurm only where a person runs corral.slurm.sync", extra={"error": str(error)}
+            )
+        first, self._unseen = not self._unseen, str(error)
+        if first or self._machines.known:
+            self._machines.forget()
+            self._machines_changed(set(), first=True)
+
+    def _machines_listed(self, found: list[Json]) -> None:
+        first = not self._machines.known
+        self._machines_changed(self._machines.replace(found), first=first)
+
+    def _machines_changed(self, names: set[str], *, first: bool = False) -> None:
+        """Ask for a look at the clusters with workers on these machines; at all of them when machines can be seen, or not, from now on."""
+        if self._machines.known:
+            self._unseen = ""
+        for key, cluster in self._clusters.items():
+            if first:
+                self._ask(cluster.sync_key, Why.RESYNC)
+            elif names and key[1] in self._namespaces[key[0]].places.on(names):
+                self._ask_sync(cluster, urgent=True)
+
+    def _places_changed(self, namespace: Namespace, places: list[Place]) -> None:
+        for place in places:
+            cluster = self._clusters.get((namespace.name, place.cluster))
+            if cluster is not None:
+                self._ask_sync(cluster, urgent=bool(cluster.leaving or self._machines.cause(place.machine, *cluster.checked.signs)))
+
+    def _ask_sync(self, cluster: Cluster, *, urgent: bool) -> None:
+        """Have Slurm told of machines and pods that have changed: at once where machines go or come back."""
+        if not urgent:
+            self._ask(cluster.sync_key, Why.RESYNC, _CALM)
+            return
+        self._backoff.reset(cluster.sync_key)
+        self._ask(cluster.sync_key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
+        cluster.yielding = True
+        if cluster.run is not None and cluster.parked and not cluster.syncing:
+            cluster.run.end("preempted")
 
     def _all_ready(self, cluster: Cluster) -> bool:
         return all(child.ready for child in self._children(cluster) or ())
@@ -380,6 +471,10 @@ class Controller:
                     self._wake.set()
                     if cluster.overtaken:
                         cluster.run.end("superseded")
+                    elif cluster.yielding and not cluster.syncing:
+                        cluster.run.end("preempted")
+                if cluster.syncing:
+                    continue
                 if not cluster.facts.running and now - cluster.run_began > _VISIBLE:
                     cluster.facts.running = True
                     self._show_soon(cluster)
@@ -392,16 +487,17 @@ class Controller:
                 self._spread_resync()
 
     def _spread_resync(self) -> None:
+        pause = min(0.5, _SPREAD / max(1, len(self._clusters)))
         for index, (key, cluster) in enumerate(self._clusters.items()):
-            cluster.again = True
-            self._queue.add(key, Why.RESYNC, delay=index * 0.5)
+            cluster.again, cluster.look_at = True, self._clock()
+            self._queue.add(key, Why.RESYNC, delay=index * pause)
 
     async def _work(self, taken: Taken) -> None:
         self._metrics.wait_seconds.labels(taken.why.name.lower()).observe(max(0.0, taken.waited))
-        cluster = self._clusters.get(taken.key)
+        cluster = self._clusters.get(owner(taken.key))
         try:
             if cluster is not None:
-                await self._reconcile(cluster, taken.why)
+                await (self._reconcile(cluster, taken.why) if taken.key == cluster.key else self._sync(cluster))
         except CorralError as error:
             log.warning("a cluster could not be looked after", extra={"cluster": "/".join(taken.key), "error": str(error)})
             self._queue.add(taken.key, Why.RETRY, self._backoff.failed(taken.key))
@@ -416,9 +512,7 @@ class Controller:
         self._queue.looking(cluster.key)
         document, facts = cluster.document, cluster.facts
         namespace = self._namespaces[cluster.key[0]]
-        if cluster.checked[0] != cluster.generation:
-            cluster.checked = cluster.generation, _mistakes(document)
-        mistakes = cluster.checked[1]
+        mistakes = self._check(cluster).mistakes
         decision = plan.decide(
             document,
             children=self._children(cluster),
@@ -436,8 +530,11 @@ class Controller:
         facts.paused = plan.paused(document)
         facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
         facts.deleting = cluster.deleting
-        if decision.do is Do.REST:
+        if decision.do in (Do.REST, Do.KEEP):
             self._metrics.skipped.labels(why.name.lower()).inc()
+            self._ask_sync(cluster, urgent=False)  # it may have been kept back by a pause
+        if decision.do is Do.KEEP:  # also a newer generation, that went back to what was made: whoever waits for it is told
+            facts.observed = cluster.generation
         if decision.do is Do.STALL:
             log.warning("nothing is done", extra={"cluster": "/".join(cluster.key), "reason": decision.reason, "error": decision.message})
             if await self._show(cluster):
@@ -451,9 +548,73 @@ class Controller:
         else:
             await self._show(cluster)
 
+    def _check(self, cluster: Cluster) -> Checked:
+        if cluster.checked.generation != cluster.generation:
+            cluster.checked = _checked(cluster.document)
+        return cluster.checked
+
+    async def _sync(self, cluster: Cluster) -> None:
+        """Run corral.slurm.sync where the workers' pods or their machines are not as it saw them last, or its time has come."""
+        key, document, facts = cluster.sync_key, cluster.document, cluster.facts
+        self._queue.looking(key)
+        namespace, checked = self._namespaces[key[0]], self._check(cluster)
+        # A cluster that has not been made has nobody to be told; when it is, this is asked for.
+        if not facts.observed or cluster.deleting or plan.paused(document) or namespace.words or checked.mistakes or not namespace.synced:
+            return
+        # What is just being made is made first.
+        if cluster.settling and self._queue.asked(cluster.key) and not cluster.yielding:
+            self._ask(key, Why.RESYNC, _CALM)
+            return
+        places = namespace.places.of(key[1])
+        if not places or not (self._machines.known or self._unseen):
+            return
+        signs, rest = checked.signs, (checked.eviction, self._content, plan.annotation(document, plan.REQUESTED))
+        seen = word(places, self._machines, signs, *rest)
+        leaving, idle = any(self._machines.cause(place.machine, *signs) for place in places), checked.eviction == "WhenIdle"
+        now = self._clock()
+        if seen == facts.synced:
+            if cluster.look_at is None:  # this process has just begun
+                self._look_again(cluster, leaving=leaving, busy=True, idle=idle)
+                return
+            if now < cluster.look_at:
+                self._ask(key, Why.RETRY, cluster.look_at - now)
+                return
+        outcome = await self._run(cluster, "sync", {})
+        if outcome is None:
+            return
+        if not outcome.successful:
+            words = outcome.failure or f"The run was ended after {self._settings.run_timeout:g} s; it is repeated."
+            pause = self._backoff.failed(key)
+            log.warning("Slurm was not told of machines", extra={"cluster": "/".join(key[:2]), "error": words, "again_in": pause})
+            self._ask(key, Why.RETRY, pause)
+            if self._backoff.count(key) == 2:  # a slurmctld that is just being replaced is no news
+                await self._events.write(document, "Warning", "SyncFailed", words)
+            return
+        self._backoff.reset(key)
+        facts.synced = seen
+        nodes = list(outcome.leaving.get("nodes") or ())
+        told, cluster.leaving = nodes != cluster.leaving, nodes
+        self._look_again(cluster, leaving=leaving, busy=bool(outcome.leaving.get("busy")), idle=idle)
+        if word(namespace.places.of(key[1]), self._machines, signs, *rest) != seen:
+            self._ask(key, Why.DRIFT, self._settings.debounce)
+        await self._show(cluster)
+        for warning in outcome.warnings:
+            await self._events.write(document, "Warning", "Withheld", warning)
+        if told:
+            message = f"Drained for their machines: {', '.join(nodes)}." if nodes else "No node is drained for its machine any more."
+            await self._events.write(document, "Normal", "MachinesGo" if nodes else "MachinesBack", message)
+
+    def _look_again(self, cluster: Cluster, *, leaving: bool, busy: bool, idle: bool) -> None:
+        """Have corral.slurm.sync run again by time alone, where that is needed."""
+        pause = plan.next_look(leaving=leaving, busy=busy, idle=idle, again=self._settings.sync_again, every=self._settings.sync_every)
+        cluster.look_at = math.inf if pause is None else self._clock() + pause
+        if pause is not None:
+            self._ask(cluster.sync_key, Why.RETRY, pause)
+
     async def _make(self, cluster: Cluster, why: Why) -> None:
         """Run the site playbook, and settle what came of it."""
         facts, key = cluster.facts, cluster.key
+        cluster.settling = False
         if why is Why.DRIFT and facts.hash:
             self._metrics.drift.inc()
         await self._hold(cluster)
@@ -461,6 +622,10 @@ class Controller:
         before = plan.observed(document, self._content, self._children(cluster) or [])
         if facts.observed != cluster.generation:
             facts.running = True
+        if facts.hash and (facts.observed, facts.revision) != (cluster.generation, self._content):
+            # What a run leaves that is cut off need not show in any object (a node that it drained): going back to the former document takes a run then.
+            facts.hash = ""
+            await self._show(cluster)
         # What waits for jobs is gone on with by the next run.
         patience = {"slurm_workers_scale_timeout": 0, "slurm_workers_rollout_timeout": 0}
         variables = {"corral_force": True, "cluster_base_create_namespace": False, **patience}
@@ -474,13 +639,15 @@ class Controller:
         first = facts.observed != cluster.run_generation
         self._backoff.reset(key)
         facts.failure, facts.failures = None, 0
-        facts.observed, facts.revision, facts.nodes, facts.waiting = cluster.run_generation, self._content, outcome.nodes, outcome.waiting
+        facts.observed, facts.revision, facts.nodes = cluster.run_generation, self._content, outcome.nodes
+        facts.waiting, facts.lines = outcome.waiting, outcome.lines
         await asyncio.sleep(0)
         after = plan.observed(cluster.document, self._content, self._children(cluster) or [])
         cluster.unsettled = cluster.unsettled + 1 if outcome.changed else 0
         settled = plan.settle(
             changed=outcome.changed,
             waiting=bool(outcome.waiting),
+            left=outcome.left,
             before=before,
             after=after,
             unsettled=cluster.unsettled,
@@ -488,14 +655,16 @@ class Controller:
             backoff_most=self._settings.backoff_most,
         )
         facts.hash = settled.hash
+        cluster.settling = bool(settled.again and not outcome.waiting and not outcome.left and cluster.unsettled < 5)
         if settled.again is not None:
-            self._ask(key, Why.RETRY if outcome.waiting else Why.DRIFT, settled.again)
+            self._ask(key, Why.RETRY if outcome.waiting or outcome.left else Why.DRIFT, settled.again)
         if cluster.unsettled == 5:
             tasks = ", ".join(sorted(set(outcome.changed_tasks)))
             message = (
                 f"The cluster does not settle: five runs in a row changed something ({tasks}). Does somebody else write the same objects?"
             )
             await self._events.write(document, "Warning", "DoesNotSettle", message)
+        self._ask_sync(cluster, urgent=False)
         await self._show(cluster)
         if first or recovered:
             await self._events.write(document, "Normal", "Recovered" if recovered else "Made", _made(outcome))
@@ -546,9 +715,10 @@ class Controller:
 
     async def _run(self, cluster: Cluster, playbook: str, variables: Json) -> Outcome | None:
         """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
-        key, facts = cluster.key, cluster.facts
+        key, facts, errand = cluster.key, cluster.facts, cluster.sync_key if playbook == "sync" else cluster.key
         request = self._prepare(cluster, playbook, variables)
-        cluster.parked = cluster.overtaken = False
+        cluster.parked = cluster.overtaken = cluster.yielding = False
+        cluster.syncing = playbook == "sync"
         cluster.run_generation, cluster.run_began = cluster.generation, self._clock()
         cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace)
         if facts.running:
@@ -559,7 +729,9 @@ class Controller:
             outcome = await cluster.run.go()
         finally:
             cluster.run = None
-            facts.running, facts.doing = False, ""
+            if not cluster.syncing:
+                facts.running, facts.doing = False, ""
+            cluster.syncing = False
         result = outcome.ended or ("successful" if outcome.successful else "failed")
         self._metrics.runs.labels(playbook, result).inc()
         self._metrics.run_seconds.labels(playbook, result).observe(outcome.seconds)
@@ -575,13 +747,13 @@ class Controller:
                 "changes": outcome.changes[:20],
             },
         )
-        clear(request.artifact_dir.parent, self._settings.keep_runs)
+        clear(request.artifact_dir.parent, playbook, self._settings.keep_runs)
         if outcome.ended in ("", "timeout"):
             return outcome
         if outcome.ended == "preempted":
-            self._ask(key, Why.RETRY, _PREEMPTED)
+            self._ask(errand, Why.RETRY, _PREEMPTED)
         elif outcome.ended in ("superseded", "paused"):
-            self._ask(key, Why.EDIT)
+            self._ask(errand, Why.EDIT)
         return None
 
     def _prepare(self, cluster: Cluster, playbook: str, variables: Json) -> Request:
@@ -707,13 +879,14 @@ def _wish(document: Json) -> tuple[object, ...]:
     )
 
 
-def _mistakes(document: Json) -> str:
-    """Return what is wrong with the document, as the playbook would say it."""
+def _checked(document: Json) -> Checked:
+    """Return what is wrong with the document, as the playbook would say it, or else what it wants."""
+    generation = int(document["metadata"].get("generation") or 0)
     try:
-        resolve.model({key: document.get(key) for key in ("apiVersion", "kind", "metadata", "spec")})
+        sync = resolve.model({key: document.get(key) for key in ("apiVersion", "kind", "metadata", "spec")}).sync
     except CorralError as error:
-        return str(error)
-    return ""
+        return Checked(generation, str(error))
+    return Checked(generation, signs=(tuple(sync.taints), tuple(sync.conditions)), eviction=sync.eviction)
 
 
 def _made(outcome: Outcome) -> str:

@@ -293,13 +293,9 @@ class Run:
             transport.close()
 
 
-def clear(artifacts: Path, keep: int) -> None:
-    """Leave the artifacts of the last ``keep`` runs, and those of the last that failed."""
-    runs = (
-        sorted((path for path in artifacts.iterdir() if path.is_dir()), key=lambda path: path.name, reverse=True)
-        if artifacts.is_dir()
-        else []
-    )
+def clear(artifacts: Path, playbook: str, keep: int) -> None:
+    """Leave the artifacts of the last ``keep`` runs of a playbook, and those of the last that failed."""
+    runs = sorted(artifacts.glob(f"*-{playbook}"), reverse=True)
     kept = set(runs[:keep])
     for path in runs[keep:]:
         status = path / "status"

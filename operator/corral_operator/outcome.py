@@ -22,11 +22,14 @@ class Outcome:
     progress: str = ""
     changed: int = 0
     nodes: Json | None = None
+    leaving: Json = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     changed_tasks: list[str] = field(default_factory=list)
     tasks: dict[str, float] = field(default_factory=dict)
     _waiting: dict[str, list[str]] = field(default_factory=dict)
+    _left: dict[str, bool] = field(default_factory=dict)
+    _lines: dict[str, list[str]] = field(default_factory=dict)
     _failure: Json | None = None
     _error: str = ""
     _began: float | None = None
@@ -46,7 +49,10 @@ class Outcome:
             self.warnings += line.get("warnings", ())
             self.changes += [f"{row['kind']} {row['name']} {row['result']}" for row in line.get("objects", ())]
             self.nodes = line.get("nodes", self.nodes)
+            self.leaving = line.get("leaving", self.leaving)
             self._waiting |= line.get("waiting", {})
+            self._left |= line.get("left", {})
+            self._lines |= line.get("lines", {})
             if kind == "failed" and not line.get("ignored"):
                 self._failure = line
         elif kind == "error":
@@ -64,6 +70,16 @@ class Outcome:
     def waiting(self) -> list[str]:
         """Return the nodes whose jobs are waited for: those that go, and those that get another pod."""
         return [node for nodes in self._waiting.values() for node in nodes]
+
+    @property
+    def left(self) -> bool:
+        """True when a later run has to go on, whatever Kubernetes tells."""
+        return any(self._left.values())
+
+    @property
+    def lines(self) -> list[str]:
+        """Return how far a roll-out is, a line for each set that has something left."""
+        return [line for lines in self._lines.values() for line in lines]
 
     @property
     def successful(self) -> bool:

@@ -20,10 +20,11 @@ REQUESTED = "corral.hpc/requested-at"
 
 
 class Do(Enum):
-    """Deeds. WAIT: something comes by itself that leads to another look; REST: nothing is to be done."""
+    """Deeds. WAIT: something comes by itself that leads to another look; REST: nothing may be done; KEEP: all is as the document says already."""
 
     WAIT = "wait"
     REST = "rest"
+    KEEP = "keep"
     STALL = "stall"
     MAKE = "make"
     DESTROY = "destroy"
@@ -84,8 +85,20 @@ def decide(
         return Decision(Do.DESTROY)
     # Without the finalizer it is as an operator left it that was taken away since: it has to be held again.
     if touched and not again and hashed and hashed == observed(document, content, children):
-        return Decision(Do.REST)
+        return Decision(Do.KEEP)
     return Decision(Do.MAKE)
+
+
+def next_look(*, leaving: bool, busy: bool, idle: bool, again: float, every: float) -> float | None:
+    """Return in how many seconds Slurm is asked again for what Kubernetes can not tell: that jobs have ended. None: not before Kubernetes changes something.
+
+    ``leaving``: nodes are on machines that go, ``busy``: with jobs; ``idle``: the document lets pods of idle nodes be evicted.
+    """
+    if leaving and busy:
+        return again
+    if leaving or idle:
+        return 4 * again
+    return every or None
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,9 @@ class Settled:
     again: float | None = None
 
 
-def settle(*, changed: int, waiting: bool, before: str, after: str, unsettled: int, scale_again: float, backoff_most: float) -> Settled:
+def settle(
+    *, changed: int, waiting: bool, left: bool, before: str, after: str, unsettled: int, scale_again: float, backoff_most: float
+) -> Settled:
     """Decide whether a cluster is known to be as its document says.
 
     Only a run that changed nothing, over objects that were the same before and after it, proves that. Anything else is looked at once more: what a
@@ -104,6 +119,8 @@ def settle(*, changed: int, waiting: bool, before: str, after: str, unsettled: i
     """
     if waiting:
         return Settled(again=scale_again)
+    if left and not changed:
+        return Settled(again=4 * scale_again)
     if not changed and before == after:
         return Settled(hash=after)
     return Settled(again=0.3 if unsettled < 4 else min(backoff_most, 2.0 ** min(unsettled, 20)))

@@ -14,13 +14,14 @@ _API = "/apis/corral.hpc/v1alpha1"
 _TRIES = 5
 
 
-async def release(client: Api, namespaces: tuple[str, ...]) -> int:
+async def release(client: Api, namespaces: tuple[str, ...], selector: str = "") -> int:
     """Return how many documents were let go. Raises CorralError where one could not be."""
     count = 0
+    query = {"labelSelector": selector} if selector else {}
     for namespace in namespaces or ("",):
         path = f"{_API}/namespaces/{namespace}/slurmclusters" if namespace else f"{_API}/slurmclusters"
         try:
-            found, _version = await api.items(client, path, what="list the SlurmClusters", query={}, accept=api.METADATA_LIST)
+            found, _version = await api.items(client, path, what="list the SlurmClusters", query=query, accept=api.METADATA_LIST)
         except CorralError as error:
             if api.code(error) == 404:  # the definition is gone, and so are all documents
                 continue

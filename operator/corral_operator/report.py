@@ -69,8 +69,17 @@ def _result(data: Json) -> Json:
         ][:_MOST]
     elif action == "slurm_node_info" and "nodes" in result:
         found["nodes"] = _nodes(result["nodes"])
+    elif action == "slurm_sync":
+        leaving = result.get("leaving") or ()
+        found["leaving"] = {
+            "nodes": [f"{row.get('node')} ({row.get('cause')})" for row in leaving][:_MOST],
+            "busy": not all(row.get("free") for row in leaving),
+        }
     elif action in ("slurm_scale", "slurm_rollout"):
         found["waiting"] = {action: [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]}
+        # What a later run goes on with though Kubernetes may tell of nothing: a window that begins, a repaired node, a partition's last job.
+        found["left"] = {action: bool(result.get("left") or result.get("held"))}
+        found["lines"] = {action: [str(one)[:_LONGEST] for one in (result.get("lines") or ())][:_MOST]}
     return found
 
 

@@ -24,6 +24,8 @@ class Settings:
 
     namespaces: tuple[str, ...] = ()
     """Namespaces to look after; none: all of the cluster, which needs a ClusterRole."""
+    selector: str = ""
+    """Label selector of the documents to look after; none: all. So several operators can share a cluster, or a namespace."""
     engine: str = "warm"
     scratch: Path = Path("/run/corral-operator")
     """Documents and variables of runs under way; on tmpfs."""
@@ -44,6 +46,10 @@ class Settings:
     """Each watched collection is listed anew so often, should a watch have lost an event."""
     scale_again: float = 15.0
     """From a run that left nodes waiting for their jobs to the next look."""
+    sync_again: float = 15.0
+    """Between looks at nodes on machines that go, while jobs are on them; four times as long when none is left, and with `eviction: WhenIdle`."""
+    sync_every: float = 0.0
+    """Between looks at other clusters, so that the conditions of their pods tell Slurm's states. 0: when Kubernetes has changed something only."""
     backoff: float = 1.0
     backoff_most: float = 300.0
     elect: bool = True

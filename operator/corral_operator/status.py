@@ -27,10 +27,12 @@ class Facts:
     generation: int = 0
     observed: int = 0
     hash: str = ""
+    synced: str = ""
     revision: str = ""
     running: bool = False
     doing: str = ""
     waiting: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     failure: tuple[str, str] | None = None
     failures: int = 0
     stalled: tuple[str, str] | None = None
@@ -45,10 +47,13 @@ class Facts:
         facts = cls(
             observed=int(status.get("observedGeneration") or 0),
             hash=str(status.get("observedHash") or ""),
+            synced=str(status.get("syncedHash") or ""),
             revision=str(status.get("revision") or ""),
             nodes=status.get("nodes"),
         )
         for condition in status.get("conditions") or ():
+            if condition.get("type") == "Stalled" and condition.get("status") == "True":
+                facts.observed = max(0, facts.observed - 1)  # of this generation nothing has been made
             if condition.get("type") == "Degraded" and condition.get("status") == "True" and status.get("lastFailure"):
                 facts.failure, facts.failures = (str(condition.get("reason")), str(status["lastFailure"])), 2
         return facts
@@ -70,8 +75,10 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
         "conditions": [*wanted, *(condition for kind, condition in old.items() if kind not in ours and kind not in _LEGACY)],
     }
     optional = {
-        "observedGeneration": facts.observed,
+        # One that is refused has been seen to its end, too: kstatus takes anything older for progress that it has to wait for.
+        "observedGeneration": facts.generation if facts.stalled else facts.observed,
         "observedHash": facts.hash,
+        "syncedHash": facts.synced,
         "revision": facts.revision,
         "nodes": facts.nodes,
         "login": _login(facts.children, before),
@@ -82,7 +89,7 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
     return status
 
 
-_OURS = ("conditions", "observedGeneration", "observedHash", "revision", "nodes", "login", "waitingFor", "lastFailure")
+_OURS = ("conditions", "observedGeneration", "observedHash", "syncedHash", "revision", "nodes", "login", "waitingFor", "lastFailure")
 _LEGACY = ("Running", "Successful", "Failure")
 
 
@@ -212,9 +219,8 @@ def _login(children: list[Child] | None, before: Json) -> str:
 def _waiting_for(facts: Facts) -> str:
     if facts.running and facts.doing:
         return facts.doing
-    if facts.waiting:
-        return "the jobs on nodes that go: " + ", ".join(facts.waiting)
-    return ""
+    jobs = ["the jobs on nodes that go: " + ", ".join(facts.waiting)] if facts.waiting else []
+    return "; ".join([*facts.lines, *jobs])
 
 
 def _sentence(parts: Iterable[str]) -> str:

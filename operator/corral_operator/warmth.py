@@ -27,7 +27,7 @@ from ansible.vars.manager import VariableManager
 from corral_operator import in_process
 from corral_operator.play import KEYBOARD_INTERRUPT
 
-PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy")
+PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy", "corral.slurm.sync")
 # Any document does: it is about the code that it takes, and nothing of it is kept.
 _DOCUMENT = {
     "apiVersion": "corral.hpc/v1alpha1",
@@ -51,6 +51,7 @@ _QUIET: dict[str, Any] = {
     "shrinks": False,
     "goes": False,
     "waiting": [],
+    "leaving": [],
     "retired": [],
     "held": {},
     "nodes": [],

@@ -4,7 +4,8 @@
 
 A key is in the queue once, however often it was asked for; what it is asked for decides its place. A key whose run is under way is kept until
 that has ended: one run a cluster at a time. What people have just written goes before what was seen by itself, and that before looks at clusters
-that are thought to be well; but nothing waits for ever.
+that are thought to be well; but nothing waits for ever. One place more than the others have is kept for what people have just written.
+The first two words of a key name the cluster; a third one is another errand for it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-Key = tuple[str, str]
+Key = tuple[str, ...]
 
 # After so long in the queue a key goes before all younger ones.
 PATIENCE = 30.0
+
+
+def owner(key: Key) -> Key:
+    """Return the cluster of a key, which is the key of its usual errand."""
+    return key[:2]
 
 
 class Why(IntEnum):
@@ -69,16 +75,20 @@ class WorkQueue:
 
     def take(self) -> Taken | None:
         """Return the next key and count it as working until ``done``; None when there is none, or no room."""
-        if len(self._open) >= self._open_limit or sum(not parked for parked in self._open.values()) >= self._working:
-            return None
         now = self._clock()
-        ready = [key for key, entry in self._entries.items() if entry.due <= now and key not in self._open]
+        ready = [key for key, entry in self._entries.items() if entry.due <= now and self._may(key, entry)]
         if not ready:
             return None
         key = min(ready, key=lambda one: self._place(self._entries[one], now))
         entry = self._entries.pop(key)
-        self._open[key] = False
+        self._open[owner(key)] = False
         return Taken(key, entry.why, now - entry.due)
+
+    def _may(self, key: Key, entry: _Entry) -> bool:
+        """Whether there is room for it."""
+        working = sum(not parked for parked in self._open.values())
+        room = working < self._working or (working == self._working and entry.why is Why.EDIT)
+        return room and len(self._open) < self._open_limit and owner(key) not in self._open
 
     @staticmethod
     def _place(entry: _Entry, now: float) -> tuple[int, float]:
@@ -86,12 +96,12 @@ class WorkQueue:
 
     def done(self, key: Key) -> None:
         """The work on a key has ended."""
-        self._open.pop(key, None)
+        self._open.pop(owner(key), None)
 
     def park(self, key: Key, parked: bool = True) -> None:
-        """Say whether the work on a key only waits: then others may work meanwhile."""
-        if key in self._open:
-            self._open[key] = parked
+        """Say whether the work on a cluster only waits: then others may work meanwhile."""
+        if owner(key) in self._open:
+            self._open[owner(key)] = parked
 
     def forget(self, key: Key) -> None:
         """Drop what is asked for; work under way goes on."""
@@ -109,13 +119,16 @@ class WorkQueue:
 
     def next_due(self) -> float | None:
         """Return the time at which something may be taken that can not be now; None when nothing but ``add`` or ``done`` can change that."""
-        waiting = [entry.due for key, entry in self._entries.items() if key not in self._open]
+        now = self._clock()
+        waiting = [
+            entry.due for key, entry in self._entries.items() if self._may(key, entry) or (entry.due > now and owner(key) not in self._open)
+        ]
         return min(waiting) if waiting else None
 
     def parked_for(self) -> Key | None:
         """Return a parked key that stands in the way of others: all places are taken, one is due, and waiting can be gone on with later."""
         now = self._clock()
-        if len(self._open) < self._open_limit or not any(e.due <= now for k, e in self._entries.items() if k not in self._open):
+        if len(self._open) < self._open_limit or not any(e.due <= now for k, e in self._entries.items() if owner(k) not in self._open):
             return None
         return next((key for key, parked in self._open.items() if parked), None)
 

@@ -167,6 +167,11 @@ waiting:
       type: list
       elements: dict
       returned: always
+left:
+  description: Nodes whose pods a later run replaces, with no change of the document; of a set with C(OnDelete) none.
+  returned: success
+  type: str
+  sample: gpu-[0-1]
 lines:
   description: One sentence for each set that has something left.
   returned: success

@@ -10,8 +10,8 @@ module: slurm_sync
 short_description: Drain the Slurm nodes of machines that are cordoned, and show the states of Slurm nodes on their pods
 version_added: 0.1.0
 description:
-  - The Slurm nodes whose pods are on a machine (a node of Kubernetes) that is cordoned, or has one of O(taints), are drained with a reason of the owner
-    V(sync) that names the machine and the cause.
+  - The Slurm nodes whose pods are on a machine (a node of Kubernetes) that is cordoned, or has one of O(taints) or of O(machine_conditions), are drained
+    with a reason of the owner V(sync) that names the machine and the cause, and what the machine's annotation C(corral.hpc/reason) or its condition says.
     They are resumed when that is over and their pod is ready, on this machine or on another. Drains of others are never touched.
   - A worker's pod gets the label C(corral.hpc/evictable=true) when no job is on its node and none can come, see O(eviction). A PodDisruptionBudget of
     the cluster refuses the eviction of all other worker pods, new ones among them.
@@ -35,6 +35,12 @@ options:
       - ToBeDeletedByClusterAutoscaler
       - karpenter.sh/disrupted
       - node.kubernetes.io/out-of-service
+  machine_conditions:
+    description:
+      - Types of conditions of a machine that are bad when they are C(True), such as V(KernelDeadlock) of the node problem detector.
+    type: list
+    elements: str
+    default: []
   eviction:
     description:
       - Which pods get the label. V(WhenDrained) are those on a machine that is to be left, whose node is drained and has no job.
@@ -117,8 +123,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.machines import TAINTS
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.machines import TAINTS
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.sync import run
 
 
@@ -127,6 +133,7 @@ def argument_spec() -> dict[str, object]:
     return {
         **slurmctld_options(env_fallback),
         "taints": {"type": "list", "elements": "str", "default": list(TAINTS)},
+        "machine_conditions": {"type": "list", "elements": "str", "default": []},
         "eviction": {"type": "str", "choices": ["WhenDrained", "WhenIdle", "Always"], "default": "WhenDrained"},
         "conditions": {"type": "bool", "default": True},
         "duration": {"type": "int", "default": 0},

@@ -232,6 +232,24 @@ def runs_of_the_operator(document: Path, scratch: Path) -> list[dict[str, Any]]:
     ]
 
 
+def a_hundred_clusters(document: Path, scratch: Path) -> list[dict[str, Any]]:
+    """The operator beside clusters that are well."""
+    from ansible_collections.corral.slurm.tests.bench import operator_fleet
+
+    found = operator_fleet.measure(document, scratch)
+    beside = f"{operator_fleet.COUNT} clusters, each in its own namespace"
+    return [
+        result("operator: started → all clusters looked at", found["start"], "s", 10, beside),
+        result("operator: runs of playbooks at its start", found["runs"], "runs", 0, beside),
+        result("operator: writes at its start", found["writes"], "writes", 0, beside),
+        result("operator: a new document's first action meanwhile", found["first"], "s", 1, beside),
+        result("operator: memory at rest, both processes", found["memory"], "MiB", 150, beside),
+        result("operator: processor at rest", found["processor"], "%", 1, beside),
+        result("operator: leader killed → another one leads", found["killed"], "s", 17, beside),
+        result("operator: leader told to stop → another one leads", found["stopped"], "s", 3, beside),
+    ]
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("document", type=Path, help="the SlurmCluster document of a cluster that is up and at rest")
@@ -244,6 +262,7 @@ def main() -> None:
         results.extend(a_thousand_nodes(options.document, Path(scratch)))
         results.extend(steps_in_the_jail())
         results.extend(runs_of_the_operator(options.document, Path(scratch)))
+        results.extend(a_hundred_clusters(options.document, Path(scratch)))
     if options.cold:
         results.append(from_nothing())
     RESULTS.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node set of 1 000: real objects, a real slurmctld, and pods that no machine takes, so that their nodes have no address and never register.
-
-Only what does not need slurmd is measured: what a run does before the configuration, the configuration, and what slurmctld makes of it.
-"""
+"""A node set of 1 000: real objects, a real slurmctld, and pods on a machine that only says that it runs them (simulated.py), so that no slurmd registers."""
 
 from __future__ import annotations
 
@@ -13,12 +10,15 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from ansible_collections.corral.slurm.tests.bench import simulated
 
 NAME = "many"
 COUNT = 1000
@@ -46,7 +46,8 @@ class _Cluster:
             "metadata": {"name": NAME, "namespace": NAME},
             "spec": {
                 "images": demo["images"],
-                "slurm": {"processTracking": "linuxproc"},
+                # Nodes that do not answer are not down.
+                "slurm": {"processTracking": "linuxproc", "extraConfig": ["SlurmdTimeout=0"]},
                 "controller": {"stateVolume": {"hostPath": f"{volumes}/{NAME}-state", "size": "1Gi"}},
                 "login": {"service": {"type": "ClusterIP"}},
                 "nodeSets": [{"name": "real", "replicas": 1, "resources": _SMALL}],
@@ -58,26 +59,33 @@ class _Cluster:
         """Make the cluster, add COUNT workers, run again, and take half of them away."""
         self._site(0)
         before = self._restarts()
-        up = threading.Thread(target=self._time, args=("known", lambda: self._nodes() == COUNT + 1))
-        self._seconds: dict[str, float] = {}
-        up.start()
-        self._site(COUNT, "slurm_controller")
-        up.join()
-        # Its pods are made, and the run ends since they can not be placed.
-        self._site(COUNT, "slurm_workers", "-e", "slurm_workers_wait_timeout=1", check=False)
-        self._until(lambda: self._pods() == COUNT, 300)
-        began = time.perf_counter()
-        said = self._site(COUNT, "slurm_controller")
-        unchanged = time.perf_counter() - began
-        requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
-        down = threading.Thread(target=self._time, args=("down", lambda: self._nodes() == COUNT // 2 + 1 and self._pods() == COUNT // 2))
-        down.start()
-        self._site(COUNT // 2, "slurm_controller")
-        down.join()
+        with simulated.machine(self._address()):
+            known = self._timed(lambda: self._nodes() == COUNT + 1, lambda: self._site(COUNT, "slurm_controller"))
+            self._timed(self._all_in_service, lambda: self._site(COUNT))
+            began = time.perf_counter()
+            said = self._site(COUNT)
+            unchanged = time.perf_counter() - began
+            down = self._timed(lambda: self._nodes() == COUNT // 2 + 1 and self._pods() == COUNT // 2, lambda: self._site(COUNT // 2))
         if self._restarts() != before:
             sys.exit(f"bench: slurmctld was started {self._restarts()} times, before that {before}")
+        requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
         objects = len(re.findall(r'"result": "unchanged"', said))
-        return {**self._seconds, "unchanged": unchanged, "requests": requests, "writes": writes, "objects": objects}
+        return {"known": known, "unchanged": unchanged, "requests": requests, "writes": writes, "objects": objects, "down": down}
+
+    def _address(self) -> str:
+        return self._kubectl_says("get", "pod", f"{NAME}-controller-0", "-n", NAME, "-o", "jsonpath={.status.podIP}")
+
+    def _all_in_service(self) -> bool:
+        """No slurmd registers: slurmctld is told that simulated nodes are idle, which it takes from an administrator once it knows their addresses."""
+        said = self._scontrol("show", "nodes", "--json")
+        nodes = json.loads(said)["nodes"] if said else []
+        waiting = [node["name"] for node in nodes if node["name"].startswith("sim-") and "IDLE" not in node["state"]]
+        if waiting:
+            self._scontrol("update", f"nodename={','.join(waiting)}", "state=idle")
+        return len(nodes) == COUNT + 1 and not waiting
+
+    def _scontrol(self, *args: str) -> str:
+        return self._kubectl_says("exec", "-n", NAME, f"{NAME}-controller-0", "-c", "slurmctld", "--", "scontrol", *args)
 
     def remove(self) -> None:
         """Take all of it away."""
@@ -85,12 +93,11 @@ class _Cluster:
         for what in ("state", "jail"):
             shutil.rmtree(self._volumes / f"{NAME}-{what}", ignore_errors=True)
 
-    def _site(self, simulated: int, tag: str = "", *args: str, check: bool = True) -> str:
+    def _site(self, workers: int, tag: str = "", *args: str, check: bool = True) -> str:
         """Run the site, or a part of it, with so many simulated workers; return what it printed."""
         sets = self._document["spec"]["nodeSets"][:1]
-        if simulated:
-            nowhere = {"kubernetes.io/hostname": "nowhere"}
-            sets.append({"name": "sim", "replicas": simulated, "resources": _SMALL, "nodeSelector": nowhere})
+        if workers:
+            sets.append({"name": "sim", "replicas": workers, "resources": _SMALL, **simulated.PLACE})
         self._document["spec"]["nodeSets"] = sets
         self._path.write_text(yaml.safe_dump(self._document))
         return self._play("corral.slurm.site", "-v", *(["--tags", tag] if tag else []), *args, check=check)
@@ -103,22 +110,28 @@ class _Cluster:
             sys.exit(f"bench: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def _time(self, what: str, condition: Any) -> None:
-        began = time.perf_counter()
-        self._until(condition, 600)
-        self._seconds[what] = time.perf_counter() - began
+    def _timed(self, condition: Callable[[], bool], action: Callable[[], object]) -> float:
+        """Return after how many seconds a condition holds that an action leads to. Both are over then."""
+        with ThreadPoolExecutor() as pool:
+            began = time.perf_counter()
+            acting = pool.submit(action)
+            self._until(condition, 300, acting)
+            took = time.perf_counter() - began
+            acting.result()
+            return took
 
-    def _until(self, condition: Any, seconds: float) -> None:
+    def _until(self, condition: Callable[[], bool], seconds: float, acting: Future[object]) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
+            if acting.done() and acting.exception():
+                acting.result()
             if time.monotonic() > deadline:
                 sys.exit(f"bench: {self._nodes()} nodes and {self._pods()} pods after {seconds:.0f} s")
             time.sleep(0.2)
 
     def _nodes(self) -> int:
         """Count the records of the partition: slurmctld does not show nodes that have no address yet, as those without a pod."""
-        command = ["exec", "-n", NAME, f"{NAME}-controller-0", "-c", "slurmctld", "--", "scontrol", "show", "partition"]
-        found = re.search(r"TotalNodes=(\d+)", self._kubectl_says(*command))
+        found = re.search(r"TotalNodes=(\d+)", self._scontrol("show", "partition"))
         return int(found[1]) if found else 0
 
     def _pods(self) -> int:

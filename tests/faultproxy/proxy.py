@@ -10,18 +10,23 @@ It listens on plain loopback HTTP and speaks to the server with the credentials 
         assert proxy.writes == 11
 
 A write is a POST, PUT, PATCH or DELETE that is no dry run and no review of rights; that the server refuses it or a fault keeps it away does not matter.
-Websockets (exec) do not go through. `python -m tests.faultproxy --help` starts it by hand.
+An effect is a write after which the object is another one: to apply what is there already has none. It is known afterwards only, and looked for where
+`effects` is given, which decides by the object as it was and as it is.
+Websockets (exec) go through as they are. `python -m tests.faultproxy --help` starts it by hand.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import selectors
 import socket
+import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -33,8 +38,10 @@ import urllib3
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 
+Json = dict[str, Any]
+Effects = Callable[[Json, Json], bool]
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-ACTIONS = ("409", "422", "429", "500", "502", "503", "504-committed", "reset", "reset-committed", "delay")
+ACTIONS = ("409", "422", "429", "500", "502", "503", "504-committed", "reset", "reset-committed", "delay", "kill", "kill-committed")
 _REVIEWS = re.compile(r"/(tokenreviews|(self)?subject(access|rules)reviews|localsubjectaccessreviews)$")
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
 _REASONS = {
@@ -50,14 +57,16 @@ _REASONS = {
 
 @dataclass
 class Fault:
-    """What shall go wrong, and when: at the `write`-th write, or at the `match`-th request of this `verb` whose path the regular expression finds.
+    """What shall go wrong, and when: at the `write`-th write, after the `effect`-th effect, or at the `match`-th request of this `verb` whose path
+    the regular expression finds.
 
     `seconds` is the delay, or the Retry-After of a 429; `times` in a row it happens, counted in requests that qualify.
-    `…-committed`: the server does the deed and the answer is lost.
+    `…-committed`: the server does the deed and the answer is lost. `kill` calls the proxy's `kill`, which ends the subject.
     """
 
     action: str
     write: int | None = None
+    effect: int | None = None
     verb: str = ".*"
     path: str | None = None
     match: int = 1
@@ -66,14 +75,16 @@ class Fault:
     seen: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        if self.action not in ACTIONS or (self.write is None) == (self.path is None):
-            raise ValueError(f"a fault is one of {', '.join(ACTIONS)} at a write or a path: {self}")
+        if self.action not in ACTIONS or sum(given is not None for given in (self.write, self.effect, self.path)) != 1:
+            raise ValueError(f"a fault is one of {', '.join(ACTIONS)} at a write, an effect or a path: {self}")
+        if self.effect is not None and not self.action.endswith("-committed"):
+            raise ValueError(f"what has an effect is committed: {self}")
 
     def strikes(self, verb: str, path: str, write: int | None) -> bool:
         """Decide for one request; `write` is its number among the writes."""
         if self.write is not None:
             return write is not None and self.write <= write < self.write + self.times
-        if not re.fullmatch(self.verb, verb) or not re.search(str(self.path), path):
+        if self.path is None or not re.fullmatch(self.verb, verb) or not re.search(self.path, path):
             return False
         self.seen += 1
         return self.match <= self.seen < self.match + self.times
@@ -94,17 +105,23 @@ class Seen:
 class FaultProxy:
     """The proxy; a context manager."""
 
-    def __init__(self, kubeconfig: str | Path, *, trace: Path | None = None, port: int = 0) -> None:
+    def __init__(self, kubeconfig: str | Path, *, trace: Path | None = None, port: int = 0, effects: Effects | None = None) -> None:
         access = auth.resolve({"kubeconfig": str(kubeconfig)})
         self.upstream = access.server
         self.headers = access.headers()
-        self.pool = urllib3.PoolManager(ssl_context=access.ssl_context(), maxsize=16, assert_hostname=None if access.verify else False)
+        self.context = access.ssl_context()
+        self.pool = urllib3.PoolManager(ssl_context=self.context, maxsize=16, assert_hostname=None if access.verify else False)
         self._file = trace
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
         self.trace: list[Seen] = []
         self.requests = 0
         self.writes = 0
+        self.effects = 0
+        self.has_effect = effects
+        self.kill: Callable[[], object] = lambda: None
+        self.away = False
+        self.open: set[socket.socket] = set()
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.proxy = self
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -125,7 +142,21 @@ class FaultProxy:
         with self._lock:
             self._faults = list(faults)
             self.trace = []
-            self.requests = self.writes = 0
+            self.requests = self.writes = self.effects = 0
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """As if the API server were restarted: all connections are reset, new ones too until the end of the block."""
+        self.away = True
+        with self._lock:
+            streams = list(self.open)
+        for stream in streams:
+            with suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
+        try:
+            yield
+        finally:
+            self.away = False
 
     def kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig that leads through the proxy."""
@@ -155,6 +186,16 @@ class FaultProxy:
             fault = next((fault for fault in self._faults if fault.strikes(verb, path, number)), None)
         return number, dry, fault
 
+    def read(self, path: str) -> Json:
+        """Return the object that is about to be written, empty where there is none."""
+        return _object(self.pool.request("GET", self.upstream + urlsplit(path).path, headers=self.headers).data)
+
+    def effect(self) -> Fault | None:
+        """Count an effect; return the fault that strikes after it."""
+        with self._lock:
+            self.effects += 1
+            return next((fault for fault in self._faults if fault.effect == self.effects), None)
+
     def note(self, seen: Seen) -> None:
         """Write down a request that is about to be answered: whoever has the answer may read the trace."""
         with self._lock:
@@ -162,6 +203,20 @@ class FaultProxy:
             if self._file is not None:
                 with self._file.open("a") as file:
                     file.write(json.dumps({"time": time.time(), **seen.__dict__}) + "\n")
+
+
+def _object(data: bytes) -> Json:
+    try:
+        found: Json = json.loads(data)
+    except ValueError:
+        return {}
+    return {} if found.get("kind") == "Status" else found
+
+
+def changed(before: Json, after: Json) -> bool:
+    """The usual `effects`: the object is another one, or gone."""
+    versions = [one.get("metadata", {}).get("resourceVersion") for one in (before, after)]
+    return not after or versions[0] != versions[1]
 
 
 class _Server(ThreadingHTTPServer):
@@ -180,29 +235,46 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None:
         """The trace tells it."""
 
+    def setup(self) -> None:
+        super().setup()
+        self.server.proxy.open.add(self.connection)
+
+    def finish(self) -> None:
+        self.server.proxy.open.discard(self.connection)
+        super().finish()
+
     def _relay(self) -> None:
+        if self.server.proxy.away:
+            self._cut()
+            return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         proxy = self.server.proxy
         write, dry, fault = proxy.begin(self.command, self.path, body)
         action = fault.action if fault is not None else ""
         seconds = fault.seconds if fault is not None else 0.0
 
-        def note(code: int) -> None:
+        def note(code: int, action: str = action) -> None:
             proxy.note(Seen(self.command, self.path, code, write, dry, action))
 
         if action == "delay":
             time.sleep(seconds)
-        if action == "reset":
+        if action in ("reset", "kill"):
             note(0)
+            if action == "kill":
+                proxy.kill()
             self._cut()
+        elif self.headers.get("Upgrade"):
+            self._tunnel(note)
         elif action.isdecimal():
             note(int(action))
             self._refuse(int(action), seconds)
         else:
-            self._forward(body, action, note)
+            self._forward(body, action, note, write)
 
-    def _forward(self, body: bytes, action: str, note: Callable[[int], None]) -> None:
+    def _forward(self, body: bytes, action: str, note: Callable[..., None], write: int | None) -> None:
         proxy = self.server.proxy
+        looks = proxy.has_effect if write is not None else None
+        before = proxy.read(self.path) if looks and self.command in ("PATCH", "PUT") else {}
         headers = {key: value for key, value in self.headers.items() if key.lower() not in _HOP_BY_HOP} | proxy.headers
         stream = "watch=1" in self.path or "watch=true" in self.path
         try:
@@ -218,11 +290,16 @@ class _Handler(BaseHTTPRequestHandler):
         except urllib3.exceptions.HTTPError:
             note(0)
             raise
-        note({"504-committed": 504, "reset-committed": 0}.get(action, answer.status))
+        if looks and answer.status < 300 and looks(before, {} if self.command == "DELETE" else _object(answer.data)):
+            fault = proxy.effect()
+            action = fault.action if fault is not None else action
+        note({"504-committed": 504, "reset-committed": 0, "kill-committed": 0}.get(action, answer.status), action)
         if action == "504-committed":
             self._refuse(504, 0)
             return
-        if action == "reset-committed":
+        if action.endswith("-committed"):
+            if action == "kill-committed":
+                proxy.kill()
             self._cut()
             return
         self.send_response(answer.status)
@@ -235,6 +312,33 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(answer.data)))
             self.end_headers()
             self.wfile.write(answer.data)
+
+    def _tunnel(self, note: Callable[[int], None]) -> None:
+        """Pass a websocket on, byte for byte, until either side has had enough."""
+        proxy = self.server.proxy
+        upstream = urlsplit(proxy.upstream)
+        headers = {key: value for key, value in self.headers.items() if key.lower() != "host"} | proxy.headers | {"Host": upstream.netloc}
+        plain = socket.create_connection((upstream.hostname, upstream.port or 443), timeout=10)
+        context = proxy.context or ssl.create_default_context()
+        with context.wrap_socket(plain, server_hostname=upstream.hostname) as theirs:
+            head = [f"{self.command} {self.path} HTTP/1.1", *(f"{key}: {value}" for key, value in headers.items()), "", ""]
+            theirs.sendall("\r\n".join(head).encode())
+            note(101)
+            ours = self.connection
+            theirs.settimeout(None)
+            with selectors.DefaultSelector() as selector, suppress(OSError):
+                selector.register(ours, selectors.EVENT_READ, theirs)
+                selector.register(theirs, selectors.EVENT_READ, ours)
+                while True:
+                    for key, _events in selector.select():
+                        data = key.fileobj.recv(65536)  # type: ignore[union-attr]
+                        while isinstance(key.fileobj, ssl.SSLSocket) and key.fileobj.pending():
+                            data += key.fileobj.recv(65536)
+                        if not data:
+                            self.close_connection = True
+                            return
+                        key.data.sendall(data)
+        self.close_connection = True
 
     def _stream(self, answer: urllib3.BaseHTTPResponse) -> None:
         self.send_header("Transfer-Encoding", "chunked")

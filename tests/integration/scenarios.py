@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,11 +82,14 @@ def _squeue(cluster: Cluster) -> str:
 def _compare(key: str, row: str) -> None:
     """See that the page has the row, or put it there."""
     if os.environ.get("CORRAL_WRITE_DOCS"):
-        with Path(f"{PAGE}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = os.open(PAGE.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # tests run side by side
             lines = PAGE.read_text().splitlines()[_HEAD.count("\n") :] if PAGE.exists() else []
             rows = [row if line.startswith(key) else line for line in lines]
             PAGE.write_text(_HEAD + "\n".join(rows if row in rows else [*rows, row]) + "\n")
+        finally:
+            os.close(folder)
         return
     if not any(line.startswith(key) for line in (PAGE.read_text() if PAGE.exists() else "").splitlines()):
         pytest.fail(f"docs/scenarios.md has no row for {row!r}; CORRAL_WRITE_DOCS=1 writes it")

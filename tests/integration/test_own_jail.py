@@ -181,18 +181,46 @@ def test_the_other_kind_of_jail_is_refused(cluster: Cluster) -> None:
 
 
 def test_a_claim_for_each_pod(cluster: Cluster) -> None:
-    """The volume may change, since what it holds is made anew with each pod anyway."""
-    cluster.spec["jail"]["volume"] = {"size": "2Gi", "storageClassName": CLASS}
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    for pod in PODS[1:]:
-        cluster.kubectl("delete", "pod", pod, "-n", cluster.namespace, "--wait=true")
+    """The volume may change, since what it holds is made anew with each pod anyway. No job is there, so the run itself replaces the pods.
+
+    A pod is replaced once and no more: there are as many volumes as pods, and a second pod would wait for one for ever.
+    """
+    cluster.spec["jail"] |= {"volume": {"size": "2Gi", "storageClassName": CLASS}, "overlay": {"size": "1Gi"}}
+    cluster.spec["login"]["entry"] = "Pivot"  # for the tests below: one roll-out brings all of it
     run = cluster.site()
     assert run.rc == 0, run.output
     claims = cluster.kubectl.items("pvc", "-n", cluster.namespace, "-l", "app.kubernetes.io/component=jail")
     assert {claim["metadata"]["name"]: claim["status"]["phase"] for claim in claims} == {f"{pod}-jail": "Bound" for pod in PODS}
     assert on(cluster, "two-0", "cat from-one") == "home"
     assert cluster.site().changed == 0
+
+
+def test_a_session_by_pivot_is_in_the_login_pods_own_root(cluster: Cluster) -> None:
+    pod = ("exec", "-n", cluster.namespace, f"{NAME}-login-0", "-c", "sshd", "--")
+    cluster.ssh("sudo -n touch /usr/share/on-login")
+    root, mounts = cluster.ssh("findmnt -n -o FSROOT /; readlink /proc/self/ns/mnt").stdout.split()
+    assert root.endswith("/root") and mounts != cluster.kubectl(*pod, "readlink", "/proc/1/ns/mnt").strip()
+    assert cluster.kubectl(*pod, "ls", "/mnt/jail/usr/share/on-login").strip() == "/mnt/jail/usr/share/on-login"
+    assert "No such file" in on(cluster, "one-0", "ls /usr/share/on-login 2>&1; true")
+    assert cluster.ssh("sudo -n chroot / true || echo refused", check=False).stdout.split() == ["refused"]
+    assert cluster.ssh("cat from-one; echo session >from-session; srun -Q -N1 -w two-0 cat from-session").stdout.split() == [
+        "home",
+        "session",
+    ]
+
+
+def test_an_overlay_lies_over_each_nodes_own_root(cluster: Cluster) -> None:
+    """What a job writes to the root is there for all its steps on that node, nowhere else, and gone with the job; its homes are the shared ones."""
+    write = 'srun sh -c "sudo -n touch /usr/share/over-\\$SLURMD_NODENAME; echo \\$CORRAL_JAIL_MODE"'
+    read = 'srun sh -c "ls /usr/share/over-*; cat from-one; echo kept >kept-\\$SLURMD_NODENAME"'
+    script = f"salloc -Q -N2 --jail-overlay sh -c '{write}; {read} | sort'"
+    steps = cluster.ssh(script).stdout.splitlines()
+    assert steps == ["overlay", "overlay", "/usr/share/over-one-0", "/usr/share/over-two-0", "home", "home"]
+    for node in ("one-0", "two-0"):
+        assert on(cluster, node, f"ls /usr/share/over-* 2>/dev/null; cat kept-{node}") == "kept"
+    worker = ("exec", "-n", cluster.namespace, f"{NAME}-one-0", "-c", "slurmd", "--", "sh", "-c")
+    left = "ls -A /mnt/jail/usr/share | grep -c '^over-' ; ls /var/spool/corral-overlay | grep -c '^[0-9]'; true"
+    eventually(lambda: cluster.kubectl(*worker, left).split() == ["0", "0"], "nothing of the overlay is left")
 
 
 def test_destroy_leaves_nothing_but_what_is_not_ours(cluster: Cluster) -> None:

@@ -24,13 +24,11 @@ from .scenarios import scenario
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
-WORKERS = "app.kubernetes.io/instance=sync,app.kubernetes.io/component=worker"
 READY = "corral.hpc/SlurmNodeReady"
 DRAINED = "corral.hpc/SlurmNodeDrained"
 # Seconds; two minutes by default.
 SLURMD_TIMEOUT = 30
 OFF = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-DRAIN = ["drain", "node2", f"--pod-selector={WORKERS}", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"]
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +53,24 @@ def sync(cluster: Cluster, *args: str) -> Run:
     return run
 
 
+def workers(cluster: Cluster) -> str:
+    return f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/component=worker"
+
+
+def drain(cluster: Cluster) -> str:
+    """Empty node2 of the cluster's workers, as an administrator does, who waits until it has gone through; return what was said."""
+    words = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
+    return cluster.kubectl("drain", "node2", f"--pod-selector={workers(cluster)}", *words)
+
+
 def pods(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """The workers' pods by their machine; one that has none yet by ""."""
-    found = cluster.kubectl.items("pods", "-n", cluster.namespace, "-l", WORKERS)
+    found = cluster.kubectl.items("pods", "-n", cluster.namespace, "-l", workers(cluster))
     return {one["spec"].get("nodeName", ""): one for one in found}
 
 
 def node_on(cluster: Cluster, machine: str) -> str:
-    return str(pods(cluster)[machine]["metadata"]["name"]).removeprefix("sync-")
+    return str(pods(cluster)[machine]["metadata"]["name"]).removeprefix(f"{cluster.name}-")
 
 
 def nodes(cluster: Cluster) -> dict[str, str]:
@@ -146,9 +154,11 @@ def test_kubectl_drain_waits_for_the_job_and_then_goes_through(cluster: Cluster)
     number = submit(cluster, f"-w {node_on(cluster, 'node2')}", "second")
     with scenario(cluster, "`kubectl drain` of a machine whose worker has a job", [number]), ThreadPoolExecutor() as pool:
         following = pool.submit(sync, cluster, "-e", "duration=40", "-e", "interval=2")
-        draining = pool.submit(cluster.kubectl, *DRAIN)
+        draining = pool.submit(drain, cluster)
         eventually(
-            lambda: nodes(cluster)[pod["name"].removeprefix("sync-")].startswith("draining|corral: sync:"), "the node is drained", 30
+            lambda: nodes(cluster)[pod["name"].removeprefix(f"{cluster.name}-")].startswith("draining|corral: sync:"),
+            "the node is drained",
+            30,
         )
         assert "disruption budget" in evict(cluster, pod["name"]), "the pod of a running job was evicted"
         time.sleep(10)
@@ -286,7 +296,7 @@ def test_a_machine_dies(cluster: Cluster, declared: bool) -> None:
                 cluster.kubectl("wait", "--for=condition=Ready=Unknown", "node/node2", "--timeout=120s")
                 cluster.kubectl("taint", "node", "node2", OFF)
                 eventually(
-                    lambda: pod["metadata"]["uid"] not in cluster.kubectl.uids(cluster.namespace, WORKERS).values(),
+                    lambda: pod["metadata"]["uid"] not in cluster.kubectl.uids(cluster.namespace, workers(cluster)).values(),
                     "its pod goes without its kubelet", 120,
                 )  # fmt: skip
                 print(f"MEASURED pod gone: {time.monotonic() - began:.1f} s")

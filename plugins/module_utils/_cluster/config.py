@@ -48,6 +48,8 @@ OWNED: dict[str, str] = {
     "slurmduser": "slurmd starts steps as their users",
     "statesavelocation": "spec.controller.stateVolume is mounted there",
     "slurmdspooldir": "the jail knows it by this path",
+    "jobcontainertype": "each job has a /tmp and a /dev/shm of its own in the jail",
+    "namespacetype": "each job has a /tmp and a /dev/shm of its own in the jail",
     "proctracktype": "set spec.slurm.processTracking",
     "taskplugin": "set spec.slurm.processTracking",
     "nodename": "set spec.nodeSets",

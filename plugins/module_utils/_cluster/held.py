@@ -19,13 +19,15 @@ Json = dict[str, Any]
 
 _FILE = "slurm.conf"
 _GRES = "gres.conf"
+_PLUGINS = "plugstack.conf"
 
 
 def hold(model: Json, held: Json) -> Json:
     """Return a copy of ``model`` (see Model.to_dict) that keeps ``held``, as slurm_scale returns it; of the document alone where that is empty.
 
     ``held`` has ``replicas`` (size by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
-    the ``line`` that it had), and may have ``gres`` (lines of gres.conf, as those of nodes). What a former call has put in is taken out first.
+    the ``line`` that it had, and where its jobs have a jail of their own, ``jail``, its words of plugstack.conf), and
+    may have ``gres`` (lines of gres.conf, as those of nodes). What a former call has put in is taken out first.
     Raises ConfError for a line that Slurm would not read.
     """
     original = model["original"] or {
@@ -39,6 +41,7 @@ def hold(model: Json, held: Json) -> Json:
         gres = _gres(files.get(_GRES, ""), held.get("gres", ()))
         if gres:
             files = {**files, _GRES: gres, _FILE: _with_types(files[_FILE], held["gres"])}
+        files = {**files, _PLUGINS: _plugins(files[_PLUGINS], original["config"]["files"][_FILE], held)}
         files, fingerprint = config.with_hash(files)
     node_sets = [{**node_set, "replicas": replicas[node_set["name"]]} for node_set in model["workers"]["node_sets"]]
     return {
@@ -65,6 +68,21 @@ def _gres(text: str, lines: Iterable[list[list[str]]]) -> str:
         if nodes:
             more.append(conf.line([("NodeName", hostlist.compress(nodes)), *rest.items()]))
     return "\n".join([*text.splitlines(), *more]) + "\n" if more else ""
+
+
+def _plugins(text: str, document: str, held: Json) -> str:
+    """Return plugstack.conf in which the steps of jobs in a partition that the document no longer has start in the jail that they started in."""
+    known = {dict(conf.parse_pairs(line))["PartitionName"] for line in document.splitlines() if line.startswith("PartitionName=")}
+    there = {word.partition("=")[0] for word in text.split()}
+    words = [
+        f"{key}={value}"
+        for partition in held.get("partitions", ())
+        if partition["name"] not in known
+        for key, value in partition.get("jail", ())
+        if key not in there
+    ]
+    words = list(dict.fromkeys(words))  # two partitions may share a jail
+    return f"{text.rstrip()} {' '.join(words)}\n" if words else text
 
 
 def _with_types(text: str, lines: Iterable[list[list[str]]]) -> str:

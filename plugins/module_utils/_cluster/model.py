@@ -230,6 +230,7 @@ class Sync:
     """What slurm_sync has to know. ``protects``: no worker pod is evicted but those that it marks."""
 
     taints: list[str]
+    conditions: list[str]
     eviction: str
     protects: bool
 

@@ -355,7 +355,8 @@ class _Resolver:
 
     def sync(self) -> Sync:
         spec = self.spec["workers"]["sync"]
-        return Sync(taints=spec["taints"], eviction=spec["eviction"], protects=spec["eviction"] != "Always")
+        eviction = spec["eviction"]
+        return Sync(taints=spec["taints"], conditions=spec["machineConditions"], eviction=eviction, protects=eviction != "Always")
 
     def login_seccomp(self) -> Json:
         # The runtime's default profile refuses pivot_root, which only Pivot needs.

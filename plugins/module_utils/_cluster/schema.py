@@ -446,6 +446,14 @@ def syncing() -> Schema:
                     "node.kubernetes.io/out-of-service",
                 ],
             ),
+            "machineConditions": _list(
+                "Types of conditions of machines (Kubernetes nodes) that are bad when they are True, such as KernelDeadlock of the node problem "
+                "detector; the Slurm nodes there are drained.",
+                _string("A condition's type.", _QUALIFIED, max_length=317),
+                maximum=64,
+                unique=True,
+                default=[],
+            ),
             "eviction": _string(
                 "Which worker pods Kubernetes may evict. WhenDrained: those of machines that go, once Slurm has drained their node and no job is on it. "
                 "WhenIdle: those without a job; one that comes in the moment of the eviction is lost. Always: all, with their jobs.",
@@ -1165,11 +1173,15 @@ def document() -> Schema:
                     "observedGeneration": {
                         "type": "integer",
                         "format": "int64",
-                        "description": "Generation of the spec that was made real last.",
+                        "description": "Generation of the spec that was made real last, or that was refused (the condition Stalled tells which).",
                     },
                     "observedHash": {
                         "type": "string",
                         "description": "Document, playbooks and objects as a run found nothing to do about them, in one word. While it holds, no run is made.",
+                    },
+                    "syncedHash": {
+                        "type": "string",
+                        "description": "The workers' pods and their machines as corral.slurm.sync saw them, in one word. While it holds, no such run is made.",
                     },
                     "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},

@@ -117,7 +117,8 @@ def _array(value: list[Any], rules: schema.Schema, path: str) -> Iterator[str]:
             identity = tuple(item.get(key) for key in keys) if isinstance(item, dict) else None
         elif rules.get("x-kubernetes-list-type") != "set":
             break
-        if not isinstance(identity, (str, tuple)) or identity == (None,):
+        # Another type than the schema's has its own sentence, and may not be comparable.
+        if not all(isinstance(part, (str, int)) for part in (identity if isinstance(identity, tuple) else (identity,))):
             continue
         if identity in seen:
             where = f"{path}[{index}].{keys[0]}" if keys else f"{path}[{index}]"

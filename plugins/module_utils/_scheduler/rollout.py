@@ -43,7 +43,7 @@ Object = dict[str, Any]
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Replace pods of an older template; the parameters are those of the module slurm_rollout.
 
-    Returns ``changed``, ``node_sets``, ``waiting``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
+    Returns ``changed``, ``node_sets``, ``waiting``, ``left``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
@@ -151,6 +151,9 @@ class _Work:
                 for one in (step.sets if step else ())
             ],
             "waiting": [{"node": name, "jobs": [task.to_dict() for task in found]} for name, found in waiting.items()],
+            "left": hostlist.compress(
+                name for one in (step.sets if step else ()) if self._type(one.name) != "OnDelete" for name in one.stale
+            ),
             "lines": [one.words for one in step.sets if one.stale or one.starting] if step else [],
         }
 

@@ -145,7 +145,8 @@ class _Work:
         held: dict[str, Any] = {}
         if remains or self.kept:
             live = self._live_config()
-            held = scaling.held(live.get("slurm.conf", ""), self._sizes, self.stay, unknown, live.get("gres.conf", ""), self.kept)
+            texts = {"text": live.get("slurm.conf", ""), "gres": live.get("gres.conf", ""), "plugstack": live.get("plugstack.conf", "")}
+            held = scaling.held(sizes=self._sizes, stay=self.stay, unknown=unknown, keep=self.kept, **texts)
         if held:
             held["replicas"] = {name: count for name, count in held["replicas"].items() if name in wanted}
         return {"objects": objects, "retired": retired, "held": held}

@@ -14,11 +14,12 @@ import time
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import machines
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Forbidden, Invalid, NotFound
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, machines
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, leavers, sync
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
@@ -117,7 +118,9 @@ class _Work:
                 "docs/rights.md tells which right it takes."
             )
             return None
-        return {str(one["metadata"]["name"]): machines.cause(one, self._params["taints"]) for one in found}
+        return {
+            str(one["metadata"]["name"]): machines.cause(one, self._params["taints"], self._params["machine_conditions"]) for one in found
+        }
 
     def _tell(self, slurmctld: Slurmctld, step: sync.Step, live: list[Node]) -> list[Node]:
         """Tell slurmctld, and return its nodes as they are then."""

@@ -176,7 +176,8 @@ def _job(row: answer.Row) -> Job:
         reason=str(row.get("state_reason") or ""),
         nodes=str(row.get("nodes") or ""),
         partition=str(row.get("partition") or ""),
-        output=str(row.get("standard_output") or ""),
+        # Slurm 25.05 and later tell the pattern, or nothing where sbatch got none, and the file beside it.
+        output=str(row.get("stdout_expanded") or row.get("standard_output") or ""),
         comment=str(row.get("comment") or ""),
         submit_time=answer.moment(row.get("submit_time")),
         start_time=answer.moment(row.get("start_time")),

@@ -144,13 +144,20 @@ def inside(names: Iterable[str], found: Iterable[Task]) -> dict[str, list[Task]]
 
 
 def held(
-    text: str, sizes: Iterable[Size], stay: dict[str, int], unknown: Iterable[str] = (), gres: str = "", keep: Iterable[str] = ()
+    text: str,
+    sizes: Iterable[Size],
+    stay: dict[str, int],
+    unknown: Iterable[str] = (),
+    gres: str = "",
+    keep: Iterable[str] = (),
+    plugstack: str = "",
 ) -> dict[str, Any]:
     """Return what has to stay of the live configuration ``text`` (slurm.conf): ``{"replicas", "nodes", "partitions"}``, {} where nothing has to.
 
     ``replicas`` has those sets of the document that keep more than it says. ``nodes`` are lines as lists of pairs, narrowed to the nodes that go but
     can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was; those of ``keep`` have the nodes that stay, too.
-    ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``unknown`` are nodes that slurmctld does not know, so that they need no line.
+    ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``plugstack`` (plugstack.conf) adds ``jail`` to a partition whose jobs have a jail of
+    their own: the words that lead them there. ``unknown`` are nodes that slurmctld does not know, so that they need no line.
     Raises CorralError where another has none, and ConfError for a line that Slurm would not read.
     """
     sizes, keep = list(sizes), set(keep)
@@ -178,7 +185,9 @@ def held(
             among = [name for name in hostlist.expand(pairs["Nodes"]) if name in there]
             if among:
                 line_was = [list(pair) for pair in pairs.items()]
-                partitions.append({"name": pairs["PartitionName"], "nodes": hostlist.compress(among), "line": line_was})
+                jail = _jail_of(pairs["PartitionName"], plugstack)
+                found = {"name": pairs["PartitionName"], "nodes": hostlist.compress(among), "line": line_was}
+                partitions.append({**found, **({"jail": jail} if jail else {})})
     lost = names - set(unknown) - {name for pairs in nodes for name in hostlist.expand(dict(pairs)["NodeName"])}
     if lost:
         raise CorralError(
@@ -188,6 +197,14 @@ def held(
     replicas = {size.name: stay[size.name] for size in sizes if size.wanted < stay.get(size.name, 0)}
     resources = _resources_of(names, gres)
     return {"replicas": replicas, "nodes": nodes, "partitions": partitions, **({"gres": resources} if resources else {})}
+
+
+def _jail_of(partition: str, plugstack: str) -> list[list[str]]:
+    """Return the words of plugstack.conf that lead the steps of a partition into a jail of their own, as pairs."""
+    words = {key: value for key, _equals, value in (word.partition("=") for word in plugstack.split())}
+    jail = words.get(f"partition.{partition}", "")
+    keys = [f"partition.{partition}", f"jail.{jail}"] if jail else []
+    return [[key, words[key]] for key in keys if key in words]
 
 
 def _resources_of(names: set[str], gres: str) -> list[list[list[str]]]:

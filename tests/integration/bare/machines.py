@@ -209,13 +209,15 @@ class Cluster:
             f"""printf '{{"version": 1, "image": "old:1"}}\\n' >{OLD_JAIL}/etc/corral-jail"""
         )
 
-    def configure(self, plugins: Mapping[str, str]) -> None:
-        """Write the files of Slurm to each machine. ``plugins``: plugstack.conf of those that have one."""
+    def configure(self, plugins: Mapping[str, str], lines: str = "", files: Mapping[str, str] | None = None) -> None:
+        """Write the files of Slurm to each machine. ``plugins``: plugstack.conf of those that have one; ``lines``: more of slurm.conf."""
         ports = {name: 17000 + number for number, name in enumerate((*NODES, PLAIN))}
         nodes = "".join(f"NodeName={name} NodeAddr={ADDRESS} Port={port} CPUs=64 State=UNKNOWN\n" for name, port in ports.items())
         partitions = f"PartitionName=main Nodes={','.join(NODES)} Default=YES\nPartitionName=plain Nodes={PLAIN}\n"
         for machine in self.machines.values():
-            machine.write("/etc/slurm/slurm.conf", SLURM_CONF + nodes + partitions)
+            machine.write("/etc/slurm/slurm.conf", SLURM_CONF + lines + nodes + partitions)
+            for name, text in (files or {}).items():
+                machine.write(f"/etc/slurm/{name}", text)
             machine.write("/etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n")
             machine.write("/etc/slurm/plugstack.conf", plugins.get(machine.name, "") + "\n")
             machine.write("/etc/hosts", f"127.0.0.1 localhost\n{ADDRESS} {' '.join(self.machines)}\n")
@@ -240,14 +242,14 @@ class Cluster:
 
 
 @contextmanager
-def cluster(plugins: Mapping[str, str]) -> Iterator[Cluster]:
-    """A cluster that runs, for as long as the context lasts."""
+def cluster(plugins: Mapping[str, str], lines: str = "", files: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """A cluster that runs, for as long as the context lasts. ``lines`` and ``files``: more of Slurm's configuration."""
     scratch = Path(tempfile.mkdtemp(prefix="corral-bare-"))
     made = Cluster(scratch)
     try:
         made.boot()
         made.add_users()
-        made.configure(plugins)
+        made.configure(plugins, lines, files)
         made.start()
         yield made
     finally:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -136,3 +137,88 @@ def test_the_health_check_takes_a_node_out_and_back(bare: Cluster, without_marke
 def test_the_second_jail_is_another_directory(bare: Cluster) -> None:
     """Else the test of its name would prove nothing."""
     assert bare.head.sh(f"stat -c %d:%i {JAIL}/etc {OLD_JAIL}/etc").splitlines()[0] != bare.head.sh(f"stat -c %d:%i {OLD_JAIL}/etc")
+
+
+def test_a_user_whom_nobody_knows_is_refused_with_a_sentence(bare: Cluster) -> None:
+    command = ["setpriv", "--reuid=10999", "--regid=10999", "--clear-groups", "--", "srun", "-Q", "-w", "n1", "sh", "-c", "echo ran"]
+    refused = bare.head.run(*command, check=False)
+    assert refused.returncode != 0 and "ran" not in refused.stdout
+    assert "Invalid user id" in refused.stderr or "credential" in refused.stderr, refused.stderr
+    eventually(lambda: bare.states() == ["idle"], "the node stays in service")
+
+
+@contextmanager
+def running(bare: Cluster) -> Iterator[Callable[[], str]]:
+    """A step on n1 that waits; what is given ends it and returns what it printed then: its jail's marker, and what is in its /tmp."""
+    bare.head.sh(f"rm -f {JAIL}/srv/project/go {JAIL}/srv/project/up")
+    step = "touch /tmp/mine up; until test -e go; do sleep 0.2; done; cat /etc/corral-jail; ls /tmp"
+    submit = f"sbatch --parsable -w n1 -D /srv/project -o held.out --wrap 'srun sh -c \"{step}\"'"
+    job = bare.head.sh(submit, user="ada")
+    eventually(lambda: bare.head.run("test", "-e", f"{JAIL}/srv/project/up", check=False).returncode == 0, "the step runs")
+
+    def end() -> str:
+        bare.head.sh(f"touch {JAIL}/srv/project/go")
+        eventually(lambda: "JobState=COMPLETED" in bare.head.sh(f"scontrol show job {job}"), "the job has ended well")
+        return bare.head.read(f"{JAIL}/srv/project/held.out")
+
+    try:
+        yield end
+    finally:
+        bare.head.sh("scancel -u ada", check=False)
+
+
+def slurmd_of(node: Machine) -> str:
+    return node.sh("pgrep -x slurmd")
+
+
+def test_slurmd_starts_anew_under_a_step(bare: Cluster) -> None:
+    node = bare.machines["n1"]
+    with running(bare) as end:
+        before = slurmd_of(node)
+        node.sh(f"kill {before}; while pgrep -x slurmd >/dev/null; do sleep 0.1; done; slurmd -N n1 -d /opt/corral/sbin/slurmstepd")
+        assert slurmd_of(node) != before
+        assert (
+            bare.head.sh("srun -Q --overcommit -w n1 cat /etc/corral-jail", user="bob") == bare.head.read(f"{JAIL}/etc/corral-jail").strip()
+        )
+        assert end().splitlines()[1:] == ["mine"]
+
+
+def test_a_jail_that_is_replaced_keeps_its_running_steps(bare: Cluster) -> None:
+    """Another volume is mounted in its place: who is inside stays, who comes goes to the new one."""
+    node, marker = bare.machines["n1"], bare.head.read(f"{JAIL}/etc/corral-jail")
+    with running(bare) as end:
+        node.sh(f"mount --bind {OLD_JAIL} {JAIL}")
+        try:
+            assert "old:1" in bare.head.sh("srun -Q -w n1 cat /etc/corral-jail", user="bob")
+            assert end() == f"{marker.rstrip()}\nmine\n"
+        finally:
+            node.sh(f"umount {JAIL}")
+    assert bare.head.sh("srun -Q -w n1 cat /etc/corral-jail", user="bob") == marker.strip()
+
+
+def test_steps_leave_nothing_with_slurmd(bare: Cluster) -> None:
+    """No mount, no descriptor, no file of the spool."""
+    node = bare.machines["n1"]
+    slurmd = f"/proc/{slurmd_of(node)}"
+    bare.head.sh("srun -Q -w n1 --jail=old true", user="ada")
+
+    def seen() -> str:
+        return node.sh(f"wc -l <{slurmd}/mountinfo; find /var/spool/slurmd | sort")
+
+    def descriptors() -> int:
+        return int(node.sh(f"ls {slurmd}/fd | wc -l"))
+
+    def left() -> str:
+        spool = "/var/spool/slurmd"
+        return node.sh(
+            f"pgrep -ax slurmstepd || true; find {spool} -path '{spool}/job*' -o -path '{spool}/corral/tmp/*' -o -path '{spool}/corral/job/*'"
+        )
+
+    eventually(lambda: not left(), "nothing of steps is left", seen=left)
+    before, opened = seen(), descriptors()
+    for _ in range(3):
+        bare.head.sh("srun -Q -w n1 --jail=old -n4 --overcommit true; sbatch -Q -w n1 --wait -o /dev/null --wrap 'srun true'", user="ada")
+    bare.head.run("srun", "-Q", "-w", "n1", "/no/such/program", user="ada", check=False)
+    eventually(lambda: not left(), "nothing of steps is left", seen=left)
+    eventually(lambda: seen() == before, f"nothing is left, as before: {before}", seen=seen)
+    assert descriptors() < opened + 4, "slurmd opens and closes some of its own; those ten steps would have left ten"

@@ -86,3 +86,9 @@ def script(cluster: Cluster) -> Script:
 def root() -> Path:
     """The default jail's root as the machine sees it."""
     return VOLUMES / "jail-jail" / "root"
+
+
+@pytest.fixture(scope="session")
+def mpi(script: Script) -> str:
+    """How MPI programs are started best: Debian builds Slurm 24.11 with PMIx and 26.05 without."""
+    return "pmix" if "pmix" in script("srun --mpi=list").split() else "pmi2"

@@ -153,7 +153,7 @@ def test_the_page_tells_what_was_seen(found: dict[str, dict[str, bool]]) -> None
     assert PAGE.read_text() == page(found), "docs/walls.md is stale: run the test with CORRAL_WRITE_DOCS=1"
 
 
-def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script) -> None:
+def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script, mpi: str) -> None:
     """Root of the jail plants libraries where root's daemons look for them: name services, hwloc's plugins, PMIx', a preload."""
     libraries = "usr/lib/x86_64-linux-gnu"
     planted = [
@@ -166,7 +166,7 @@ def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script) 
         f"{EVIL}; sudo ldconfig"
     )
     try:
-        job = script("sbatch --parsable -N2 -o /dev/null --wrap 'srun --mpi=pmix sleep 30'")
+        job = script(f"sbatch --parsable -N2 -o /dev/null --wrap 'srun --mpi={mpi} sleep 30'")
         script(f"for i in $(seq 50); do squeue -h -s -j {job} | grep -q '{job}.0' && break; sleep 0.2; done; sleep 1")
         script(f"srun -w one-0 --overlap --jobid={job} id nobody")
         maps = cluster.kubectl(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -39,6 +40,7 @@ class Operator:
     kubectl: Kubectl
     namespace: str = NAMESPACE
     variables: dict[str, Any] = field(default_factory=dict)
+    since: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
 
     @property
     def account(self) -> str:
@@ -94,10 +96,10 @@ class Operator:
     def metrics(self, pod: str) -> str:
         return self.kubectl("get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{pod}:8080/proxy/metrics")
 
-    def runs(self) -> int:
-        """How many runs of corral.slurm.site the pods that are there have made."""
+    def runs(self, playbook: str = "site") -> int:
+        """How many runs of a playbook the pods that are there have made."""
         lines = [line for pod in self.pods() for line in self.metrics(pod).splitlines()]
-        counts = [line for line in lines if line.startswith("corral_operator_runs_total{") and 'playbook="site"' in line]
+        counts = [line for line in lines if line.startswith("corral_operator_runs_total{") and f'playbook="{playbook}"' in line]
         return sum(int(float(line.rpartition(" ")[2])) for line in counts)
 
     def log(self, *args: str) -> str:
@@ -130,7 +132,8 @@ class Served(Cluster):
     @property
     def settled(self) -> bool:
         """Nothing is to do, nothing is wrong, and the operator has seen that for itself."""
-        seen = self.resource().get("status", {}).get("observedHash")
+        status = self.resource().get("status", {})
+        seen = status.get("observedHash") and (status.get("syncedHash") or not self.spec["nodeSets"])
         return bool(seen) and self.is_("Ready", "True") and not self.is_("Reconciling", "True")
 
     def annotate(self, *words: str) -> None:
@@ -161,7 +164,12 @@ def _owned(item: dict[str, Any]) -> Any:
     entries = [e for e in item["metadata"]["managedFields"] if e["manager"] == "corral"]
     metadata = {key: item["metadata"].get(key) for key in ("labels", "annotations", "ownerReferences")}
     addresses = ("clusterIP", "clusterIPs") if item["kind"] == "Service" and item["spec"]["clusterIP"] != "None" else ()
-    spec = {"spec": {key: value for key, value in item["spec"].items() if key not in addresses}} if "spec" in item else {}
+    given = {key: value for key, value in item.get("spec", {}).items() if key not in addresses}
+    if item["kind"] == "Job":  # Kubernetes puts the Job's uid into both
+        del given["selector"]
+        labels = given["template"]["metadata"]["labels"]
+        given["template"]["metadata"]["labels"] = {key: value for key, value in labels.items() if "controller-uid" not in key}
+    spec = {"spec": given} if "spec" in item else {}
     return {
         "fields": [(e["operation"], e["apiVersion"], e["fieldsV1"]) for e in entries],
         "metadata": metadata,

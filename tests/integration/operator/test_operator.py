@@ -411,3 +411,55 @@ def test_a_document_that_is_deleted_during_its_run_goes_with_its_data_where_it_s
     assert cluster.objects() == {}
     volumes = cluster.kubectl.items("pv")
     assert [v["metadata"]["name"] for v in volumes if f"-{NAME}-" in v["metadata"]["name"]] == []
+
+
+Right = tuple[str, str, str]
+# Rights that these tests do not happen to need: (group, resource, verb) and what for.
+SELDOM: dict[Right, str] = {
+    ("corral.hpc", "slurmclusters", "get"): "somebody has written the document at the same moment",
+    ("", "pods", "delete"): "a roll-out of another template, and pods that can not start: test_rollout.py, test_rights.py",
+    ("", "pods/log", "get"): "why a pod does not start: kube/test_wait.py",
+    ("", "pods/status", "patch"): "corral.slurm.sync: test_sync.py",
+    ("", "pods/exec", "create"): "Kubernetes from 1.35 on asks for it where get was enough",
+}
+
+
+def asked(operator: Operator) -> tuple[set[Right], set[tuple[Right, str]]]:
+    """What the operator asked the API server for since it was installed: what it was given, and what it was refused, with the namespace."""
+    given, refused = set(), set()
+    for file in sorted((LAB / "log").glob("audit*.log")):
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            if operator.account not in line:
+                continue
+            event: dict[str, Any] = json.loads(line)
+            reference = event.get("objectRef")
+            if event["user"]["username"] != operator.account or not reference or event["requestReceivedTimestamp"] < operator.since:
+                continue
+            resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
+            right = (reference.get("apiGroup", ""), resource, event["verb"])
+            if event["responseStatus"]["code"] == 403:
+                refused.add((right, reference.get("namespace", "")))
+            else:
+                given.add(right)
+                if right[2] == "patch" and event["responseStatus"]["code"] == 201:  # an apply that makes the object needs both
+                    given.add((*right[:2], "create"))
+    return given, refused
+
+
+def test_no_right_was_given_in_vain_and_none_was_missing(operator: Operator) -> None:
+    found = operator.kubectl.json("get", "roles,clusterroles", "-A", "-l", "app.kubernetes.io/name=corral-operator")["items"]
+    ours = [
+        one
+        for one in found
+        if NAMESPACE in (one["metadata"].get("namespace"), one["metadata"]["name"].split("corral-operator-")[-1][: len(NAMESPACE)])
+    ]
+    rules = [rule for role in ours for rule in role["rules"]]
+    granted = {
+        (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
+    assert len(ours) >= 4
+    assert not [right for right in granted if "*" in "".join(right)]
+    used, refused = asked(operator)
+    assert granted - used - SELDOM.keys() == set()
+    # Secrets can not be listed, on purpose; and in a namespace without rights it has none.
+    assert {right for right, namespace in refused if namespace != "test-unserved"} <= {("", "secrets", "list")}

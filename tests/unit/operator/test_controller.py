@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from corral_operator import engine
 
+from ... import misoperations
 from .world import CHANGED, FAILED, OK, FakeEngine, Json, Request, World, document, path, run
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFuIGV4YW1wbGUga2V5IHRoYXQgbm9ib2R5IGhvbGRz"
@@ -326,6 +328,135 @@ def test_a_wrong_document_is_told_with_its_path_and_nothing_is_touched(tmp_path:
     run(story())
 
 
+@pytest.mark.parametrize(("waits", "runs"), [(True, 40), (False, 10)])
+def test_what_slurm_has_to_tell_is_come_back_for(tmp_path: Path, waits: bool, runs: int) -> None:
+    """Nothing of Kubernetes changes when a deadline passes, a window begins, or the last job of a partition ends."""
+
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            waiting = {"slurm_rollout": ["cpu-0 (job 7 of ada)"] if waits else []}
+            return [
+                {"kind": "ok", "task": "Roll", "waiting": waiting, "left": {"slurm_rollout": True}, "lines": {"slurm_rollout": ["1 of 2"]}},
+                *OK,
+            ], 0
+
+        world = World(tmp_path, script)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            began = len(world.engine.started)
+            await asyncio.sleep(600)
+            assert len(world.engine.started) - began == pytest.approx(runs, abs=1)
+            assert world.status()["waitingFor"] == "1 of 2" + "; the jobs on nodes that go: cpu-0 (job 7 of ada)" * waits
+
+    run(story())
+
+
+def test_no_wrong_document_touches_anything(tmp_path: Path) -> None:
+    """Of all that people can mistype a sample; what the API server would have refused already is refused all the same."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        wrong = {f"c{number}": one for number, one in enumerate(itertools.islice(misoperations.of(document()), 0, None, 4))}
+        assert len(wrong) > 50
+        for name, one in wrong.items():
+            world.api.put(path(name), {**document(name), "spec": one.document["spec"]})
+        async with world:
+            await asyncio.sleep(30)
+            for name, one in wrong.items():
+                kind, reason, message = world.condition("Stalled", name)
+                assert (kind, reason) == ("True", "DocumentInvalid"), one
+                assert one.path in message, one
+                assert world.condition("Ready", name)[0] == "False"
+                assert "finalizers" not in world.api.objects[path(name)]["metadata"]
+            assert world.engine.started == []
+            assert {where.rpartition("/")[2] for _method, where in world.api.writes} == {"status"}
+            for name in wrong:  # and going back heals it
+                world.api.put(path(name), {**world.api.objects[path(name)], "spec": document()["spec"]})
+            await asyncio.sleep(60)
+            assert {world.condition("Ready", name)[0] for name in wrong} == {"True"}
+
+    run(story())
+
+
+def test_going_back_to_what_was_made_is_ready_at_once_without_a_run(tmp_path: Path) -> None:
+    """The new generation asks for what the last run has proved to be there: nothing is to do, and whoever waits for Ready must be told so."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            runs = len(world.engine.started)
+            spec = world.api.objects[path()]["spec"]
+            world.api.put(
+                path(), {**world.api.objects[path()], "spec": document(partitions=[{"name": "main", "nodeSets": ["nosuch"]}])["spec"]}
+            )
+            await asyncio.sleep(2)
+            assert world.condition("Ready")[:2] == ("False", "DocumentInvalid")
+            world.api.put(path(), {**world.api.objects[path()], "spec": spec})
+            await asyncio.sleep(2)
+            assert len(world.engine.started) == runs
+            assert world.status()["observedGeneration"] == world.api.objects[path()]["metadata"]["generation"] == 3
+            ready = next(one for one in world.status()["conditions"] if one["type"] == "Ready")
+            assert (ready["status"], ready["observedGeneration"]) == ("True", 3)
+            assert world.condition("Reconciling")[:2] == ("False", "Done")
+            assert world.condition("Degraded")[0] == "False"
+
+    run(story())
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_going_back_after_a_run_has_begun_takes_a_run(tmp_path: Path, killed: bool) -> None:
+    """It may have drained a node, which no object shows."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+
+            async def slow(_request: Request) -> tuple[list[Json], int]:
+                await asyncio.sleep(1000)
+                return OK, 0
+
+            world.engine.script = slow
+            _engines.append(world.engine)
+            spec = world.api.objects[path()]["spec"]
+            world.api.put(path(), {**world.api.objects[path()], "spec": document(partitions=[{"name": "main"}])["spec"]})
+            await asyncio.sleep(1)
+            runs = len(world.engine.started)
+            if not killed:
+                world.engine.script = world.well
+                world.api.put(path(), {**world.api.objects[path()], "spec": spec})
+                await asyncio.sleep(10)
+        if killed:
+            world.engine.script = world.well
+            world.api.put(path(), {**world.api.objects[path()], "spec": spec})
+            world.controller = world.new_controller()
+            async with world:
+                await asyncio.sleep(10)
+        assert len(world.engine.started) > runs
+        assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+def test_documents_of_another_selector_are_another_operators(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, selector="team=physics")
+        mine = document("mine")
+        mine["metadata"]["labels"] = {"team": "physics"}
+        world.api.put(path("mine"), mine)
+        world.api.put(path("other"), document("other"))
+        async with world:
+            await asyncio.sleep(10)
+            assert world.condition("Ready", "mine")[0] == "True"
+            assert world.status("other") == {}
+
+    run(story())
+
+
 def test_paused_means_that_nothing_is_done(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
@@ -539,5 +670,63 @@ def test_many_clusters_keep_to_the_limit(tmp_path: Path) -> None:
             await asyncio.sleep(30)
             assert world.engine.most_at_once == 2
             assert all(world.condition("Ready", f"c{n}")[0] == "True" for n in range(20))
+
+    run(story())
+
+
+def test_fifty_new_clusters_all_get_their_turn_and_the_broken_ones_delay_nobody(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            if "/bad" in request.private_data_dir:
+                await asyncio.sleep(1)
+                return FAILED, 2
+            if "/stuck" in request.private_data_dir:
+                await asyncio.sleep(1000)
+            return await world.well(request)
+
+        world.engine.script = script
+        _engines.append(world.engine)
+        names = [f"c{number}" for number in range(44)]
+        async with world:
+            await asyncio.sleep(1)
+            for name in ("bad0", "stuck0", "bad1", *names, "stuck1", "bad2", "stuck2"):
+                world.api.put(path(name, f"ns-{name}"), document(name, f"ns-{name}"))
+            await asyncio.sleep(20)
+            # Two at once, 0.1 s each, twice: 4.4 s are the least.
+            assert {world.condition("Ready", name, f"ns-{name}")[0] for name in names} == {"True"}
+            begun = {Path(request.private_data_dir).name for request in world.engine.started}
+            assert len(begun) == 50
+            assert world.condition("Degraded", "bad1", "ns-bad1")[:2] == ("True", "RunFailed")
+
+    run(story())
+
+
+def test_while_a_hundred_are_looked_at_again_a_new_cluster_is_begun_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, resync=100)
+        for number in range(100):
+            world.api.put(path(f"c{number}", f"ns{number % 7}"), document(f"c{number}", f"ns{number % 7}"))
+        async with world:
+            await asyncio.sleep(90)
+            world.engine.started.clear()
+
+            async def slow(request: Request) -> tuple[list[Json], int]:
+                await asyncio.sleep(1.0)
+                return await world.well(request)
+
+            world.engine.script = slow
+            _engines.append(world.engine)
+            await asyncio.sleep(45)  # in the middle of it, when those that wait have waited for longer than anybody should
+            done = len(world.engine.started)
+            assert 20 < done < 100
+            began = asyncio.get_running_loop().time()
+            world.api.put(path("new"), document("new"))
+            while "new" not in {Path(request.private_data_dir).name for request in world.engine.started}:
+                await asyncio.sleep(0.01)
+            assert asyncio.get_running_loop().time() - began < 1.0
+            await asyncio.sleep(60)
+            assert len(world.engine.started) == 102, "each once, and the new one twice"
 
     run(story())

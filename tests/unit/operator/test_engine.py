@@ -326,8 +326,10 @@ def test_several_runs_at_once_do_not_mix(tmp_path: Path) -> None:
 
 def test_the_last_runs_are_kept_and_the_last_that_failed(tmp_path: Path) -> None:
     for number in range(9):
-        (tmp_path / f"{number}").mkdir()
-        (tmp_path / f"{number}" / "status").write_text("failed" if number in (1, 3) else "successful")
-    clear(tmp_path, 4)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "5", "6", "7", "8"]
-    clear(tmp_path / "nothing", 4)
+        (tmp_path / f"{number}-site").mkdir()
+        (tmp_path / f"{number}-site" / "status").write_text("failed" if number in (1, 3) else "successful")
+        (tmp_path / f"{number}-sync").mkdir()
+    clear(tmp_path, "site", 4)
+    assert sorted(path.name for path in tmp_path.glob("*-site")) == ["3-site", "5-site", "6-site", "7-site", "8-site"]
+    assert len(list(tmp_path.glob("*-sync"))) == 9, "those of another playbook have a count of their own"
+    clear(tmp_path / "nothing", "site", 4)

@@ -167,7 +167,7 @@ def test_what_is_done(given: Json, changes: Json, deed: Do) -> None:
 def test_what_is_as_it_was_is_left_alone() -> None:
     children = [Child("ConfigMap", "a-config", "base", "1")]
     word = plan.observed(document(), "c", children)
-    assert ask(document(), hashed=word).do is Do.REST
+    assert ask(document(), hashed=word).do is Do.KEEP
     assert ask(document(), hashed=word, again=True).do is Do.MAKE
     assert ask(document(), hashed=word, touched=False).do is Do.MAKE, "an operator that was taken away has let it go"
     assert ask(document(), hashed=word, content="d").do is Do.MAKE
@@ -183,12 +183,24 @@ def test_what_is_as_it_was_is_left_alone() -> None:
         ({"changed": 1}, "", 0.3),
         ({"after": "i"}, "", 0.3),
         ({"waiting": True}, "", 15.0),
+        ({"left": True}, "", 60.0),
+        ({"left": True, "waiting": True, "changed": 1}, "", 15.0),
+        ({"left": True, "changed": 1}, "", 0.3),
         ({"changed": 1, "unsettled": 6}, "", 64.0),
         ({"changed": 1, "unsettled": 60}, "", 300.0),
     ],
 )
 def test_only_a_run_that_found_nothing_to_do_proves_it(changes: Json, hashed: str, again: float | None) -> None:
-    usual: Json = {"changed": 0, "waiting": False, "before": "h", "after": "h", "unsettled": 0, "scale_again": 15.0, "backoff_most": 300.0}
+    usual: Json = {
+        "changed": 0,
+        "waiting": False,
+        "left": False,
+        "before": "h",
+        "after": "h",
+        "unsettled": 0,
+        "scale_again": 15.0,
+        "backoff_most": 300.0,
+    }
     assert plan.settle(**{**usual, **changes}) == plan.Settled(hashed, again)
 
 
@@ -263,6 +275,43 @@ def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
 def test_conditions(changes: Json, expected: Json) -> None:
     found = conditions(replace(well(), **changes))
     assert {name: found[name] for name in expected} == expected
+
+
+def kstatus(resource: Json) -> str:
+    """How Flux, Argo CD and `kubectl` of kpt read any resource: sigs.k8s.io/cli-utils/pkg/kstatus, the part for kinds that it does not know."""
+    metadata, found = resource["metadata"], resource.get("status") or {}
+    if metadata.get("deletionTimestamp"):
+        return "Terminating"
+    if found.get("observedGeneration", metadata["generation"]) != metadata["generation"]:
+        return "InProgress"
+    by = {one["type"]: one["status"] for one in found.get("conditions") or ()}
+    if by.get("Reconciling") == "True":
+        return "InProgress"
+    if by.get("Stalled") == "True":
+        return "Failed"
+    return "Current" if by.get("Ready", "True") == "True" else "InProgress"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "Current"),
+        ({"observed": 3}, "InProgress"),
+        ({"running": True}, "InProgress"),
+        ({"waiting": ["cpu-1"]}, "InProgress"),
+        ({"failure": ("RunFailed", "Why."), "failures": 2}, "InProgress"),
+        ({"stalled": ("DocumentInvalid", "Why.")}, "Failed"),
+        ({"stalled": ("DocumentInvalid", "Why."), "observed": 3}, "Failed"),
+        ({"stalled": ("NotPermitted", "Why."), "observed": 0, "hash": "", "nodes": None, "children": None}, "Failed"),
+        ({"observed": 0, "hash": "", "children": []}, "InProgress"),
+        ({"nodes": {"total": 2, "inService": 1, "drained": 1, "down": 0}}, "Current"),
+    ],
+)
+def test_tools_that_know_kstatus_read_it_right(changes: Json, expected: str) -> None:
+    found = status.build(replace(well(), **changes), {}, NOW)
+    assert kstatus({"metadata": {"generation": 4}, "status": found}) == expected
+    again = replace(Facts.of(found), generation=4, children=changes.get("children", well().children), stalled=changes.get("stalled"))
+    assert again.observed != 4 or not changes.get("stalled"), "a new operator does not take it for made"
 
 
 def test_a_new_operator_knows_from_the_status_what_the_last_one_knew() -> None:

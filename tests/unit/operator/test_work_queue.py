@@ -57,6 +57,20 @@ def test_nothing_waits_for_ever(queue: WorkQueue, clock: Clock) -> None:
     assert taken(queue) == A
 
 
+def test_one_place_more_is_kept_for_what_people_wrote(queue: WorkQueue, clock: Clock) -> None:
+    others = [("three", str(number)) for number in range(4)]
+    for key in others:
+        queue.add(key, Why.RESYNC)
+    assert (taken(queue), taken(queue), taken(queue)) == (others[0], others[1], None)
+    assert queue.next_due() is None, "until one of them is done"
+    clock.now += PATIENCE + 1
+    queue.add(A, Why.EDIT)
+    queue.add(B, Why.EDIT)
+    assert (taken(queue), taken(queue)) == (A, None), "at once, though all places are taken and others have waited for long"
+    queue.done(A)
+    assert taken(queue) == B
+
+
 def test_a_key_is_worked_on_once_at_a_time_and_what_came_meanwhile_is_kept(queue: WorkQueue) -> None:
     queue.add(A, Why.EDIT)
     assert taken(queue) == A
@@ -85,25 +99,25 @@ def test_a_look_answers_what_was_asked_before_it_but_not_what_is_for_later(queue
 
 def test_no_more_work_than_there_is_room_for(queue: WorkQueue) -> None:
     for key in (A, B, C):
-        queue.add(key, Why.EDIT)
+        queue.add(key, Why.DRIFT)
     assert {taken(queue), taken(queue)} == {A, B}
     assert taken(queue) is None
     queue.park(A)
     assert taken(queue) == C
     queue.park(A, False)
     queue.done(B)
-    queue.add(B, Why.EDIT)
+    queue.add(B, Why.DRIFT)
     assert taken(queue) is None, "A works again"
 
 
 def test_a_parked_key_makes_room_when_all_places_are_taken(queue: WorkQueue) -> None:
     for key in (A, B, C):
-        queue.add(key, Why.EDIT)
+        queue.add(key, Why.DRIFT)
     taken(queue), taken(queue)
     queue.park(A)
     taken(queue)
     assert queue.parked_for() is None, "nobody waits"
-    queue.add(("x", "y"), Why.EDIT)
+    queue.add(("x", "y"), Why.DRIFT)
     assert queue.parked_for() == A
 
 

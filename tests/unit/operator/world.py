@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
 from corral_operator import api
-from corral_operator.children import INSTANCE
+from corral_operator.children import COMPONENT, INSTANCE
 from corral_operator.controller import Controller
 from corral_operator.engine import Process
 from corral_operator.metrics import Metrics
@@ -134,7 +134,7 @@ class FakeApi:
                 raise api_error(Status(409, reason="AlreadyExists"), what, server="fake")
             return copy.deepcopy(self.put(path, body or {}))
         if method == "GET" and path not in self.objects and path.rsplit("/", 1)[-1].endswith(("s", "ies")):
-            items = [copy.deepcopy(found) for name, found in self.objects.items() if _within(name, path)]
+            items = [copy.deepcopy(found) for name, found in self.objects.items() if _within(name, path) and _selected(found, query)]
             return {"items": items, "metadata": {"resourceVersion": str(self.version)}}
         target = path.removesuffix("/status")
         if target not in self.objects:
@@ -154,7 +154,11 @@ class FakeApi:
         self.watches.append(entry)
         try:
             for name, found in self.objects.items():  # what was written since the list
-                if _within(name, path) and int(found["metadata"]["resourceVersion"]) > int(query["resourceVersion"]):
+                if (
+                    _within(name, path)
+                    and _selected(found, query)
+                    and int(found["metadata"]["resourceVersion"]) > int(query["resourceVersion"])
+                ):
                     yield {"type": "MODIFIED", "object": copy.deepcopy(found)}
             while True:
                 try:
@@ -164,7 +168,8 @@ class FakeApi:
                     return
                 if event is None:
                     return
-                yield event
+                if event["type"] == "ERROR" or _selected(event["object"], query):
+                    yield event
         finally:
             self.watches.remove(entry)
 
@@ -174,6 +179,13 @@ def _within(path: str, collection: str) -> bool:
         return "/" not in path[len(collection) + 1 :]
     head, _slash, plural = collection.rpartition("/")
     return path.startswith(f"{head}/namespaces/") and path.rsplit("/", 2)[-2] == plural and "/namespaces/" not in collection
+
+
+def _selected(found: Json, query: Mapping[str, str] | None) -> bool:
+    """Whether a label selector, of equalities alone, lets an object through."""
+    wanted = [one.split("=") for one in (query or {}).get("labelSelector", "").split(",") if one]
+    labels = (found.get("metadata") or {}).get("labels") or {}
+    return all(labels.get(key) == value for key, value in wanted)
 
 
 def _merged(old: Json, change: Json) -> Json:
@@ -320,6 +332,21 @@ class World:
             wanted[where]["metadata"]["managedFields"] = [{"manager": "corral", "time": "2026-01-01T00:00:00Z"}]
             self.api.put(where, wanted[where])
         return bool(missing)
+
+    def machine(self, name: str, *, cordoned: bool = False, **status: Any) -> None:
+        """A node of Kubernetes is as given."""
+        self.api.put(f"/api/v1/nodes/{name}", {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": status})
+
+    def pod(self, machine: str, *, name: str = "a-cpu-0", cluster: str = "a", ready: bool = True) -> None:
+        """A worker's pod is on a machine, another one than before."""
+        labels = {**LABELS, INSTANCE: cluster, COMPONENT: "worker"}
+        conditions = [{"type": "Ready", "status": str(ready)}]
+        where = f"/api/v1/namespaces/one/pods/{name}"
+        if where in self.api.objects:
+            self.api.delete(where)
+        self.api.put(
+            where, {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": machine}, "status": {"conditions": conditions}}
+        )
 
     async def __aenter__(self) -> World:
         self.controller.start()

@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <sys/prctl.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <linux/capability.h>
+#include <linux/magic.h>
 
 static struct jail_plan plan;
 static struct jail_view view;
@@ -84,6 +86,51 @@ static void the_task_sees_the_jail_alone(void)
 	CHECK(writable("/tmp/mine") && writable("/dev/shm/mine"));
 	CHECK(there_is("/dev/null") && there_is("/dev/pts") && !there_is("/dev/kmsg") && !there_is("/dev/vda") && !there_is("/dev/mem"));
 	CHECK(writable("/dev/null"));
+	jail_view_close(&view);
+}
+
+/*
+ * cgroup v2 as a container has it, one file system at /sys/fs/cgroup: the machine's own where it has one, shown in this mount namespace alone,
+ * and never written to.
+ */
+static void show_cgroup2(struct stat *shown)
+{
+	static const char *const places[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+	struct statfs status;
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (statfs(places[i], &status) == 0 && status.f_type == CGROUP2_SUPER_MAGIC) {
+			CHECK(mount(places[i], "/sys/fs/cgroup", NULL, MS_BIND, NULL) == 0);
+			CHECK(mount(NULL, "/sys/fs/cgroup", NULL, MS_BIND | MS_REMOUNT, NULL) == 0);
+			CHECK(stat("/sys/fs/cgroup", shown) == 0);
+			return;
+		}
+	CHECK(mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, NULL) == 0);
+	CHECK(stat("/sys/fs/cgroup", shown) == 0);
+}
+
+static bool shows(const struct stat *cgroups, bool read_only)
+{
+	struct statvfs status;
+	struct stat seen;
+
+	return stat("/sys/fs/cgroup", &seen) == 0 && seen.st_dev == cgroups->st_dev && seen.st_ino == cgroups->st_ino &&
+	       statvfs("/sys/fs/cgroup", &status) == 0 && ((status.f_flag & ST_RDONLY) != 0) == read_only;
+}
+
+/* It makes those of steps at the pod's path after it has entered; the steps themselves shall not. */
+static void slurmstepd_writes_cgroups_and_its_task_reads_them(void)
+{
+	struct statvfs status;
+	struct stat cgroups;
+
+	make_pod();
+	show_cgroup2(&cgroups);
+	CHECK(enter_with(NULL) == 0);
+	CHECK(shows(&cgroups, false));
+	CHECK(statvfs("/sys", &status) == 0 && (status.f_flag & ST_RDONLY));
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(shows(&cgroups, true));
 	jail_view_close(&view);
 }
 
@@ -424,6 +471,7 @@ int main(void)
 		return 0;
 	CASE(the_step_sees_the_pods_programs);
 	CASE(the_task_sees_the_jail_alone);
+	CASE(slurmstepd_writes_cgroups_and_its_task_reads_them);
 	CASE(slurmstepd_stays_when_its_task_leaves);
 	CASE(the_pods_root_lies_over_neither_view);
 	CASE(a_task_does_not_go_where_the_pod_still_is);

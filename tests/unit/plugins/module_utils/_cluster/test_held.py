@@ -100,3 +100,21 @@ def test_what_becomes_of_jobs_is_the_clusters_or_the_sets_own() -> None:
         {"name": "big", "replicas": 1, "policy": "Cancel", "deadline": 60},
     ]
     assert resolve.model(good()).to_dict()["scaling"]["policy"] == "Wait"
+
+
+def test_jobs_of_a_partition_that_leaves_keep_their_jail() -> None:
+    """Each step that they start reads plugstack.conf anew; without the words it would start in another root."""
+    document = good()
+    document["spec"]["jails"] = [{"name": "other", "volume": {"claimName": "other"}, "populate": {"image": "jail:bookworm"}}]
+    document["spec"]["partitions"].append({"name": "old", "nodeSets": ["cpu"], "jail": "other"})
+    words = resolve.model(document).to_dict()["config"]["files"]["plugstack.conf"].split()
+    jail = [word.split("=", 1) for word in words if word.startswith(("partition.old=", "jail.other="))]
+    assert len(jail) == 2
+    model = resolve.model(good()).to_dict()
+    plain = model["config"]["files"]["plugstack.conf"]
+    kept = held.hold(model, {"replicas": {}, "nodes": [], "partitions": [{**OLD, "jail": jail}, {**OLD, "name": "twin", "jail": jail[:1]}]})
+    assert kept["config"]["files"]["plugstack.conf"].split() == [*plain.split(), *(f"{key}={value}" for key, value in jail)]
+    assert held.hold(kept, {}) == model
+    # Of a partition that stays counts what the document says.
+    other = held.hold(model, {"replicas": {}, "nodes": [], "partitions": [{**MAIN, "jail": [["partition.main", "other"]]}]})
+    assert other["config"]["files"]["plugstack.conf"] == plain

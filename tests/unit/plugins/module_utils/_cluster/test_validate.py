@@ -272,6 +272,11 @@ FILES = [
         {"processTracking": "linuxproc", "extraConfig": ["PrologFlags=Contain,x11"]},
         "PrologFlags has X11, which Slurm refuses",
     ),
+    (
+        "spec.slurm.extraConfig",
+        ["JobContainerType=job_container/tmpfs"],
+        "sets JobContainerType, which corral sets itself: each job has a /tmp",
+    ),
     ("spec.slurm.extraConfig", ["PrologFlags=NoHold,Contain"], "PrologFlags has NoHold, which Slurm refuses together with Contain"),
     (
         "spec.slurm.extraConfig",

@@ -91,6 +91,13 @@ def test_a_partition_that_leaves_is_closed_and_stays_while_a_job_waits_in_it(sid
     assert (result["held"]["nodes"], result["held"]["replicas"]) == ([], {})
 
 
+def test_the_jobs_of_a_partition_that_leaves_keep_their_jail(side: Fake) -> None:
+    inside(side)
+    side.config_map["data"]["plugstack.conf"] = "required /opt/x.so jail=/mnt/jail jail.other=/mnt/other partition.side=other\n"
+    [held] = run(3, partitions=["main"])["held"]["partitions"]
+    assert held["jail"] == [["partition.side", "other"], ["jail.other", "/mnt/other"]]
+
+
 def test_a_partition_goes_when_the_last_job_in_it_has_ended(side: Fake) -> None:
     result = run(3, partitions=["main"], wait=True)
     assert (result["goes"], result["held"], "warnings" in result) == (True, {}, False)

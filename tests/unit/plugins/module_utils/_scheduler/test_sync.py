@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema
+from ansible_collections.corral.slurm.plugins.module_utils._kube import machines
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, machines, sync
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, sync
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod
 
@@ -40,7 +41,14 @@ def forget(world: Fake) -> None:
 
 
 def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
-    given = {"taints": list(machines.TAINTS), "eviction": "WhenDrained", "conditions": True, "duration": 0, "interval": 10}
+    given = {
+        "taints": list(machines.TAINTS),
+        "machine_conditions": [],
+        "eviction": "WhenDrained",
+        "conditions": True,
+        "duration": 0,
+        "interval": 10,
+    }
     return sync.run({**CONNECTION, **given, **options}, check=check, diff=True)
 
 
@@ -89,6 +97,25 @@ def test_a_cordon_drains_and_a_free_node_may_be_evicted(world: Fake) -> None:
     forget(world)
     again = run()
     assert (again["changed"], world.told, world.patches) == (False, [], [])
+
+
+def test_whoever_cordons_says_why(world: Fake) -> None:
+    cordon(world)
+    world.machines["n1"]["metadata"]["annotations"] = {machines.NOTE: "fan 2\nis loud\x07 " + "!" * 300}
+    run()
+    assert reason(world) == f"{CORDONED}: fan 2 is loud " + "!" * 186
+    assert run()["changed"] is False
+
+
+def test_a_bad_condition_drains_and_comes_back(world: Fake) -> None:
+    bad = {"type": "KernelDeadlock", "status": "True", "message": "task hung\nfor 120 s"}
+    world.machines["n1"]["status"] = {"conditions": [{"type": "Ready", "status": "True"}, bad]}
+    assert run()["changed"] is False, "nobody has called it bad"
+    run(machine_conditions=["KernelDeadlock"])
+    assert reason(world) == "corral: sync: machine n1 has the condition KernelDeadlock: task hung for 120 s"
+    bad["status"] = "False"
+    run(machine_conditions=["KernelDeadlock"])
+    assert reason(world) == ""
 
 
 def test_a_busy_node_stays_protected_until_its_job_has_ended(world: Fake) -> None:

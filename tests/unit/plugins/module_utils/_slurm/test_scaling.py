@@ -208,6 +208,15 @@ def test_the_gpus_of_a_node_that_must_stay_stay_with_it() -> None:
     ]
 
 
+def test_the_jail_of_a_partition_that_must_stay_stays_with_it() -> None:
+    plugstack = "# by corral\nrequired /opt/x.so jail=/mnt/jail jail.other=/mnt/jails/other jail.free=/mnt/jails/free partition.big=other\n"
+    kept = scaling.held(CONFIG, [scaling.Size("big", 1, 0, "Wait", 0)], {"big": 1}, plugstack=plugstack)
+    assert [(one["name"], one.get("jail")) for one in kept["partitions"]] == [
+        ("main", None),
+        ("big", [["partition.big", "other"], ["jail.other", "/mnt/jails/other"]]),
+    ]
+
+
 def test_a_node_that_must_stay_and_has_no_line_is_an_error() -> None:
     with pytest.raises(CorralError, match="no line of cpu-2"):
         scaling.held("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3})

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import why
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import reasons, why
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
 from .records import node, partition, reservation
@@ -149,3 +151,11 @@ def test_closed_partitions_and_none_at_all_are_told_of_a_node_in_service() -> No
 
 def test_jobs_that_still_run_are_told() -> None:
     assert explain(node("cpu-0")).evidence == ["jobs still run on it"]
+
+
+def test_the_page_has_every_cause() -> None:
+    page = (Path(__file__).resolve().parents[5] / "docs" / "nodes.md").read_text()
+    told = set(re.findall(r"`([a-z-]+)`", page.partition("| cause | what Slurm shows |")[2].partition("\n\n")[0]))
+    of_reasons = {kind.key for kind in (*reasons.OURS, reasons.OWNED, *reasons.SLURM, reasons.PERSON)}
+    of_states = {cause for _flag, cause, _why, _next in why._FLAGS}
+    assert told == {*of_reasons, *of_states, "no-pod", "machine", "unexplained"}

@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a machine (a Kubernetes node) is to be left: it is cordoned, has a taint by which others announce that, or a condition that is bad. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+# What `kubectl cordon` sets, in both its forms.
+CORDON = "node.kubernetes.io/unschedulable"
+# Those by which machines are announced to go: a cordon, the cluster autoscaler, Karpenter, and a machine that somebody has declared to be off.
+TAINTS = (
+    CORDON,
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "node.kubernetes.io/out-of-service",
+)
+# A taint that only asks to be avoided keeps nobody away.
+_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+
+
+# By which whoever cordons a machine says why, for people who look at Slurm.
+NOTE = "corral.hpc/reason"
+_LONGEST = 200
+
+
+def cause(machine: dict[str, Any], keys: Iterable[str], conditions: Iterable[str] = ()) -> str:
+    """Say why a machine is to be left; "" when it is not. ``keys`` are those of taints, ``conditions`` types that are true: the first that it has counts.
+
+    What others wrote is in it as one line of text that can be shown, cut to a length that Slurm keeps.
+    """
+    spec, metadata = machine.get("spec") or {}, machine.get("metadata") or {}
+    name, note = metadata.get("name", ""), _line((metadata.get("annotations") or {}).get(NOTE))
+    taints = {str(taint.get("key")) for taint in spec.get("taints") or () if taint.get("effect") in _KEEPS_AWAY}
+    for key in keys:
+        if key == CORDON and (spec.get("unschedulable") or key in taints):
+            return f"machine {name} is cordoned{note}"
+        if key in taints:
+            return f"machine {name} has the taint {key}{note}"
+    for kind in conditions:
+        for condition in (machine.get("status") or {}).get("conditions") or ():
+            if condition.get("type") == kind and condition.get("status") == "True":
+                return f"machine {name} has the condition {kind}{note or _line(condition.get('message'))}"
+    return ""
+
+
+def _line(text: object) -> str:
+    """Return what follows on a cause, "" for nothing."""
+    shown = " ".join("".join(one if one.isprintable() else " " for one in str(text or "")).split())
+    return f": {shown[:_LONGEST]}" if shown else ""

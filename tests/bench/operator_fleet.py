@@ -1,0 +1,289 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator with a hundred clusters that are well: its start, its memory, its rest, how soon a new document is begun, and who leads next.
+
+The operator is the real one, as a process of its own beside the lab's API server; documents and objects are real, too. The clusters have no pods, and are
+written down as found well by a run before: so nothing is to do, which is what is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from corral_operator import api, content, plan, status
+from corral_operator.children import COMPONENT, INSTANCE, KINDS, Children
+from corral_operator.processes import descendants, resident
+
+Json = dict[str, Any]
+
+COUNT = 100
+NAME = "fleet"
+_LABELS = {"app.kubernetes.io/managed-by": "corral", "app.kubernetes.io/part-of": "corral", INSTANCE: NAME}
+# How long the operator is watched at rest.
+_REST = 30.0
+
+
+def measure(document: Path, scratch: Path) -> dict[str, float]:
+    """Return seconds, MiB and counts. ``document`` is that of the demonstration's cluster, of which the images are taken."""
+    return asyncio.run(_measure(yaml.safe_load(document.read_text())["spec"]["images"], scratch))
+
+
+async def _measure(images: Json, scratch: Path) -> dict[str, float]:
+    async with api.Client(auth.resolve({})) as client:
+        fleet = _Fleet(client, images)
+        try:
+            await fleet.make()
+            found = await _at_rest(fleet, scratch)
+            return {**found, "first": await _a_new_one(fleet, scratch), **await _succession(fleet, scratch)}
+        finally:
+            await fleet.remove()
+
+
+async def _at_rest(fleet: _Fleet, scratch: Path) -> dict[str, float]:
+    began = time.perf_counter()
+    async with _operator(fleet, scratch) as (process, metrics):
+        await _until(lambda: metrics.get("corral_operator_runs_skipped_total") >= COUNT, 120)
+        seconds = time.perf_counter() - began
+        await asyncio.sleep(5.0)  # the zygote warms up meanwhile
+        before = _processor(process.pid)
+        await asyncio.sleep(_REST)
+        return {
+            "start": seconds,
+            "processor": 100 * (_processor(process.pid) - before) / _REST,
+            "memory": sum(resident(pid) for pid in (process.pid, *descendants(process.pid))),
+            "runs": metrics.get("corral_operator_runs_total") + metrics.get("corral_operator_runs_open"),
+            "writes": metrics.get("corral_operator_requests", kind="write"),
+        }
+
+
+async def _a_new_one(fleet: _Fleet, scratch: Path) -> float:
+    """Return the seconds from a new document to its finalizer, while the operator looks at all the others for the first time."""
+    async with _operator(fleet, scratch) as (_process, metrics):
+        await _until(lambda: metrics.get("corral_operator_runs_skipped_total") >= 1, 120)
+        await fleet.document("new", finalizers=[])
+        began = time.perf_counter()
+        while not (await fleet.get("new"))["metadata"].get("finalizers"):
+            await asyncio.sleep(0.02)
+            if time.perf_counter() - began > 60:
+                sys.exit("bench: the operator did not begin a new document")
+        return time.perf_counter() - began
+
+
+async def _succession(fleet: _Fleet, scratch: Path) -> dict[str, float]:
+    """Return the seconds from a leader's end to the next one's beginning: killed, and told to stop."""
+
+    async def leads(metrics: _Metrics) -> float:
+        began = time.perf_counter()
+        await _until(lambda: metrics.get("corral_operator_leader") == 1, 60)
+        return time.perf_counter() - began
+
+    found = {}
+    async with _operator(fleet, scratch, elect=True) as (first, its):
+        await leads(its)
+        async with _operator(fleet, scratch, elect=True) as (second, metrics):
+            await _until(lambda: metrics.get("corral_operator_clusters") >= COUNT, 120)
+            first.kill()
+            found["killed"] = await leads(metrics)
+            async with _operator(fleet, scratch, elect=True) as (_third, last):
+                await _until(lambda: last.get("corral_operator_clusters") >= COUNT, 120)
+                second.terminate()
+                found["stopped"] = await leads(last)
+    return found
+
+
+class _Fleet:
+    def __init__(self, client: api.Client, images: Json) -> None:
+        self._client = client
+        self._images = images
+        self.names = [f"{NAME}-{number}" for number in range(COUNT)]
+        # Others in the lab have their own operator.
+        self.alone = True
+
+    async def make(self) -> None:
+        """Namespaces, documents and objects, and what a run would have found."""
+        await self.remove()
+        documents, _version = await api.items(self._client, "/apis/corral.hpc/v1alpha1/slurmclusters", what="list documents", query={})
+        self.alone = not documents
+        await asyncio.gather(*(self._namespace(name) for name in (*self.names, "new")))
+        turns = asyncio.Semaphore(8)
+
+        async def one(name: str) -> None:
+            async with turns:
+                await self.document(name, finalizers=[plan.FINALIZER])
+                for path, body in _objects():
+                    await self._post(path.format(f"bench-{name}"), body)
+
+        await asyncio.gather(*map(one, self.names))
+        await asyncio.sleep(5.0)  # the controllers of the StatefulSets look at them
+        for name in self.names:
+            await self._well(name)
+
+    async def document(self, name: str, finalizers: list[str]) -> None:
+        """Write one."""
+        volume = {"claimName": "none"}
+        spec = {
+            "images": self._images,
+            "controller": {"stateVolume": volume, "nodeSelector": {"nowhere": "yes"}},
+            "priorityClasses": {"create": False},
+            "login": {"replicas": 0},
+            "nodeSets": [],
+            "partitions": [],
+            "jail": {"volume": volume, "populate": {"image": "none"}},
+        }
+        metadata = {"name": NAME, "namespace": f"bench-{name}", "finalizers": finalizers}
+        body = {"apiVersion": "corral.hpc/v1alpha1", "kind": "SlurmCluster", "metadata": metadata, "spec": spec}
+        await self._post(f"/apis/corral.hpc/v1alpha1/namespaces/bench-{name}/slurmclusters", body)
+
+    async def get(self, name: str) -> Json:
+        """Read one."""
+        return await self._client.request("GET", _document(name), what="read a document")
+
+    async def _well(self, name: str) -> None:
+        """Write the status that a run has left which found nothing to do."""
+        document = await self.get(name)
+        children = Children()
+        for kind in KINDS:
+            path = kind.path(f"bench-{name}")
+            found, _version = await api.items(self._client, path, what=f"list {kind.plural}", query={"labelSelector": kind.selector})
+            children.replace(kind, found)
+        mine = children.of(NAME)
+        if not all(child.ready for child in mine):
+            sys.exit(f"bench: objects in bench-{name} are not ready: {[child.words for child in mine if not child.ready]}")
+        generation = int(document["metadata"]["generation"])
+        revision = content.revision()
+        facts = status.Facts(
+            generation=generation,
+            observed=generation,
+            hash=plan.observed(document, revision, mine),
+            revision=revision,
+            nodes={"total": 0, "inService": 0, "drained": 0, "down": 0},
+            children=mine,
+        )
+        body = {"status": status.build(facts, {}, datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))}
+        await self._client.request("PATCH", f"{_document(name)}/status", what="write a status", body=body, content_type=api.MERGE)
+
+    async def _namespace(self, name: str) -> None:
+        await self._post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"bench-{name}"}})
+
+    async def _post(self, path: str, body: Json) -> None:
+        await self._client.request("POST", path, what=f"create in {path}", body=body)
+
+    async def remove(self) -> None:
+        """Take everything away, also what a run of this that was killed has left."""
+
+        async def one(name: str) -> None:
+            with contextlib.suppress(CorralError):
+                body = {"metadata": {"finalizers": None}}
+                await self._client.request("PATCH", _document(name), what="let go", body=body, content_type=api.MERGE)
+            with contextlib.suppress(CorralError):
+                await self._client.request("DELETE", f"/api/v1/namespaces/bench-{name}", what="delete a namespace")
+
+        names = (*self.names, "new")
+        await asyncio.gather(*map(one, names))
+        for name in names:
+            for _try in range(600):
+                try:
+                    await self._client.request("GET", f"/api/v1/namespaces/bench-{name}", what="look for a namespace")
+                except CorralError:
+                    break
+                await asyncio.sleep(0.5)
+
+
+def _document(name: str) -> str:
+    return f"/apis/corral.hpc/v1alpha1/namespaces/bench-{name}/slurmclusters/{NAME}"
+
+
+def _objects() -> list[tuple[str, Json]]:
+    """What a small cluster has, without pods."""
+    found: list[tuple[str, Json]] = []
+    for part in ("controller", "worker", "login"):
+        labels = {**_LABELS, COMPONENT: part}
+        metadata = {"name": f"{NAME}-{part}", "labels": labels}
+        pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        sets = {"replicas": 0, "serviceName": f"{NAME}-{part}", "selector": {"matchLabels": labels}, "template": pod}
+        found += [
+            ("/api/v1/namespaces/{}/configmaps", {"metadata": metadata, "data": {"text": "x" * 4000}}),
+            ("/api/v1/namespaces/{}/serviceaccounts", {"metadata": metadata}),
+            ("/api/v1/namespaces/{}/services", {"metadata": metadata, "spec": {"clusterIP": "None", "selector": labels}}),
+            ("/apis/apps/v1/namespaces/{}/statefulsets", {"metadata": metadata, "spec": sets}),
+        ]
+    return found
+
+
+class _Metrics:
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/metrics"
+
+    def get(self, name: str, **labels: str) -> float:
+        """Return a metric's sum over all its labels but those given; 0 while nobody answers."""
+        try:
+            with urllib.request.urlopen(self._url, timeout=5) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return 0.0
+        words = [f'{key}="{value}"' for key, value in labels.items()]
+        lines = re.findall(rf"^{name}(\{{.*\}})? (\S+)$", text, re.MULTILINE)
+        return sum(float(value) for given, value in lines if all(word in given for word in words))
+
+
+@contextlib.asynccontextmanager
+async def _operator(fleet: _Fleet, scratch: Path, *, elect: bool = False) -> AsyncIterator[tuple[subprocess.Popen[bytes], _Metrics]]:
+    """Start it, and end it in order."""
+    metrics, health = _port(), _port()
+    settings = {
+        "CORRAL_ELECT": str(elect).lower(),
+        "CORRAL_LEASE_NAMESPACE": "bench-new",
+        "CORRAL_ADDRESS": "127.0.0.1",
+        "CORRAL_METRICS_PORT": str(metrics),
+        "CORRAL_HEALTH_PORT": str(health),
+        "CORRAL_SCRATCH": str(scratch / f"fleet-{metrics}" / "scratch"),
+        "CORRAL_RUNS": str(scratch / f"fleet-{metrics}" / "runs"),
+        "CORRAL_NAMESPACES": "" if fleet.alone else ",".join(f"bench-{name}" for name in (*fleet.names, "new")),
+    }
+    with (scratch / "fleet.log").open("ab") as log:
+        process = subprocess.Popen([sys.executable, "-m", "corral_operator"], env={**os.environ, **settings}, stdout=log, stderr=log)
+        try:
+            yield process, _Metrics(metrics)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def _port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _processor(pid: int) -> float:
+    """Return the seconds of processor that a process and all below it have used."""
+    ticks = 0
+    for one in (pid, *descendants(pid)):
+        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def _until(condition: Any, seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while not await asyncio.to_thread(condition):
+        if time.perf_counter() > until:
+            sys.exit(f"bench: the operator did not come to it within {seconds:g} s; its log is in fleet.log")
+        await asyncio.sleep(0.05)

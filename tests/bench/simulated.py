@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A machine that is none: a node of Kubernetes on which any number of pods is said to run, and to have ended when they are deleted.
+
+A kubelet's words without its deeds. All pods have one address, at which nobody listens: what slurmctld sends there is refused at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
+
+NAME = "simulated"
+PLACE = {"nodeSelector": {"kubernetes.io/hostname": NAME}, "tolerations": [{"key": NAME, "operator": "Exists", "effect": "NoSchedule"}]}
+_NODE = f"/api/v1/nodes/{NAME}"
+_PAUSE = 1.0
+# A node that is silent for 40 s is not ready.
+_HEARTBEAT = 10
+
+Json = dict[str, Any]
+
+
+@contextlib.contextmanager
+def machine(address: str) -> Iterator[None]:
+    """Have the machine while the block goes; its pods get this address."""
+    with contextlib.closing(Client(auth.resolve({}))) as client:
+        stop = threading.Event()
+        client.request("POST", "/api/v1/nodes", what="make the simulated machine", body=_node())
+        thread = threading.Thread(target=_serve, args=(client, address, stop), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            client.request("DELETE", _NODE, what="remove the simulated machine")
+
+
+def _serve(client: Client, address: str, stop: threading.Event) -> None:
+    looks = 0
+    while not stop.wait(_PAUSE):
+        with contextlib.suppress(CorralError):  # of a busy API server; the next look is soon
+            if looks % _HEARTBEAT == 0:
+                client.request("PATCH", f"{_NODE}/status", what="say that the machine is well", body=_status(), content_type=MERGE)
+            looks += 1
+            query = {"fieldSelector": f"spec.nodeName={NAME}"}
+            for pod in client.items("/api/v1/pods", what="list the simulated pods", query=query):
+                _play(client, pod, address)
+
+
+def _play(client: Client, pod: Json, address: str) -> None:
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+    if metadata.get("deletionTimestamp"):
+        client.request(
+            "DELETE", path, what="end a simulated pod", body={"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+        )
+    elif pod["status"].get("phase") == "Pending":
+        client.request("PATCH", f"{path}/status", what="start a simulated pod", body=_running(pod, address), content_type=MERGE)
+
+
+def _running(pod: Json, address: str) -> Json:
+    now = _now()
+
+    def containers(name: str) -> list[Json]:
+        return [
+            {
+                "name": one["name"],
+                "image": one["image"],
+                "imageID": "",
+                "restartCount": 0,
+                "ready": True,
+                "started": True,
+                "state": {"running": {"startedAt": now}},
+            }
+            for one in pod["spec"].get(name, ())
+        ]
+
+    return {
+        "status": {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "startTime": now,
+            "conditions": [
+                {"type": kind, "status": "True", "lastTransitionTime": now}
+                for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+            ],
+            "initContainerStatuses": containers("initContainers"),
+            "containerStatuses": containers("containers"),
+        }
+    }
+
+
+def _node() -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": NAME, "labels": {"kubernetes.io/hostname": NAME}},
+        "spec": {"taints": [{"key": NAME, "effect": "NoSchedule"}]},
+    }
+
+
+def _status() -> Json:
+    room = {"cpu": "10000", "memory": "10Ti", "ephemeral-storage": "10Ti", "pods": "10000"}
+    now = _now()
+    ready = {"type": "Ready", "status": "True", "reason": "Simulated", "lastHeartbeatTime": now}
+    return {"status": {"capacity": room, "allocatable": room, "conditions": [ready]}}
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,224 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator in the lab, by its own image and its own playbook, and one cluster that it serves, for all tests of this folder."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ..conftest import REPOSITORY, Cluster, Run, eventually, playbook
+from ..kubectl import KINDS, Kubectl
+
+VERSION = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text())["version"]
+# Another image, which lies in the lab.
+IMAGE = os.environ.get("CORRAL_OPERATOR_IMAGE", f"localhost/corral/operator:{VERSION}")
+# Settings of the operator under test: CORRAL_OPERATOR_ENVIRONMENT='{"CORRAL_ENGINE": "cold"}' make integration
+ENVIRONMENT = json.loads(os.environ.get("CORRAL_OPERATOR_ENVIRONMENT", "{}"))
+NAMESPACE = "op-operator"
+NAME = "op-served"
+PORT = 31650
+DOCUMENTS = "slurmclusters.corral.hpc"
+
+
+@dataclass
+class Operator:
+    """The operator's pods."""
+
+    kubectl: Kubectl
+    namespace: str = NAMESPACE
+    variables: dict[str, Any] = field(default_factory=dict)
+    since: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
+
+    @property
+    def account(self) -> str:
+        """As whom it talks to the API server."""
+        return f"system:serviceaccount:{self.namespace}:corral-operator"
+
+    def install(self, *args: str, **more: Any) -> Run:
+        """Install or upgrade it; what was given once stays given."""
+        self.variables |= {"operator_namespace": self.namespace, **{f"operator_{name}": value for name, value in more.items()}}
+        return playbook("operator", None, "-e", json.dumps(self.variables), *args)
+
+    def pods(self) -> list[str]:
+        """Names of the pods that are ready."""
+        found = self.kubectl.items("pods", "-n", self.namespace, "-l", "app.kubernetes.io/name=corral-operator")
+        return sorted(
+            pod["metadata"]["name"]
+            for pod in found
+            if not pod["metadata"].get("deletionTimestamp")
+            and any(c["type"] == "Ready" and c["status"] == "True" for c in pod.get("status", {}).get("conditions", ()))
+        )
+
+    def leader(self) -> str:
+        """The pod that works, "" while none does."""
+        holder = self.kubectl(
+            "get", "lease", "corral-operator", "-n", self.namespace, "--ignore-not-found", "-o", "jsonpath={.spec.holderIdentity}"
+        ).partition("_")[0]
+        return holder if holder in self.pods() else ""
+
+    def led(self) -> str:
+        """Wait for a leader."""
+        eventually(lambda: bool(self.leader()), "one of the operator's pods leads", 30)
+        return self.leader()
+
+    def processes(self, pod: str) -> list[int]:
+        """The processes of a pod, by the machine's own numbers: the lab's nodes are this machine. The one that was started first comes first."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    variables = (folder / "environ").read_bytes().split(b"\0")
+                except OSError:  # it has ended meanwhile, or is the kernel's
+                    continue
+                if f"HOSTNAME={pod}".encode() in variables:
+                    found.append(int(folder.name))
+        return sorted(found)
+
+    def kill(self, pod: str) -> None:
+        """As a machine that loses its power: nothing of it can say good-bye."""
+        for process in self.processes(pod):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    def metrics(self, pod: str) -> str:
+        return self.kubectl("get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{pod}:8080/proxy/metrics")
+
+    def runs(self) -> int:
+        """How many runs of corral.slurm.site the pods that are there have made."""
+        lines = [line for pod in self.pods() for line in self.metrics(pod).splitlines()]
+        counts = [line for line in lines if line.startswith("corral_operator_runs_total{") and 'playbook="site"' in line]
+        return sum(int(float(line.rpartition(" ")[2])) for line in counts)
+
+    def log(self, *args: str) -> str:
+        return "".join(self.kubectl("logs", "-n", self.namespace, pod, *args, check=False) for pod in self.pods())
+
+
+@dataclass
+class Served(Cluster):
+    """A cluster that the operator makes."""
+
+    def apply(self) -> None:
+        self.kubectl("apply", "-f", str(self.write()))
+
+    def resource(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.kubectl.json("get", DOCUMENTS, self.name, "-n", self.namespace)
+        return found
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        """A condition of the document's present generation; empty while there is none."""
+        resource = self.resource()
+        for condition in resource.get("status", {}).get("conditions", ()):
+            if condition["type"] == kind and condition.get("observedGeneration") == resource["metadata"]["generation"]:
+                found: dict[str, Any] = condition
+                return found
+        return {}
+
+    def is_(self, kind: str, status: str) -> bool:
+        return bool(self.condition(kind).get("status") == status)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is to do, nothing is wrong, and the operator has seen that for itself."""
+        seen = self.resource().get("status", {}).get("observedHash")
+        return bool(seen) and self.is_("Ready", "True") and not self.is_("Reconciling", "True")
+
+    def annotate(self, *words: str) -> None:
+        self.kubectl("annotate", "--overwrite", DOCUMENTS, self.name, "-n", self.namespace, *words)
+
+    def wait_ready(self, seconds: int = 280) -> None:
+        """As its users wait for it."""
+        said = subprocess.run(
+            [
+                *(str(REPOSITORY / "lab" / "kubectl"), "wait", "--for=condition=Ready", f"{DOCUMENTS}/{self.name}"),
+                *("-n", self.namespace, f"--timeout={seconds}s"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert said.returncode == 0, said.stderr + self.kubectl("describe", DOCUMENTS, self.name, "-n", self.namespace)
+
+    def contents(self) -> dict[str, Any]:
+        """What the collection wrote, without what Kubernetes adds to it: the fields of its field manager tell."""
+        selector = f"app.kubernetes.io/instance={self.name}"
+        items = self.kubectl.json("get", KINDS, "-n", self.namespace, "-l", selector, "--show-managed-fields")["items"]
+        return {f"{item['kind']}/{item['metadata']['name']}": _owned(item) for item in items}
+
+
+def _owned(item: dict[str, Any]) -> Any:
+    """An object's fields that the manager `corral` owns, with their values, and its managers of these."""
+    entries = [e for e in item["metadata"]["managedFields"] if e["manager"] == "corral"]
+    metadata = {key: item["metadata"].get(key) for key in ("labels", "annotations", "ownerReferences")}
+    addresses = ("clusterIP", "clusterIPs") if item["kind"] == "Service" and item["spec"]["clusterIP"] != "None" else ()
+    given = {key: value for key, value in item.get("spec", {}).items() if key not in addresses}
+    if item["kind"] == "Job":  # Kubernetes puts the Job's uid into both
+        del given["selector"]
+        labels = given["template"]["metadata"]["labels"]
+        given["template"]["metadata"]["labels"] = {key: value for key, value in labels.items() if "controller-uid" not in key}
+    spec = {"spec": given} if "spec" in item else {}
+    return {
+        "fields": [(e["operation"], e["apiVersion"], e["fieldsV1"]) for e in entries],
+        "metadata": metadata,
+        **{key: value for key, value in item.items() if key not in {"metadata", "spec", "status"}},
+        **spec,
+    }
+
+
+def let_go(kubectl: Kubectl, namespace: str) -> None:
+    """Of a run of these tests that was killed, documents may be left whose finalizer nobody takes off."""
+    for name in kubectl("get", DOCUMENTS, "-n", namespace, "-o", "name", "--ignore-not-found", check=False).split():
+        kubectl("patch", name, "-n", namespace, "--type=merge", "-p", '{"metadata": {"finalizers": null}}', check=False)
+
+
+@pytest.fixture(scope="session")
+def made(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> Cluster:
+    """A namespace and a document; the fixture `cluster` gives it its other ways."""
+    for namespace in (f"test-{NAME}", "test-op-unserved"):
+        let_go(kubectl, namespace)
+    cluster = make_cluster(NAME, PORT)  # takes away what was left of its namespace
+    kubectl("create", "namespace", cluster.namespace)
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def operator(kubectl: Kubectl, made: Cluster) -> Iterator[Operator]:
+    """Installed as its users install it, for one namespace. Its rights on hostPath are for the lab's volumes."""
+    had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")  # what a run that was killed has left
+    found = Operator(kubectl)
+    run = found.install(
+        image=IMAGE, namespace=NAMESPACE, namespaces=[made.namespace], host_paths=True, webhook="absent", environment=ENVIRONMENT
+    )
+    assert run.rc == 0, run.output
+    yield found
+    run = found.install("-e", "confirm=slurmclusters", state="absent", remove_documents=not had)
+    assert run.rc == 0, run.output
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+
+
+@pytest.fixture(scope="session")
+def cluster(operator: Operator, made: Cluster) -> Iterator[Served]:
+    """The cluster of these tests. It is the first of them that makes it."""
+    found = Served(**{**vars(made), "kubectl": operator.kubectl})
+    found.spec["nodeSets"] = found.spec["nodeSets"][:1]
+    yield found
+    found.kubectl("delete", DOCUMENTS, found.name, "-n", found.namespace, "--ignore-not-found", "--timeout=120s", check=False)
+    let_go(found.kubectl, found.namespace)
+
+
+def sentence(text: str) -> str:
+    """A terminal's text without its line breaks."""
+    return re.sub(r"\s+", " ", text)

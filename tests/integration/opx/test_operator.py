@@ -1,0 +1,465 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The life of one cluster under the operator, in order: made, left alone, edited, spoilt, handed to and fro, taken away.
+
+Each test goes on where the last one ended.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from ..conftest import VOLUMES, eventually
+from .conftest import DOCUMENTS, NAME, NAMESPACE, Operator, Served, sentence
+
+pytestmark = pytest.mark.lab
+LAB = VOLUMES.parent
+
+
+def test_a_second_run_of_the_installation_changes_nothing(operator: Operator) -> None:
+    run = operator.install()
+    assert (run.rc, run.changed) == (0, 0), run.output
+    run = operator.install("--check", "--diff")
+    assert (run.rc, run.changed) == (0, 0), run.output
+    assert len(operator.pods()) == 2
+
+
+def test_a_document_where_it_has_no_rights_is_told_so_and_can_go(operator: Operator, cluster: Served) -> None:
+    kubectl = operator.kubectl
+    other = Served(**{**vars(cluster), "name": "op-unserved", "namespace": "test-op-unserved"})
+    kubectl("create", "namespace", other.namespace)
+    try:
+        other.apply()
+        eventually(lambda: other.is_("Ready", "False"), "the status says that there are no rights", 20)
+        message = other.condition("Ready")["message"]
+        assert other.namespace in message
+        assert "RoleBinding" in message or "operator_namespaces" in message
+        assert kubectl("get", "statefulsets,secrets,services,jobs", "-n", other.namespace, "-o", "name") == ""
+        kubectl("delete", DOCUMENTS, other.name, "-n", other.namespace, "--timeout=30s")
+    finally:
+        kubectl("delete", "namespace", other.namespace, "--timeout=120s")
+
+
+def test_apply_makes_a_cluster_and_kubectl_can_wait_for_it(cluster: Served) -> None:
+    began = time.monotonic()
+    cluster.apply()
+    cluster.wait_ready()
+    print(f"MEASURED kubectl apply → Ready: {time.monotonic() - began:.1f} s")
+    assert cluster.ssh("srun -N2 sh -c 'echo $SLURMD_NODENAME'").stdout.split() != []
+    row = cluster.kubectl("get", "slc", cluster.name, "-n", cluster.namespace)
+    assert "True" in row
+
+
+def test_a_cluster_at_rest_is_left_alone_also_by_an_operator_that_starts(operator: Operator, cluster: Served) -> None:
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    before, version = cluster.objects(), cluster.resource()["metadata"]["resourceVersion"]
+    operator.kubectl("rollout", "restart", "deployment/corral-operator", "-n", NAMESPACE)
+    operator.kubectl("rollout", "status", "deployment/corral-operator", "-n", NAMESPACE, "--timeout=120s")
+    operator.led()
+    time.sleep(5)
+    assert operator.runs() == 0, operator.log("--tail=50")
+    assert cluster.objects() == before
+    assert cluster.resource()["metadata"]["resourceVersion"] == version
+
+
+def test_an_edit_is_made_real_and_changes_nothing_else(cluster: Served) -> None:
+    before = cluster.objects()
+    cluster.spec["nodeSets"][0]["features"] = ["plain", "edited"]
+    began = time.monotonic()
+    cluster.apply()
+    eventually(lambda: "edited" in cluster.slurm("sinfo", "-h", "-n", "cpu-0", "-o", "%f"), "slurmctld serves the edit", 30)
+    print(f"MEASURED kubectl apply → served by slurmctld: {time.monotonic() - began:.1f} s")
+    cluster.wait_ready()
+    after = cluster.objects()
+    assert {name for name in after if after[name] != before.get(name)} == {f"ConfigMap/{NAME}-controller-config"}
+
+
+DRIFTS: dict[str, tuple[str, ...]] = {
+    "a ConfigMap that was deleted": ("delete", "configmap", f"{NAME}-controller-config"),
+    "a ConfigMap that was edited": (
+        "patch",
+        "configmap",
+        f"{NAME}-controller-config",
+        "-p",
+        '{"data": {"slurm.conf": "ClusterName=other\\n"}}',
+    ),
+    "a StatefulSet that was scaled": ("scale", "statefulset", f"{NAME}-cpu", "--replicas=3"),
+    "a StatefulSet whose label went": ("label", "statefulset", f"{NAME}-cpu", "app.kubernetes.io/component-"),
+    "a Service that was deleted": ("delete", "service", f"{NAME}-login"),
+    "a Service that was edited": ("patch", "service", f"{NAME}-login", "-p", '{"spec": {"selector": {"nobody": "here"}}}'),
+    "a NetworkPolicy that was deleted": ("delete", "networkpolicy", f"{NAME}-base"),
+    "a ServiceAccount that was deleted": ("delete", "serviceaccount", f"{NAME}-worker"),
+}
+
+
+@pytest.mark.parametrize("what", DRIFTS)
+def test_drift_is_repaired(cluster: Served, what: str) -> None:
+    wanted = cluster.contents()
+    verb, *rest = DRIFTS[what]
+    began = time.monotonic()
+    cluster.kubectl(verb, *rest, "-n", cluster.namespace)
+    eventually(lambda: cluster.contents() == wanted, f"{what} is as it was", 20)
+    print(f"MEASURED {what} → repaired: {time.monotonic() - began:.1f} s")
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    assert cluster.ssh("srun -N2 true", check=False).returncode == 0
+
+
+def test_nothing_is_done_while_it_is_paused_and_all_of_it_afterwards(operator: Operator, cluster: Served) -> None:
+    wanted = cluster.contents()
+    cluster.annotate("corral.hpc/paused=true")
+    time.sleep(2)
+    runs = operator.runs()
+    cluster.kubectl("delete", "networkpolicy", f"{NAME}-base", "-n", cluster.namespace)
+    cluster.spec["nodeSets"][0]["features"] = ["plain", "paused"]
+    cluster.apply()
+    time.sleep(6)
+    assert operator.runs() == runs
+    assert "paused" not in cluster.slurm("sinfo", "-h", "-n", "cpu-0", "-o", "%f")
+    assert f"NetworkPolicy/{NAME}-base" not in cluster.objects()
+    cluster.annotate("corral.hpc/paused-")
+    eventually(lambda: cluster.settled, "what was left is done", 60)
+    assert cluster.contents().keys() == wanted.keys()
+    assert "paused" in cluster.slurm("sinfo", "-h", "-n", "cpu-0", "-o", "%f")
+
+
+def test_one_run_can_be_asked_for(operator: Operator, cluster: Served) -> None:
+    runs, before = operator.runs(), cluster.objects()
+    cluster.annotate("corral.hpc/requested-at=once")
+    eventually(lambda: operator.runs() == runs + 1, "the run was started", 20)
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    assert cluster.objects() == before
+
+
+def test_a_wrong_document_touches_nothing_and_says_where(cluster: Served) -> None:
+    before, spec = cluster.objects(), copy.deepcopy(cluster.spec)
+    cluster.spec["partitions"] = [{"name": "main", "default": True, "nodeSets": ["nowhere"]}]
+    cluster.spec["nodeSets"][0]["features"] = ["not-seen"]
+    cluster.apply()
+    eventually(lambda: cluster.is_("Ready", "False") or cluster.is_("Degraded", "True"), "the status says that it is wrong", 20)
+    said = json.dumps(cluster.resource()["status"])
+    assert "spec.partitions[0].nodeSets[0]" in said, said
+    assert cluster.objects() == before
+    cluster.spec = spec
+    cluster.apply()
+    cluster.wait_ready(60)
+    assert cluster.objects() == before
+
+
+def test_text_of_a_document_stays_text(operator: Operator, cluster: Served) -> None:
+    """Wherever the schema lets free text through: it arrives as it was written, and is run by nobody."""
+    attacks = {
+        "corral.hpc/a": "{{ lookup('ansible.builtin.pipe', 'touch /tmp/injected') }}",
+        "corral.hpc/b": "{% for x in ().__class__.__base__.__subclasses__() %}{{ x }}{% endfor %}",
+        "corral.hpc/c": "!unsafe {{ corral }} # {# \" ' \\ \u2028",
+    }
+    cluster.spec["login"]["service"]["annotations"] = attacks
+    cluster.apply()
+    cluster.wait_ready(60)
+    live = cluster.kubectl.json("get", "service", f"{NAME}-login", "-n", cluster.namespace)["metadata"]["annotations"]
+    assert {key: live.get(key) for key in attacks} == attacks
+    for pod in operator.pods():
+        assert "injected" not in operator.kubectl("exec", "-n", NAMESPACE, pod, "--", "ls", "/tmp")
+    # And what the schema does not let through is refused in full.
+    bad = copy.deepcopy(cluster.spec)
+    bad["nodeSets"][0]["features"] = ["{{ 1 }}"]
+    done = Served(**{**vars(cluster), "spec": bad})
+    with pytest.raises(AssertionError, match="features"):
+        done.apply()
+    del cluster.spec["login"]["service"]["annotations"]
+    cluster.apply()
+    cluster.wait_ready(60)
+
+
+def test_a_cluster_goes_from_the_operator_to_a_playbook_and_back_without_a_change(operator: Operator, cluster: Served) -> None:
+    before, contents = cluster.objects(), cluster.contents()
+    cluster.annotate("corral.hpc/paused=true")
+    run = cluster.site()
+    assert (run.rc, run.changed) == (0, 0), run.output
+    assert cluster.objects() == before
+    cluster.annotate("corral.hpc/paused-", "corral.hpc/requested-at=handed-back")
+    runs = operator.runs()
+    eventually(lambda: operator.runs() > runs or cluster.settled, "the operator looks", 20)
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    assert cluster.objects() == before
+    assert cluster.contents() == contents
+
+
+def test_the_leader_is_killed_in_mid_run_and_the_other_goes_on(operator: Operator, cluster: Served) -> None:
+    job = cluster.ssh("sbatch --parsable -N1 --wrap 'sleep 600'").stdout.strip()
+    eventually(lambda: "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job runs")
+    leader = operator.led()
+    cluster.spec["nodeSets"][0]["replicas"] = 3
+    cluster.apply()
+    eventually(lambda: cluster.is_("Reconciling", "True"), "the run is under way", 20)
+    began = time.monotonic()
+    operator.kill(leader)
+    eventually(lambda: operator.leader() not in ("", leader), "the other one leads", 20)
+    print(f"MEASURED leader killed → another one leads: {time.monotonic() - began:.1f} s")
+    cluster.wait_ready(120)
+    print(f"MEASURED leader killed in mid-run → Ready: {time.monotonic() - began:.1f} s")
+    assert cluster.slurm("sinfo", "-h", "-n", "cpu-2", "-o", "%t").strip() in {"idle", "mix", "alloc"}
+    assert "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T")
+    cluster.ssh(f"scancel {job}")
+
+
+def test_a_leader_that_is_told_to_stop_hands_over_at_once(operator: Operator) -> None:
+    leader = operator.led()
+    began = time.monotonic()
+    operator.kubectl("delete", "pod", leader, "-n", NAMESPACE, "--wait=false")
+    eventually(lambda: operator.leader() not in ("", leader), "the other one leads", 10)
+    print(f"MEASURED leader stopped → another one leads: {time.monotonic() - began:.1f} s")
+    eventually(lambda: len(operator.pods()) == 2, "there are two again")
+
+
+@contextmanager
+def without_api_server(operator: Operator, pods: list[str]) -> Iterator[None]:
+    """As these pods see it, the API server is gone: their connections are reset, new ones refused. Others of the lab do not notice."""
+    rule = ["OUTPUT", "-p", "tcp", "--dport", "443", "-j", "REJECT", "--reject-with", "tcp-reset"]
+    inside = [["nsenter", "-t", str(operator.processes(pod)[0]), "-n", "iptables"] for pod in pods]
+    for words in inside:
+        subprocess.run([*words, "-I", *rule], check=True)
+    try:
+        yield
+    finally:
+        for words in inside:
+            subprocess.run([*words, "-D", *rule], check=False)
+
+
+def test_the_api_server_goes_away_and_comes_back(operator: Operator, cluster: Served) -> None:
+    wanted = cluster.contents()
+    restarts = pods_restarts(operator)
+    with without_api_server(operator, operator.pods()):
+        time.sleep(3)
+        cluster.kubectl("delete", "networkpolicy", f"{NAME}-base", "-n", cluster.namespace)
+        time.sleep(15)
+        assert operator_has_no_lease(operator)
+    began = time.monotonic()
+    eventually(lambda: cluster.contents() == wanted, "what happened meanwhile is repaired", 60)
+    print(f"MEASURED API server back → drift of its absence repaired: {time.monotonic() - began:.1f} s")
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    assert pods_restarts(operator) == restarts, "liveness does not hang on the API server"
+
+
+def pods_restarts(operator: Operator) -> dict[str, int]:
+    found = operator.kubectl.items("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=corral-operator")
+    return {pod["metadata"]["name"]: sum(c["restartCount"] for c in pod["status"].get("containerStatuses", ())) for pod in found}
+
+
+def operator_has_no_lease(operator: Operator) -> bool:
+    """The lease has not been renewed for longer than it lasts."""
+    spec = operator.kubectl.json("get", "lease", "corral-operator", "-n", NAMESPACE)["spec"]
+    renewed = datetime.datetime.fromisoformat(spec["renewTime"])
+    return (datetime.datetime.now(datetime.UTC) - renewed).total_seconds() > spec["leaseDurationSeconds"]
+
+
+def own_certificate(name: str) -> tuple[bytes, bytes]:
+    """A certificate that is its own CA, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM), key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def test_with_a_webhook_wrong_documents_are_refused_as_they_are_written(operator: Operator, cluster: Served, tmp_path: Path) -> None:
+    certificate, key = own_certificate(f"corral-operator.{NAMESPACE}.svc")
+    (tmp_path / "tls.crt").write_bytes(certificate)
+    (tmp_path / "tls.key").write_bytes(key)
+    operator.kubectl(
+        *("create", "secret", "tls", "corral-operator-webhook", "-n", NAMESPACE),
+        *(f"--cert={tmp_path}/tls.crt", f"--key={tmp_path}/tls.key"),
+    )
+    before = cluster.objects()
+    run = operator.install(webhook="Secret", webhook_ca=certificate.decode())
+    assert run.rc == 0, run.output
+    operator.led()
+    wrong = copy.deepcopy(cluster.spec)
+    wrong["partitions"] = [{"name": "main", "default": True, "nodeSets": ["nowhere"]}]
+    with pytest.raises(AssertionError, match=r"spec\.partitions\[0\]\.nodeSets\[0\]"):
+        Served(**{**vars(cluster), "spec": wrong}).apply()
+    cluster.apply()  # the right one passes
+    assert cluster.objects() == before, "an upgrade of the operator leaves clusters alone"
+    run = operator.install(webhook="absent", webhook_ca="")
+    assert run.rc == 0, run.output
+    assert operator.kubectl("get", "validatingwebhookconfigurations", "-o", "name").count("corral-operator") == 0
+
+
+def test_the_cluster_runs_on_without_the_operator_and_is_taken_up_again(operator: Operator, cluster: Served) -> None:
+    before = cluster.objects()
+    job = cluster.ssh("sbatch --parsable -N1 --wrap 'sleep 600'").stdout.strip()
+    plan = operator.install("--check", state="absent")
+    assert plan.rc == 0 and plan.changed > 0, plan.output
+    assert len(operator.pods()) == 2
+    run = operator.install(state="absent")
+    assert run.rc == 0, run.output
+    left = operator.kubectl("get", "all,configmaps,roles,rolebindings,networkpolicies,leases", "-n", NAMESPACE, "-o", "name").split()
+    assert [name for name in left if "kube-root-ca" not in name and "lease" not in name] == []
+    everywhere = operator.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
+    assert "corral-operator" not in everywhere
+    assert cluster.resource()["metadata"].get("finalizers", []) == []
+    assert cluster.objects() == before
+    assert "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T")
+    run = operator.install(state="present")
+    assert run.rc == 0, run.output
+    operator.led()
+    eventually(lambda: cluster.resource()["metadata"].get("finalizers", []) != [], "it has taken the document up", 30)
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    assert cluster.objects() == before
+    assert "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T")
+    cluster.ssh(f"scancel {job}")
+
+
+def test_deleting_the_documents_question_is_asked(operator: Operator, cluster: Served) -> None:
+    run = operator.install(state="absent", remove_documents=True)
+    assert run.rc != 0
+    assert "confirm=slurmclusters" in sentence(run.output)
+    assert len(operator.pods()) == 2
+    assert cluster.settled
+    operator.variables |= {"operator_state": "present", "operator_remove_documents": False}
+
+
+def test_deleting_the_document_takes_the_cluster_away_and_keeps_its_data(cluster: Served) -> None:
+    cluster.ssh("echo kept > kept.txt")
+    keys = {s["metadata"]["name"]: s["data"] for s in cluster.kubectl.items("secrets", "-n", cluster.namespace)}
+    assert keys
+    began = time.monotonic()
+    cluster.kubectl("delete", DOCUMENTS, cluster.name, "-n", cluster.namespace, "--timeout=180s")
+    print(f"MEASURED kubectl delete → gone: {time.monotonic() - began:.1f} s")
+    assert {name.split("/")[0] for name in cluster.objects()} == {"PersistentVolumeClaim", "Secret"}
+    assert {s["metadata"]["name"]: s["data"] for s in cluster.kubectl.items("secrets", "-n", cluster.namespace)} == keys
+
+
+def writes(offset: int) -> int:
+    """How many objects of the cluster's namespace the operator has written since the audit log had this size."""
+    user, count = f"system:serviceaccount:{NAMESPACE}:corral-operator", 0
+    with (LAB / "log" / "audit.log").open(encoding="utf-8") as file:
+        file.seek(offset)
+        for line in file:
+            try:
+                event: dict[str, Any] = json.loads(line)
+            except ValueError:  # a line that is being written
+                continue
+            reference = event.get("objectRef", {})
+            if (
+                event.get("user", {}).get("username") == user
+                and event.get("verb") in {"create", "update", "patch", "delete"}
+                and reference.get("namespace") == f"test-{NAME}"
+                and reference.get("resource") not in {"events", "slurmclusters", "pods"}
+            ):
+                count += 1
+    return count
+
+
+def test_killed_after_any_write_the_next_leader_comes_to_the_same_end(operator: Operator, cluster: Served) -> None:
+    """The cluster is made again, on the data that was kept, by an operator that is killed after the first, the fourth, … write."""
+    audit = LAB / "log" / "audit.log"
+    steps = (1, 4, 9, 16)
+    killed = 0
+    cluster.apply()
+    for step in steps:
+        begin = audit.stat().st_size
+        leader = operator.led()
+        deadline = time.monotonic() + 60
+        while writes(begin) < step and time.monotonic() < deadline and not cluster.settled:
+            time.sleep(0.02)
+        if cluster.settled:
+            break
+        operator.kill(leader)
+        killed += 1
+    assert killed >= 2, "the operator was too quick to be killed"
+    cluster.wait_ready()
+    assert cluster.ssh("cat kept.txt").stdout.strip() == "kept"
+    assert cluster.ssh("srun -N3 true").returncode == 0
+    # The same bytes as of a run from end to end: the playbook finds nothing to do.
+    cluster.annotate("corral.hpc/paused=true")
+    run = cluster.site()
+    assert (run.rc, run.changed) == (0, 0), run.output
+    cluster.annotate("corral.hpc/paused-")
+
+
+def test_a_document_that_is_deleted_during_its_run_goes_with_its_data_where_it_says_so(cluster: Served) -> None:
+    cluster.spec["deletion"] = {"data": "Delete"}
+    cluster.spec["nodeSets"][0]["replicas"] = 4
+    cluster.apply()
+    eventually(lambda: cluster.is_("Reconciling", "True"), "the run is under way", 20)
+    cluster.kubectl("delete", DOCUMENTS, cluster.name, "-n", cluster.namespace, "--timeout=180s")
+    assert cluster.objects() == {}
+    volumes = cluster.kubectl.items("pv")
+    assert [v["metadata"]["name"] for v in volumes if f"-{NAME}-" in v["metadata"]["name"]] == []
+
+
+Right = tuple[str, str, str]
+# Rights that these tests do not happen to need: (group, resource, verb) and what for.
+SELDOM: dict[Right, str] = {
+    ("corral.hpc", "slurmclusters", "get"): "somebody has written the document at the same moment",
+    ("", "pods", "delete"): "a roll-out of another template, and pods that can not start: test_rollout.py, test_rights.py",
+    ("", "pods/log", "get"): "why a pod does not start: kube/test_wait.py",
+    ("", "pods/status", "patch"): "corral.slurm.sync: test_sync.py",
+    ("", "pods/exec", "create"): "Kubernetes from 1.35 on asks for it where get was enough",
+}
+
+
+def asked(operator: Operator) -> tuple[set[Right], set[tuple[Right, str]]]:
+    """What the operator asked the API server for since it was installed: what it was given, and what it was refused, with the namespace."""
+    given, refused = set(), set()
+    for file in sorted((LAB / "log").glob("audit*.log")):
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            if operator.account not in line:
+                continue
+            event: dict[str, Any] = json.loads(line)
+            reference = event.get("objectRef")
+            if event["user"]["username"] != operator.account or not reference or event["requestReceivedTimestamp"] < operator.since:
+                continue
+            resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
+            right = (reference.get("apiGroup", ""), resource, event["verb"])
+            if event["responseStatus"]["code"] == 403:
+                refused.add((right, reference.get("namespace", "")))
+            else:
+                given.add(right)
+                if right[2] == "patch" and event["responseStatus"]["code"] == 201:  # an apply that makes the object needs both
+                    given.add((*right[:2], "create"))
+    return given, refused
+
+
+def test_no_right_was_given_in_vain_and_none_was_missing(operator: Operator) -> None:
+    found = operator.kubectl.json("get", "roles,clusterroles", "-A", "-l", "app.kubernetes.io/name=corral-operator")["items"]
+    ours = [
+        one
+        for one in found
+        if NAMESPACE in (one["metadata"].get("namespace"), one["metadata"]["name"].split("corral-operator-")[-1][: len(NAMESPACE)])
+    ]
+    rules = [rule for role in ours for rule in role["rules"]]
+    granted = {
+        (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
+    assert len(ours) >= 4
+    assert not [right for right in granted if "*" in "".join(right)]
+    used, refused = asked(operator)
+    assert granted - used - SELDOM.keys() == set()
+    # Secrets can not be listed, on purpose; and in a namespace without rights it has none.
+    assert {right for right, namespace in refused if namespace != "test-op-unserved"} <= {("", "secrets", "list")}
