@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node set of 1 000: real objects, a real slurmctld, and pods on a machine that only says that it runs them (simulated.py), so that no slurmd registers.
 
-A run is measured up to its wait for slurmd."""
+A run is measured up to its wait for slurmd.
+"""
 
 from __future__ import annotations
 
