@@ -89,7 +89,8 @@ def run(files: Mapping[str, bytes], scratch: Path) -> dict[str, str]:
         *(word for disk in disks for word in ("-drive", f"file={disk},format=raw,if=virtio,snapshot=on")),
     ]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=900, check=False)
-    said = done.stdout.replace("\r", "")
+    # The kernel's own messages come between.
+    said = re.sub(r"^\[ *\d+\.\d+\] .*\n", "", done.stdout.replace("\r", ""), flags=re.MULTILINE)
     assert "\n@@ end\n" in said, f"the machine did not come to its end: {said[-4000:]}{done.stderr}"
     parts = re.split(r"^@@ (\S+)\n", said, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -9,7 +9,7 @@ in_pod() { # under the profile, as all that the pod's programs start
 	# shellcheck disable=SC2016 # "$0" is the inner shell's
 	nsenter -t "$(pgrep -x slurmd)" -m -p bash -c 'echo "exec corral-worker" >/proc/self/attr/exec; exec bash -c "$0"' "$1" 2>&1
 }
-SSH=(ssh -i /mnt/jail/home/ada/.ssh/id -o BatchMode=yes -o StrictHostKeyChecking=no -o LogLevel=ERROR -o UserKnownHostsFile=/dev/null 192.0.2.1)
+SSH=(ssh -i /mnt/jail/home/ada/.ssh/id -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null 192.0.2.1)
 
 say pod
 cat /sys/fs/cgroup/pod/cgroup.procs /sys/fs/cgroup/pod/cgroup.subtree_control
@@ -27,7 +27,7 @@ say cgroups
 ada srun -Q sh -c 'mkdir /sys/fs/cgroup/mine; echo 1 >/sys/fs/cgroup/cgroup.procs'
 
 say ssh-without-job
-ada "${SSH[@]}" -o LogLevel=INFO true || echo "status $?"
+ada "${SSH[@]}" true
 
 say ssh
 job=$(ada sbatch --parsable -o /dev/null -D /home/ada --wrap 'sleep 60')
@@ -35,7 +35,7 @@ for _ in $(seq 60); do
 	[ "$(squeue -h -j "$job" -o %t)" != R ] || break
 	sleep 0.5
 done
-ada "${SSH[@]}" 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail'
+ada "${SSH[@]}" -o LogLevel=ERROR 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail'
 scancel "$job"
 
 say unconfined
