@@ -216,7 +216,7 @@ def test_steps_leave_nothing_with_slurmd(bare: Cluster) -> None:
 
     eventually(lambda: not left(), "nothing of steps is left", seen=left)
     before, opened = seen(), descriptors()
-    for _ in range(3):
+    for _dummy in range(3):
         bare.head.sh("srun -Q -w n1 --jail=old -n4 --overcommit true; sbatch -Q -w n1 --wait -o /dev/null --wrap 'srun true'", user="ada")
     bare.head.run("srun", "-Q", "-w", "n1", "/no/such/program", user="ada", check=False)
     eventually(lambda: not left(), "nothing of steps is left", seen=left)
