@@ -163,7 +163,7 @@ def api_server_part(paths: Paths, address: str, api: Api) -> Part:
         f"--audit-policy-file={paths.config}/audit-policy.json",
         f"--audit-log-path={paths.log}/audit.log",
         "--audit-log-maxsize=20",
-        "--audit-log-maxbackup=3",
+        "--audit-log-maxbackup=9",
         "--profiling=false",
     )
     return Part("kube-apiserver", command, api.ready, ((address, API_PORT),))

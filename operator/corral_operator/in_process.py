@@ -10,9 +10,10 @@ that leans on ansible-core's inside, of the version that the image pins.
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
-
-from jinja2 import Environment
 
 from ansible._internal import _task
 from ansible._internal._templating import _jinja_bits
@@ -21,9 +22,13 @@ from ansible.executor.task_result import _WireTaskResult
 from ansible.plugins.loader import get_plugin_loader_namespace
 from ansible.plugins.strategy import StrategyBase
 from ansible.vars import manager
+from jinja2 import Environment
 
 _OURS = "corral.slurm."
 _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug", "fail", "include_role", "include_tasks", "set_fact"))
+
+# What SIGINT does while a task is done here; None: what it did before.
+_leave: Callable[[int, Any], None] | None = None
 
 # Code of Jinja's compiler by what it was made of.
 _compiled: dict[tuple[Any, ...], Any] = {}
@@ -38,6 +43,12 @@ def install() -> None:
     replace(manager, "clean_facts", _clean_facts)
     replace(manager.VariableManager, "set_host_facts", _set_host_facts)
     keep_connections()
+
+
+def leave_by(leave: Callable[[int, Any], None]) -> None:
+    """Say how the process is left when it shall end during a task."""
+    global _leave
+    _leave = leave
 
 
 def replace(owner: Any, name: str, value: Any) -> None:
@@ -56,7 +67,7 @@ def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], 
     strategy._queued_task_cache[host.name, task._uuid] = {"host": host, "task": task, "task_vars": task_vars, "play_context": play_context}
     strategy._tqm.send_callback("v2_runner_on_start", host, task)
     mine = task.copy(exclude_tasks=True)  # its templates are replaced by their values, those of its blocks too
-    with _task.TaskContext(mine):
+    with _task.TaskContext(mine), _ended_at_once():
         executor = TaskExecutor(
             host,
             mine,
@@ -73,6 +84,19 @@ def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], 
     with strategy._results_lock:
         strategy._results.append(result)
     strategy._pending_results += 1
+
+
+@contextlib.contextmanager
+def _ended_at_once() -> Iterator[None]:
+    """Let SIGINT end the process as it ends a worker: an exception would wait for the threads of the task, and they would go on writing."""
+    if _leave is None:
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def is_done_here(task: Any) -> bool:
@@ -100,7 +124,7 @@ def _compile(environment: Any, source: Any, name: Any = None, filename: Any = No
 
 # The facts that were cleaned last, and what came of them. The manager changes the facts of a host in place, by one method.
 _cleaned: list[Any] = [None, None]
-_clean: Any = manager.clean_facts
+_clean: Any = vars(manager)["clean_facts"]  # imported there
 _set_facts: Any = manager.VariableManager.set_host_facts
 
 

@@ -111,7 +111,7 @@ def _warm(request: Request, descriptor: int) -> int:
     from ansible_runner.runner import Runner
     from ansible_runner.utils import OutputEventFilter
 
-    from corral_operator import warmth
+    from corral_operator import in_process, warmth
 
     os.umask(0o077)
     directory = request.artifact_dir
@@ -127,6 +127,15 @@ def _warm(request: Request, descriptor: int) -> int:
         sys.stdout = OutputEventFilter(out, runner.event_callback, suppress_ansible_output=True)
         sys.stderr = OutputEventFilter(err, runner.event_callback, suppress_ansible_output=True)
         code = KEYBOARD_INTERRUPT
+
+        def leave(*_dummy: object) -> NoReturn:
+            for file in (out, err):
+                with contextlib.suppress(RuntimeError):  # it is being written to just now
+                    file.flush()
+            _finish(directory, "canceled", KEYBOARD_INTERRUPT)
+            os._exit(KEYBOARD_INTERRUPT)
+
+        in_process.leave_by(leave)
         try:
             code = warmth.run(request.playbook, request.extravars)
         finally:

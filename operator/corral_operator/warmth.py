@@ -76,13 +76,12 @@ def make() -> None:
     actions = [action_loader.get(f"corral.slurm.{name}", class_only=True) for name in names]
     variables.extra_vars.update(slurm_cluster=_DOCUMENT, confirm="rehearsal", keep_data=True)
     with _rehearsal(actions):
-        for playbook in PLAYBOOKS:
-            PlaybookExecutor([playbook], inventory, variables, loader, {}).run()
+        rehearsed = {playbook: int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run()) for playbook in PLAYBOOKS}
     variables.extra_vars.clear()  # all managers of a process share them
     # These have not been run: each run finds them as they were loaded, in its own copy of this process.
     variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
     loaded = {path: Playbook.load(path, variables, loader) for path in (_get_collection_playbook_path(name)[1] for name in PLAYBOOKS)}
-    _made.update(loader=loader, inventory=inventory, variables=variables, playbooks=loaded)
+    _made.update(loader=loader, inventory=inventory, variables=variables, playbooks=loaded, rehearsed=rehearsed)
 
 
 @contextlib.contextmanager

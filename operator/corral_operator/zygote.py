@@ -49,7 +49,7 @@ def _warm_up() -> None:
         # Only now: Ansible reads its settings when it is imported.
         from corral_operator import warmth
 
-        # Without a document the first task fails, and until then all was loaded that every run loads.
+        # What it prints of its rehearsal is nobody's business.
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             warmth.make()
     gc.collect()

@@ -1,6 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node set of 1 000: real objects, a real slurmctld, and pods on a machine that only says that it runs them (simulated.py), so that no slurmd registers."""
+"""A node set of 1 000: real objects, a real slurmctld, and pods on a machine that only says that it runs them (simulated.py), so that no slurmd registers.
+
+A run is measured up to its wait for slurmd.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +61,23 @@ class _Cluster:
     def measure(self) -> dict[str, Any]:
         """Make the cluster, add COUNT workers, run again, and take half of them away."""
         self._site(0)
-        before = self._restarts()
         with simulated.machine(self._address()):
-            known = self._timed(lambda: self._nodes() == COUNT + 1, lambda: self._site(COUNT, "slurm_controller"))
-            self._timed(self._all_in_service, lambda: self._site(COUNT))
-            began = time.perf_counter()
-            said = self._site(COUNT)
-            unchanged = time.perf_counter() - began
-            down = self._timed(lambda: self._nodes() == COUNT // 2 + 1 and self._pods() == COUNT // 2, lambda: self._site(COUNT // 2))
+            try:
+                return self._measured()
+            finally:
+                self.remove()  # before the machine, which ends its pods
+
+    def _measured(self) -> dict[str, Any]:
+        before = self._restarts()
+        known = self._timed(lambda: self._nodes() == COUNT + 1, lambda: self._site(COUNT, "slurm_controller"))
+        self._unregistered()
+        self._idle()
+        began = time.perf_counter()
+        said = self._unregistered()
+        unchanged = time.perf_counter() - began
+        down = self._timed(
+            lambda: self._nodes() == COUNT // 2 + 1 and self._pods() == COUNT // 2, lambda: self._site(COUNT // 2, "slurm_controller")
+        )
         if self._restarts() != before:
             sys.exit(f"bench: slurmctld was started {self._restarts()} times, before that {before}")
         requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
@@ -75,14 +87,19 @@ class _Cluster:
     def _address(self) -> str:
         return self._kubectl_says("get", "pod", f"{NAME}-controller-0", "-n", NAME, "-o", "jsonpath={.status.podIP}")
 
-    def _all_in_service(self) -> bool:
-        """No slurmd registers: slurmctld is told that simulated nodes are idle, which it takes from an administrator once it knows their addresses."""
-        said = self._scontrol("show", "nodes", "--json")
-        nodes = json.loads(said)["nodes"] if said else []
-        waiting = [node["name"] for node in nodes if node["name"].startswith("sim-") and "IDLE" not in node["state"]]
-        if waiting:
-            self._scontrol("update", f"nodename={','.join(waiting)}", "state=idle")
-        return len(nodes) == COUNT + 1 and not waiting
+    def _unregistered(self) -> str:
+        """Run the site to where it waits until slurmd has registered, which it never does here; return what it printed."""
+        return self._site(COUNT, "slurm_controller,slurm_workers", "-e", "slurm_workers_register_timeout=0", check=False)
+
+    def _idle(self) -> None:
+        """Have slurmctld take the simulated nodes for idle ones that do not answer: it asks for their addresses anew, and an administrator sets their state."""
+        self._scontrol("reconfigure")
+        for words in (["state=down", "reason=bench"], ["state=idle"]):
+            self._scontrol("update", f"nodename=sim-[0-{COUNT - 1}]", *words)
+        nodes = json.loads(self._scontrol("show", "nodes", "--json"))["nodes"]
+        idle = sum("IDLE" in node["state"] for node in nodes if node["name"].startswith("sim-"))
+        if idle != COUNT:
+            sys.exit(f"bench: {idle} of {COUNT} simulated nodes are idle")
 
     def _scontrol(self, *args: str) -> str:
         return self._kubectl_says("exec", "-n", NAME, f"{NAME}-controller-0", "-c", "slurmctld", "--", "scontrol", *args)

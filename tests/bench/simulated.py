@@ -11,18 +11,21 @@ import contextlib
 import datetime
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
 
 NAME = "simulated"
 PLACE = {"nodeSelector": {"kubernetes.io/hostname": NAME}, "tolerations": [{"key": NAME, "operator": "Exists", "effect": "NoSchedule"}]}
 _NODE = f"/api/v1/nodes/{NAME}"
 _PAUSE = 1.0
+_AT_ONCE = 8
 # A node that is silent for 40 s is not ready.
-_HEARTBEAT = 10
+_HEARTBEAT = 8.0
 
 Json = dict[str, Any]
 
@@ -30,29 +33,36 @@ Json = dict[str, Any]
 @contextlib.contextmanager
 def machine(address: str) -> Iterator[None]:
     """Have the machine while the block goes; its pods get this address."""
-    with contextlib.closing(Client(auth.resolve({}))) as client:
+    with contextlib.closing(Client(auth.resolve({}), connections=_AT_ONCE + 2)) as client:
         stop = threading.Event()
         client.request("POST", "/api/v1/nodes", what="make the simulated machine", body=_node())
-        thread = threading.Thread(target=_serve, args=(client, address, stop), daemon=True)
-        thread.start()
+        threads = [threading.Thread(target=_beat, args=(client, stop)), threading.Thread(target=_serve, args=(client, address, stop))]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
             stop.set()
-            thread.join()
+            for thread in threads:
+                thread.join()
             client.request("DELETE", _NODE, what="remove the simulated machine")
 
 
+def _beat(client: Client, stop: threading.Event) -> None:
+    while True:
+        with contextlib.suppress(CorralError):  # of a busy API server; the next time is soon
+            client.request("PATCH", f"{_NODE}/status", what="say that the machine is well", body=_status(), content_type=MERGE)
+        if stop.wait(_HEARTBEAT):
+            return
+
+
 def _serve(client: Client, address: str, stop: threading.Event) -> None:
-    looks = 0
+    query = {"fieldSelector": f"spec.nodeName={NAME}"}
     while not stop.wait(_PAUSE):
-        with contextlib.suppress(CorralError):  # of a busy API server; the next look is soon
-            if looks % _HEARTBEAT == 0:
-                client.request("PATCH", f"{_NODE}/status", what="say that the machine is well", body=_status(), content_type=MERGE)
-            looks += 1
-            query = {"fieldSelector": f"spec.nodeName={NAME}"}
-            for pod in client.items("/api/v1/pods", what="list the simulated pods", query=query):
-                _play(client, pod, address)
+        with contextlib.suppress(CorralError):
+            pods = client.items("/api/v1/pods", what="list the simulated pods", query=query)
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(lambda pod: _play(client, pod, address), pods))
 
 
 def _play(client: Client, pod: Json, address: str) -> None:
@@ -62,7 +72,7 @@ def _play(client: Client, pod: Json, address: str) -> None:
         client.request(
             "DELETE", path, what="end a simulated pod", body={"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
         )
-    elif pod["status"].get("phase") == "Pending":
+    elif describe(pod):
         client.request("PATCH", f"{path}/status", what="start a simulated pod", body=_running(pod, address), content_type=MERGE)
 
 

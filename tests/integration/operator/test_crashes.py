@@ -235,23 +235,28 @@ def test_a_change_that_is_killed_after_each_write_comes_to_the_same_end_and_the_
     assert lives(cluster, job)
 
 
+def turn(cluster: Served) -> tuple[dict[str, Any], int]:
+    """Change the document to the other one of the two; return what shall come of it, and after how many effects it does."""
+    back = cluster.spec["nodeSets"][0]["replicas"] == 2
+    change(cluster, back)
+    return (reference["contents"], reference["back"]) if back else (reference["changed"], reference["change"])
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_run_rides_out_a_fault_at_each_write(runs: Runs, cluster: Served, job: str, fault: str) -> None:
     """Every write goes wrong once: the odd ones fail, and what is tried again is even."""
-    wanted, back = (reference["contents"], True) if cluster.spec["nodeSets"][0]["replicas"] == 2 else (reference["changed"], False)
-    change(cluster, back)
+    wanted, count = turn(cluster)
     runs.proxy.plan(*(Fault(fault, write=number, **FAULTS[fault]) for number in range(1, 200, 2)))
     found = runs.run(cluster)
     assert found.successful, found.failure
     assert any(seen.fault for seen in runs.proxy.trace)
-    assert runs.proxy.effects <= 3 * reference["back" if back else "change"]
+    assert runs.proxy.effects <= 3 * count
     assert cluster.contents() == wanted
     assert lives(cluster, job)
 
 
 def test_a_refusal_at_each_write_ends_the_run_and_the_next_goes_on(runs: Runs, cluster: Served, job: str) -> None:
-    wanted, back = (reference["contents"], True) if cluster.spec["nodeSets"][0]["replicas"] == 2 else (reference["changed"], False)
-    change(cluster, back)
+    wanted, _count = turn(cluster)
     ended = []
     while not ended or not ended[-1]:
         runs.proxy.plan(Fault("422", write=len(ended) + 1))
@@ -265,9 +270,10 @@ def test_a_refusal_at_each_write_ends_the_run_and_the_next_goes_on(runs: Runs, c
     assert lives(cluster, job)
 
 
-def test_an_api_server_that_is_gone_for_seconds_in_the_middle_of_a_run_is_waited_for(runs: Runs, cluster: Served, job: str) -> None:
-    wanted, back = (reference["contents"], True) if cluster.spec["nodeSets"][0]["replicas"] == 2 else (reference["changed"], False)
-    change(cluster, back)
+def test_an_api_server_that_is_gone_for_seconds_in_the_middle_of_a_run_costs_nothing_but_time(
+    runs: Runs, cluster: Served, job: str
+) -> None:
+    wanted, _count = turn(cluster)
 
     def restart() -> None:
         with runs.proxy.gone():
@@ -279,10 +285,10 @@ def test_an_api_server_that_is_gone_for_seconds_in_the_middle_of_a_run_is_waited
     try:
         found = runs.run(cluster)
         away.join()
-        # Whether the run waits for it, or ends and the next one goes on: the end is the same.
+        # A request waits for a server that has answered before; a task that only begins now tells that there is none, and the next run goes on.
+        assert found.successful or "does not answer" in found.failure, found.failure
         runs.good(cluster)
     finally:
         runs.proxy.kill = runs.kill
-    assert found.successful, found.failure
     assert cluster.contents() == wanted
     assert lives(cluster, job)

@@ -417,6 +417,9 @@ Right = tuple[str, str, str]
 # Rights that these tests do not happen to need: (group, resource, verb) and what for.
 SELDOM: dict[Right, str] = {
     ("corral.hpc", "slurmclusters", "get"): "somebody has written the document at the same moment",
+    ("", "secrets", "patch"): "a key that a newer version adds",
+    ("", "events", "patch"): "the same event once more",
+    ("", "events", "list"): "why something is not ready for long",
     ("", "pods", "delete"): "a roll-out of another template, and pods that can not start: test_rollout.py, test_rights.py",
     ("", "pods/log", "get"): "why a pod does not start: kube/test_wait.py",
     ("", "pods/status", "patch"): "corral.slurm.sync: test_sync.py",

@@ -9,6 +9,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from corral_operator.engine import Cold, Engine, Run, Warm, clear
+from corral_operator.engine import Cold, Engine, Run, Warm, _environment, clear
 from corral_operator.outcome import Outcome
 from corral_operator.play import Request
 from corral_operator.processes import descendants
@@ -98,6 +100,14 @@ RICH = """
 MORE = """
 - name: Included
   ansible.builtin.debug: {var: counted}
+"""
+WAITS = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Wait
+      ansible.builtin.debug: {msg: "{{ lookup('ansible.builtin.pipe', 'echo $$ >' + pid + '; exec sleep 300') }}"}
 """
 WHERE = """
 - hosts: localhost
@@ -238,6 +248,16 @@ def test_tasks_that_only_compute_are_done_by_the_process_of_the_run(tmp_path: Pa
     assert {name: len(found) for name, found in processes.items()} == {"Warm": 1, "Cold": 2}
 
 
+def test_the_rehearsal_goes_through_both_playbooks_and_leaves_nothing_of_its_document() -> None:
+    script = (
+        "from corral_operator import play, zygote; import os; os.environ.update(play.ENVIRONMENT); zygote._warm_up(); "
+        "from corral_operator import warmth; made = warmth._made; "
+        "print([set(made['rehearsed'].values()), made['variables'].extra_vars, bool(warmth.in_process._compiled)])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=_environment())
+    assert done.stdout.splitlines()[-1:] == ["[{0}, {}, True]"], done.stdout + done.stderr
+
+
 @ENGINES
 def test_a_run_is_ended_with_all_its_processes(make: Callable[[], Engine], tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
@@ -252,6 +272,23 @@ def test_a_run_is_ended_with_all_its_processes(make: Callable[[], Engine], tmp_p
         assert outcome.seconds < 30
         late = await play(engine, request(tmp_path, LONG, ident="t", pid=str(tmp_path / "late"), how=""), timeout=3.0)
         assert late.ended == "timeout"
+
+    with_engine(make, story)
+
+
+@ENGINES
+def test_a_run_is_ended_at_once_in_a_task_that_it_does_itself(make: Callable[[], Engine], tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        note = tmp_path / "pid"
+        asked = request(tmp_path, WAITS, "w", pid=str(note))
+        outcome = await play(engine, asked, lambda: note.exists() and bool(note.read_text()), grace=60.0)
+        assert outcome.ended == "superseded"
+        await asyncio.sleep(0.2)
+        assert not runs(int(note.read_text()))
+        if isinstance(engine, Warm):
+            assert outcome.code == 99
+            assert (tmp_path / "runs" / "w" / "status").read_text() == "canceled"
+            assert "TASK [Wait]" in (tmp_path / "runs" / "w" / "stdout").read_text()
 
     with_engine(make, story)
 
