@@ -91,7 +91,8 @@ newest: $(if $(LAB_READY),,lab-load) ## of these, what is about Slurm itself, wi
 bare: $(if $(LAB_READY),,images) ## of these, the tests of the jail on a Slurm without Kubernetes; needs no lab
 	@tools/run python -m pytest tests/integration/bare $(ARGS)
 
-emulated: $(if $(LAB_READY),,prerequisites) ## the jail under AppArmor and cgroup v2, in an emulated machine (qemu); needs no lab
+emulated: ## the jail under AppArmor and cgroup v2, in an emulated machine (qemu); needs no lab
+	@tools/prerequisites emulated
 	@tools/run python -m pytest tests/emulated $(ARGS)
 
 molecule: $(if $(LAB_READY),,lab-load) ## the molecule scenario against the lab
