@@ -55,6 +55,7 @@ def _first_files(kernel: Path, files: Mapping[str, bytes], scratch: Path) -> Pat
     for folder in ("bin", "modules", "new", "proc", "dev"):
         (root / folder).mkdir(parents=True)
     shutil.copy(str(shutil.which("busybox")), root / "bin" / "busybox")
+    (root / "bin" / "sh").symlink_to("busybox")
     shutil.copy(GUEST / "init.sh", root / "init")
     (root / "init").chmod(0o755)
     for module in MODULES:

@@ -1,4 +1,4 @@
-#!/bin/busybox sh
+#!/bin/sh
 # shellcheck shell=dash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors

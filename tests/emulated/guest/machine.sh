@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 # A Kubernetes node with cgroup v2 and AppArmor, as far as a pod sees of it; slurmctld runs here, slurmd in the pod. Says what attempts.sh finds, and ends.

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 # A worker's container as a runtime makes it, in its order: namespaces, cgroup, profile, capabilities; then the image's own entry.
