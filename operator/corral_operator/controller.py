@@ -44,6 +44,8 @@ _PARKED = 1.5
 _VISIBLE = 2.0
 # Changes of children are gathered so long before the status is written.
 _GATHER = 0.3
+# A status that was refused is written again after this.
+_REFUSED = 10.0
 _PREEMPTED = 2.0
 # Pods that come and go are gathered so long before they are looked at, where no machine goes.
 _CALM = 2.0
@@ -806,9 +808,9 @@ class Controller:
 
     # --- status ---
 
-    def _show_soon(self, cluster: Cluster) -> None:
+    def _show_soon(self, cluster: Cluster, pause: float = _GATHER) -> None:
         if cluster.showing is None and self.leading:
-            cluster.showing = asyncio.get_running_loop().call_later(_GATHER, self._show_now, cluster)
+            cluster.showing = asyncio.get_running_loop().call_later(pause, self._show_now, cluster)
 
     def _show_now(self, cluster: Cluster) -> None:
         cluster.showing = None
@@ -822,7 +824,7 @@ class Controller:
             await self._show(cluster)
         except CorralError as error:
             log.warning("status not written", extra={"cluster": "/".join(cluster.key), "error": str(error)})
-            self._show_soon(cluster)
+            self._show_soon(cluster, _REFUSED)
 
     async def _show(self, cluster: Cluster) -> bool:
         """Write the status when it says something else than before; True when it was written."""

@@ -189,6 +189,32 @@ def test_a_lost_pod_shows_at_once_and_is_over_when_it_is_back(tmp_path: Path) ->
     run(story())
 
 
+def test_a_status_that_may_not_be_written_is_tried_again_now_and_then(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            asked: list[str] = []
+
+            def refuse(_method: str, where: str) -> int:
+                if not where.endswith("/status"):
+                    return 0
+                asked.append(where)
+                return 403
+
+            world.api.refuse = refuse
+            status = world.api.objects[WORKER]["status"]
+            world.api.put(WORKER, {**world.api.objects[WORKER], "status": {**status, "readyReplicas": 0}})
+            await asyncio.sleep(60)
+            assert 3 <= len(asked) <= 12
+            world.api.refuse = lambda _method, _where: 0
+            await asyncio.sleep(11)
+            assert world.condition("WorkersReady")[0] == "False"
+
+    run(story())
+
+
 def test_a_newer_document_ends_the_run_and_is_made(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
