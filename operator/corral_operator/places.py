@@ -71,12 +71,8 @@ class Places:
         """Take over a whole list of pods."""
         old = self._places
         self._places = {place.pod: place for place in map(_place, objects) if place is not None}
-        return [
-            place
-            for name in {*old, *self._places}
-            for place in (self._places.get(name) or old[name],)
-            if self._places.get(name) != old.get(name)
-        ]
+        new = self._places
+        return [new.get(name) or old[name] for name in {*old, *new} if new.get(name) != old.get(name)]
 
     def seen(self, event: str, found: Json) -> list[Place]:
         """Take over one event."""

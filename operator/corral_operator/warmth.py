@@ -101,8 +101,9 @@ def run(playbook: str, extravars: Path) -> int:
     """Do what ``ansible-playbook -i localhost, -e @extravars playbook`` does; return its exit status."""
     loader, inventory, variables = _made["loader"], _made["inventory"], _made["variables"]
     load: Any = Playbook.load
-    # mypy lets nobody assign to a method, and ruff would have it assigned.
-    setattr(Playbook, "load", staticmethod(lambda path, *rest, **named: _made["playbooks"].get(path) or load(path, *rest, **named)))  # noqa: B010
+    in_process.replace(
+        Playbook, "load", staticmethod(lambda path, *rest, **named: _made["playbooks"].get(path) or load(path, *rest, **named))
+    )
     try:
         variables.extra_vars.update(loader.load_from_file(str(extravars), cache="none", trusted_as_template=True))
         return int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run())

@@ -76,7 +76,8 @@ class WorkQueue:
     def take(self) -> Taken | None:
         """Return the next key and count it as working until ``done``; None when there is none, or no room."""
         now = self._clock()
-        ready = [key for key, entry in self._entries.items() if entry.due <= now and self._may(key, entry)]
+        working = self._at_work()
+        ready = [key for key, entry in self._entries.items() if entry.due <= now and self._may(key, entry, working)]
         if not ready:
             return None
         key = min(ready, key=lambda one: self._place(self._entries[one], now))
@@ -84,9 +85,11 @@ class WorkQueue:
         self._open[owner(key)] = False
         return Taken(key, entry.why, now - entry.due)
 
-    def _may(self, key: Key, entry: _Entry) -> bool:
-        """Whether there is room for it."""
-        working = sum(not parked for parked in self._open.values())
+    def _at_work(self) -> int:
+        return sum(not parked for parked in self._open.values())
+
+    def _may(self, key: Key, entry: _Entry, working: int) -> bool:
+        """Whether there is room for it beside so many that work."""
         room = working < self._working or (working == self._working and entry.why is Why.EDIT)
         return room and len(self._open) < self._open_limit and owner(key) not in self._open
 
@@ -120,8 +123,11 @@ class WorkQueue:
     def next_due(self) -> float | None:
         """Return the time at which something may be taken that can not be now; None when nothing but ``add`` or ``done`` can change that."""
         now = self._clock()
+        working = self._at_work()
         waiting = [
-            entry.due for key, entry in self._entries.items() if self._may(key, entry) or (entry.due > now and owner(key) not in self._open)
+            entry.due
+            for key, entry in self._entries.items()
+            if self._may(key, entry, working) or (entry.due > now and owner(key) not in self._open)
         ]
         return min(waiting) if waiting else None
 

@@ -42,6 +42,16 @@ Json = dict[str, Any]
 Effects = Callable[[Json, Json], bool]
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 ACTIONS = ("409", "422", "429", "500", "502", "503", "504-committed", "reset", "reset-committed", "delay", "kill", "kill-committed")
+# What the apply engine gets over by itself, with what else a Fault of it says.
+TRANSIENT: dict[str, dict[str, Any]] = {
+    "409": {},
+    "429": {"seconds": 0.05},
+    "500": {},
+    "503": {},
+    "504-committed": {},
+    "reset": {},
+    "reset-committed": {},
+}
 _REVIEWS = re.compile(r"/(tokenreviews|(self)?subject(access|rules)reviews|localsubjectaccessreviews)$")
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
 _REASONS = {
@@ -331,7 +341,7 @@ class _Handler(BaseHTTPRequestHandler):
                 selector.register(theirs, selectors.EVENT_READ, ours)
                 while True:
                     for key, _events in selector.select():
-                        data = key.fileobj.recv(65536)  # type: ignore[union-attr]
+                        data = key.fileobj.recv(65536)  # type: ignore[union-attr]  # a selector may hold bare descriptors; this one holds sockets
                         while isinstance(key.fileobj, ssl.SSLSocket) and key.fileobj.pending():
                             data += key.fileobj.recv(65536)
                         if not data:

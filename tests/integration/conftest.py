@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,17 @@ OLDER_IMAGE = "localhost/corral/slurm:24.11"
 SLURM_IMAGE = os.environ.get("CORRAL_SLURM_IMAGE", OLDER_IMAGE)
 # There is nothing to upgrade from else.
 collect_ignore = ["test_upgrade.py"] if SLURM_IMAGE == OLDER_IMAGE else []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure what the cluster said; nobody can ask it any more when the report is read."""
+    report = yield
+    if report.failed:
+        for one in getattr(item, "funcargs", {}).values():
+            if isinstance(one, Cluster):
+                report.sections.append((f"cluster {one.name}", one.said()))
+    return report
 
 
 class OneCluster(LoadScopeScheduling):
@@ -118,6 +129,19 @@ class Cluster:
     def slurm(self, *command: str) -> str:
         """Output of a Slurm command in the controller's pod."""
         return self.kubectl("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--", *command)
+
+    def said(self) -> str:
+        """What Slurm and Kubernetes say of the cluster now, as far as they answer."""
+        inside = ("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--")
+        logs = ("logs", "-n", self.namespace, "--prefix", "--timestamps", "--max-log-requests=20", "-l")
+        commands: list[tuple[str, ...]] = [
+            (*inside, "sinfo", "-N", "-o", "%N %T %E %H"),
+            (*inside, "squeue", "-o", "%i %T %r %N %S"),
+            ("get", "pods", "-n", self.namespace, "-o", "wide"),
+            (*logs, "app.kubernetes.io/component=controller", "-c", "slurmctld", "--tail=150"),
+            (*logs, "app.kubernetes.io/component=worker", "-c", "slurmd", "--tail=40"),
+        ]
+        return "\n".join(f"-- {' '.join(command)}\n{self.kubectl(*command, check=False)}" for command in commands)
 
     def ssh(
         self,

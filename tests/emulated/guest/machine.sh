@@ -61,4 +61,4 @@ say slurmd
 cat /run/slurmd.log
 say end
 echo o >/proc/sysrq-trigger
-sleep 10
+sleep 10 # the power goes a moment later; init that ends first is a kernel panic

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._kube import client as client_module
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Unreachable
 
-from ...faultproxy.proxy import Fault, FaultProxy
+from ...faultproxy.proxy import TRANSIENT, Fault, FaultProxy
 from .conftest import Engine
 
 pytestmark = pytest.mark.lab
@@ -23,16 +23,7 @@ pytestmark = pytest.mark.lab
 OBJECTS = 10
 # The ten objects, and the set's parent before and after them.
 WRITES = OBJECTS + 2
-FAULTS = {
-    "409": {},
-    "429": {"seconds": 0.05},
-    "500": {},
-    "503": {},
-    "504-committed": {},
-    "reset": {},
-    "reset-committed": {},
-    "delay": {"seconds": 0.2},
-}
+FAULTS = {**TRANSIENT, "delay": {"seconds": 0.2}}
 
 
 class Killed(BaseException):

@@ -22,7 +22,7 @@ import pytest
 
 from corral_operator import engine, outcome, play, processes
 
-from ...faultproxy.proxy import Fault, FaultProxy, changed
+from ...faultproxy.proxy import TRANSIENT, Fault, FaultProxy, changed
 from ..conftest import VOLUMES, Cluster, eventually
 from ..kubectl import Kubectl
 from .conftest import Served
@@ -31,15 +31,6 @@ pytestmark = pytest.mark.lab
 LAB = VOLUMES.parent
 NAME = "crashed"
 PORT = 31402
-FAULTS: dict[str, dict[str, Any]] = {
-    "409": {},
-    "429": {"seconds": 0.05},
-    "500": {},
-    "503": {},
-    "504-committed": {},
-    "reset": {},
-    "reset-committed": {},
-}
 
 
 def effects(before: dict[str, Any], after: dict[str, Any]) -> bool:
@@ -242,11 +233,11 @@ def turn(cluster: Served) -> tuple[dict[str, Any], int]:
     return (reference["contents"], reference["back"]) if back else (reference["changed"], reference["change"])
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", TRANSIENT)
 def test_a_run_rides_out_a_fault_at_each_write(runs: Runs, cluster: Served, job: str, fault: str) -> None:
     """Every write goes wrong once: the odd ones fail, and what is tried again is even."""
     wanted, count = turn(cluster)
-    runs.proxy.plan(*(Fault(fault, write=number, **FAULTS[fault]) for number in range(1, 200, 2)))
+    runs.proxy.plan(*(Fault(fault, write=number, **TRANSIENT[fault]) for number in range(1, 200, 2)))
     found = runs.run(cluster)
     assert found.successful, found.failure
     assert any(seen.fault for seen in runs.proxy.trace)

@@ -44,20 +44,9 @@ class Link:
         self._told: dict[str, Json] = {}
         self.died = asyncio.Event()
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        what: str,
-        query: Mapping[str, str] | None = None,
-        body: Json | None = None,
-        content_type: str = api.JSON,
-        accept: str = api.JSON,
-        patience: float | None = None,
-    ) -> Json:
+    async def request(self, method: str, path: str, *, what: str, **given: Any) -> Any:
         async def send() -> Json:
-            return await self._real.request(method, path, what=what, query=query, body=body, content_type=content_type, accept=accept)
+            return await self._real.request(method, path, what=what, **given)
 
         return await send() if method == "GET" else await self.write(send, what)
 
@@ -118,7 +107,7 @@ class Life(World):
     def begin(self, link: Link) -> None:
         """Another process of the operator starts."""
         self.link = link
-        real, self.api = self.api, link  # type: ignore[assignment]
+        real, self.api = self.api, link  # type: ignore[assignment]  # a Link stands in for it, as FakeApi does
         self.controller = self.new_controller()
         self.api = real
         self.controller.start()
@@ -143,7 +132,7 @@ class Life(World):
             if where in self.api.objects and where not in wanted:
                 try:
                     await link.write(_deleting(self.api, where), where)
-                except Exception:  # noqa: BLE001
+                except Exception:  # noqa: BLE001  as above
                     return failed, 2
         row = {"kind": "ok", "task": "Apply", "role": "base", "changed": bool(changed)}
         return [row, *OK], 0
