@@ -465,10 +465,30 @@ static void capabilities_are_gone_for_good(void)
 		CHECK(prctl(PR_CAPBSET_READ, kept[i], 0, 0, 0) == 1);
 }
 
-int main(void)
+static void make_map(const char *path, const char *text)
 {
-	if (needs_root())
-		return 0;
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
+/* As in a pod with a user namespace of its own, whose mounts another one made: the kernel does not let such a mount go from its place. */
+static void a_jail_that_is_locked_in_its_place(void)
+{
+	make_pod();
+	CHECK(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0);
+	make_map("/proc/self/setgroups", "deny");
+	make_map("/proc/self/uid_map", "0 0 1");
+	make_map("/proc/self/gid_map", "0 0 1");
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/iam-jail") && !there_is(POD "/iam-pod"));
+	jail_view_close(&view);
+}
+
+static void all_cases(void)
+{
 	CASE(the_step_sees_the_pods_programs);
 	CASE(the_task_sees_the_jail_alone);
 	CASE(slurmstepd_writes_cgroups_and_its_task_reads_them);
@@ -496,5 +516,17 @@ int main(void)
 	CASE(moved_out_is_noticed);
 	CASE(nothing_stays_open);
 	CASE(capabilities_are_gone_for_good);
+	CASE(a_jail_that_is_locked_in_its_place);
+}
+
+int main(void)
+{
+	if (needs_root())
+		return 0;
+	all_cases();
+	jail_is_volume = true;
+	puts("the same with a jail that is a volume of its own:");
+	fflush(stdout);
+	all_cases();
 	return finish();
 }
