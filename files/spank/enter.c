@@ -298,7 +298,7 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	*view = (struct jail_view)JAIL_NO_VIEW;
-	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
+	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0 || jail_volumes_check(plan, log, error) < 0)
 		return -1;
 	if (unshare(CLONE_NEWNS) < 0)
 		return jail_fail(error, "a mount namespace can not be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
@@ -388,7 +388,7 @@ static int harden_once(const struct jail_plan *plan, int root, struct jail_error
 /* The volumes of a pod below its jail, in the mount namespace of the caller, so that every entry takes them along. Not mounted there by the
  * container's runtime: it follows links, and root in the jail could plant one that leads over the pod's own programs. A second call changes
  * nothing. */
-int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
+int jail_attach_volumes(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
 {
 	struct jail_dress what = {.plan = plan, .log = log, .tmp = -1, .shm = -1, .spool = false, .keep = true};
 	int result;
@@ -401,6 +401,12 @@ int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, 
 	result = jail_dress_binds(&what, error);
 	close_keeping_errno(what.root);
 	return result;
+}
+
+/* The same, and each entry sees to it that they stay. */
+int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
+{
+	return jail_attach_volumes(plan, log, error) < 0 ? -1 : jail_volumes_record(plan, error);
 }
 
 /* The mounts of a login pod, in the mount namespace of the caller and without entering: sshd does a chroot. A second call
