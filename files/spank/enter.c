@@ -376,10 +376,16 @@ void jail_view_close(struct jail_view *view)
  * attributes, which are not the jail's to change. */
 static int harden_once(const struct jail_plan *plan, int root, struct jail_error *error)
 {
-	int proc = jail_path_open(root, "proc", O_PATH);
-	bool dressed = proc >= 0 && jail_is_mount(proc);
+	/* One of them may be lost, when its directory was removed elsewhere. */
+	static const char *const first[] = {"proc", "dev", "run"};
+	bool dressed = false;
 
-	close_keeping_errno(proc);
+	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+		int place = jail_path_open(root, first[i], O_PATH);
+
+		dressed |= place >= 0 && jail_is_mount(place);
+		close_keeping_errno(place);
+	}
 	if (dressed || !jail_is_mount(root) || harden(plan, root) == 0)
 		return 0;
 	return jail_fail(error, "the mount attributes of the jail %s can not be set (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));

@@ -465,6 +465,28 @@ static void capabilities_are_gone_for_good(void)
 		CHECK(prctl(PR_CAPBSET_READ, kept[i], 0, 0, 0) == 1);
 }
 
+/* A /dev as a container has it: what Kubernetes mounts there for a pod that asked for huge pages, and the runtime for message queues. */
+static void huge_pages_and_message_queues_are_the_pods(void)
+{
+	make_pod();
+	make_directory(POD "/dev", 0755);
+	CHECK(mount("tmpfs", POD "/dev", "tmpfs", 0, "mode=755") == 0);
+	make_directory(POD "/dev/pts", 0755);
+	make_directory(POD "/dev/mqueue", 0755);
+	make_directory(POD "/dev/hugepages", 0755);
+	make_directory(POD "/dev/disks", 0755);
+	make_file(POD "/dev/null", "");
+	CHECK(mount("/dev/null", POD "/dev/null", NULL, MS_BIND, NULL) == 0);
+	CHECK(mount("/dev/pts", POD "/dev/pts", NULL, MS_BIND, NULL) == 0);
+	CHECK(mount("tmpfs", POD "/dev/mqueue", "tmpfs", 0, "mode=1777") == 0);
+	CHECK(mount("tmpfs", POD "/dev/hugepages", "tmpfs", 0, "mode=1777") == 0);
+	CHECK(mount(POD "/dev", "/dev", NULL, MS_MOVE, NULL) == 0);
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(writable("/dev/mqueue/queue") && writable("/dev/hugepages/pool") && !there_is("/dev/disks"));
+	jail_view_close(&view);
+}
+
 /* As another node does, where the directory is no mount point. */
 static void remove_elsewhere(const char *path)
 {
@@ -535,6 +557,7 @@ static void all_cases(void)
 	CASE(before_the_first_job);
 	CASE(no_spool);
 	CASE(volumes_below_the_jail_come_along);
+	CASE(huge_pages_and_message_queues_are_the_pods);
 	CASE(a_volume_that_was_lost_comes_back_or_nothing_is_run);
 	CASE(binds_are_shown);
 	CASE(bind_to_nowhere_is_refused);
