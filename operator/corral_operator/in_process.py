@@ -31,6 +31,9 @@ _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug",
 # What SIGINT does while a task is done here; None: what it did before.
 _leave: Callable[[int, Any], None] | None = None
 
+# How many tasks this process has begun.
+begun = 0
+
 # Code of Jinja's compiler by what it was made of.
 _compiled: dict[tuple[Any, ...], Any] = {}
 # Where the code of the expression that was compiled last is.
@@ -66,6 +69,8 @@ _fork: Any = StrategyBase._queue_task
 
 def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> None:
     """Do a task, and leave its result where a worker's would be."""
+    global begun
+    begun += 1
     if not is_done_here(task):
         _fork(strategy, host, task, task_vars, play_context)
         return

@@ -79,16 +79,19 @@ class Reporter:
 
     def __call__(self, event: dict[str, Any]) -> bool:
         """Tell of one event; True: have it written to disk, without what is large in it."""
-        told = report.line(event)
+        self.tell(report.line(event))
         data = event.get("event_data") or {}
         if data.get("res"):
             data["res"] = report.without_bulk(data["res"])
-        if told is not None and self._file is not None:
+        return True
+
+    def tell(self, line: dict[str, Any] | None) -> None:
+        """Tell of something else."""
+        if line is not None and self._file is not None:
             try:
-                self._file.write(json.dumps(told) + "\n")
+                self._file.write(json.dumps(line) + "\n")
             except OSError:
                 self._file = None
-        return True
 
 
 class Events:
@@ -156,7 +159,9 @@ def _warm(request: Request, descriptor: int) -> int:
     (directory / "command").write_text(json.dumps({"command": command, "cwd": request.private_data_dir, "env": {}}))
     os.chdir(request.private_data_dir)
     plugin = sys.modules["ansible.plugins.callback.awx_display"]
-    events = plugin.event_context.cache = Events(request, Reporter(descriptor), plugin.AnsibleJSONEncoderLocal)
+    reporter = Reporter(descriptor)
+    reporter.tell(warmth.plan(request.playbook))
+    events = plugin.event_context.cache = Events(request, reporter, plugin.AnsibleJSONEncoderLocal)
     with (directory / "stdout").open("w") as out, (directory / "stderr").open("w") as err:
         os.dup2(err.fileno(), 2)  # what a crash of Python itself says
         sys.stdout = OutputEventFilter(out, events, suppress_ansible_output=True)

@@ -293,10 +293,11 @@ def test_the_rehearsal_goes_through_both_playbooks_and_leaves_nothing_of_its_doc
     script = (
         "from corral_operator import play, zygote; import os; os.environ.update(play.ENVIRONMENT); zygote._warm_up(); "
         "from corral_operator import warmth; made = warmth._made; "
-        "print([set(made['rehearsed'].values()), made['variables'].extra_vars, bool(warmth.in_process._compiled)])"
+        "print([set(made['rehearsed'].values()), made['variables'].extra_vars, bool(warmth.in_process._compiled), "
+        "warmth.plan('corral.slurm.site')['tasks'] > 10, warmth.plan('other')])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=_environment())
-    assert done.stdout.splitlines()[-1:] == ["[{0}, {}, True]"], done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1:] == ["[{0}, {}, True, True, None]"], done.stdout + done.stderr
 
 
 @ENGINES
