@@ -58,7 +58,7 @@ class Request:
 
     @property
     def artifact_dir(self) -> Path:
-        """Return where this run's artifacts go."""
+        """Return where this run's artifacts go; no two runs of an operator have the same."""
         return Path(self.artifacts) / self.ident
 
     def to_json(self) -> str:

@@ -301,6 +301,18 @@ def test_the_rehearsal_goes_through_both_playbooks_and_leaves_nothing_of_its_doc
 
 
 @ENGINES
+def test_runs_of_several_clusters_have_the_same_name_where_they_begin_in_the_same_second(make: Callable[[], Engine], tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        asked = [request(tmp_path / name, GOOD, word=name) for name in ("a", "b", "c")]
+        outcomes = await asyncio.wait_for(asyncio.gather(*(play(engine, one) for one in asked)), 60)
+        assert [outcome.successful for outcome in outcomes] == [True] * 3
+        for name in ("a", "b", "c"):
+            assert f'"msg": "{name}"' in (tmp_path / name / "runs" / "1" / "stdout").read_text()
+
+    with_engine(make, story)
+
+
+@ENGINES
 def test_a_run_is_ended_with_all_its_processes(make: Callable[[], Engine], tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
         for how in ("", "trap '' INT TERM;"):
