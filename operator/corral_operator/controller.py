@@ -480,7 +480,7 @@ class Controller:
                 if not cluster.facts.running and now - cluster.run_began > _VISIBLE:
                     cluster.facts.running = True
                     self._show_soon(cluster)
-                doing = cluster.run.outcome.task if parked else ""
+                doing = cluster.run.outcome.doing if parked else ""
                 if cluster.facts.running and doing and doing != cluster.facts.doing:
                     cluster.facts.doing = doing
                     self._show_soon(cluster)
