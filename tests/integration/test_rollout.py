@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 from . import jobs
 from .conftest import Cluster, eventually, playbook
 from .jobs import nodes, state
+from .scenarios import scenario
 
 pytestmark = pytest.mark.lab
 
@@ -88,16 +88,17 @@ def watched(cluster: Cluster) -> Iterator[list[set[str]]]:
 
 
 def test_a_changed_configuration_replaces_no_pod(cluster: Cluster) -> None:
+    KEPT.append(submit(cluster, "-w cpu-1", "first"))
     before = {**pods(cluster), **pods(cluster, "extra")}
-    cluster.spec["slurm"]["extraConfig"] = ["MinJobAge=600"]
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    assert "MinJobAge               = 600" in cluster.slurm("scontrol", "show", "config")
+    cluster.spec["slurm"]["extraConfig"] = ["MinJobAge=1200"]
+    with scenario(cluster, "the configuration changes, and no pod template", KEPT):
+        run = cluster.site()
+        assert run.rc == 0, run.output
+    assert "MinJobAge               = 1200" in cluster.slurm("scontrol", "show", "config")
     assert {**pods(cluster), **pods(cluster, "extra")} == before
 
 
 def test_a_changed_template_is_told_before_and_waits_for_jobs(cluster: Cluster) -> None:
-    KEPT.append(submit(cluster, "-w cpu-1", "first"))
     change(cluster, "one")
     before, objects = pods(cluster), cluster.objects()
     plan = cluster.site("--check", "--diff")
@@ -105,7 +106,7 @@ def test_a_changed_template_is_told_before_and_waits_for_jobs(cluster: Cluster) 
     words = " ".join(plan.output.split())
     assert f"job {KEPT[0]} (wrap of alice) on cpu-1" in words and "pod of cpu-1" in words, plan.output
     assert cluster.objects() == objects and not away(nodes(cluster)), "a check run did something"
-    with watched(cluster) as seen:
+    with watched(cluster) as seen, scenario(cluster, "another pod template, while a job runs on one of the nodes", KEPT):
         run = cluster.site(*SOON)
     assert run.rc == 0, run.output
     assert f"job {KEPT[0]} (wrap of alice) on cpu-1" in " ".join(run.output.split()), run.output
@@ -125,7 +126,8 @@ def test_the_run_that_waits_goes_on_when_the_job_has_ended(cluster: Cluster, tmp
         eventually(lambda: log.exists() and f"waiting for job {KEPT[0]}" in log.read_text(), "the run shows what it waits for", 90)
         cluster.ssh("touch first")
 
-    with ThreadPoolExecutor() as pool:
+    what = "the job ends for which the replacement of a pod waits, during the run"
+    with scenario(cluster, what, KEPT), ThreadPoolExecutor() as pool:
         ended = pool.submit(end_the_job)
         run = cluster.site("-e", "slurm_workers_rollout_timeout=100", env={"ANSIBLE_LOG_PATH": str(log)})
         ended.result()
@@ -138,15 +140,18 @@ def test_the_run_that_waits_goes_on_when_the_job_has_ended(cluster: Cluster, tmp
 
 
 def test_one_that_is_killed_half_way_is_gone_on_with(cluster: Cluster) -> None:
+    KEPT.append(submit(cluster, "-w cpu-0", "second"))
     before = pods(cluster)
     change(cluster, "two")
     command = ["ansible-playbook", "corral.slurm.site", "-e", f"slurm_cluster_file={cluster.write()}"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        eventually(lambda: pods(cluster) != before, "a pod is replaced", 120)
-        kill_all(run.pid)
-    assert away(nodes(cluster)), "the run was killed too late to show anything"
-    again = cluster.site()
-    assert again.rc == 0, again.output
+    with scenario(cluster, "a run that replaces pods is killed, and another one goes on", KEPT[-1:]):
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            eventually(lambda: pods(cluster) != before, "a pod is replaced", 120)
+            kill_all(run.pid)
+        assert away(nodes(cluster)), "the run was killed too late to show anything"
+        cluster.ssh("touch second")
+        again = cluster.site()
+        assert again.rc == 0, again.output
     assert values(cluster) == {"two"}
     assert not away(nodes(cluster))
 
@@ -163,24 +168,25 @@ def kill_all(pid: int) -> None:
 
 
 def test_a_template_that_does_not_work_stops_after_the_first_batch_and_is_rolled_back(cluster: Cluster) -> None:
-    KEPT.append(submit(cluster, "-w cpu-0", "second"))
+    KEPT.append(submit(cluster, "-w cpu-0", "third"))
     good, before = cluster.spec["nodeSets"][0]["environment"], pods(cluster)
     cluster.spec["nodeSets"][0]["volumes"] = [{"name": "no", "mountPath": "/mnt/no", "configMap": "there-is-none"}]
-    with watched(cluster) as seen:
-        run = cluster.site("-e", "slurm_workers_wait_timeout=20")
-    assert run.rc == 2, run.output
-    words = " ".join(run.output.split())
-    assert "The roll-out of node set cpu has stopped" in words and "there-is-none" in words and "roll back" in words, run.output
-    assert max(map(len, seen)) == 1, f"more than one node was out of service at once: {seen}"
-    assert len(set(pods(cluster).values()) & set(before.values())) == 2, "a set lost more than it may"
-    assert cluster.ssh("srun -p main -x extra-0 hostname").stdout.strip(), "the others do not take jobs"
-    del cluster.spec["nodeSets"][0]["volumes"]
-    assert cluster.spec["nodeSets"][0]["environment"] == good
-    back = cluster.site()
-    assert back.rc == 0, back.output
+    with scenario(cluster, "a pod template that does not work, and back", KEPT[-1:]):
+        with watched(cluster) as seen:
+            run = cluster.site("-e", "slurm_workers_wait_timeout=20")
+        assert run.rc == 2, run.output
+        words = " ".join(run.output.split())
+        assert "The roll-out of node set cpu has stopped" in words and "there-is-none" in words and "roll back" in words, run.output
+        assert max(map(len, seen)) == 1, f"more than one node was out of service at once: {seen}"
+        assert len(set(pods(cluster).values()) & set(before.values())) == 2, "a set lost more than it may"
+        assert cluster.ssh("srun -p main -x extra-0 hostname").stdout.strip(), "the others do not take jobs"
+        del cluster.spec["nodeSets"][0]["volumes"]
+        assert cluster.spec["nodeSets"][0]["environment"] == good
+        back = cluster.site()
+        assert back.rc == 0, back.output
     assert not away(nodes(cluster))
     assert state(cluster, KEPT[-1]) == ["RUNNING"]
-    cluster.ssh("touch second")
+    cluster.ssh("touch third")
     again = cluster.site()
     assert (again.rc, again.changed) == (0, 0), again.output
 
@@ -235,15 +241,16 @@ def test_after_the_deadline_jobs_are_requeued(cluster: Cluster) -> None:
     cluster.spec["nodeSets"][0]["updateStrategy"] = {"maxUnavailable": 3, "drain": {"policy": "Requeue", "deadlineSeconds": 1}}
     change(cluster, "five")
     requeued = submit(cluster, "-w cpu-2", "never")
-    run = cluster.site("-e", "slurm_workers_rollout_timeout=60")
-    assert run.rc == 0, run.output
-    assert values(cluster) == {"five"}
-    assert json.loads(cluster.slurm("squeue", "--json", f"--jobs={requeued}", "--states=all"))["jobs"][0]["restart_cnt"] == 1
+    with scenario(cluster, "another pod template for nodes whose set says `Requeue`, after the deadline", [requeued], anew=1):
+        run = cluster.site("-e", "slurm_workers_rollout_timeout=60")
+        assert run.rc == 0, run.output
+        assert values(cluster) == {"five"}
     cluster.slurm("scancel", requeued)
 
 
 def test_login_pods_are_replaced_when_no_user_is_in_them(cluster: Cluster) -> None:
     login = "app.kubernetes.io/component=login"
+    KEPT.append(submit(cluster, "", "fourth"))
     before = cluster.kubectl.uids(cluster.namespace, login)
     cluster.ssh("nohup sleep 1000 >/dev/null 2>&1 &")
     cluster.spec["login"]["volumes"] = [{"name": "room", "mountPath": "/mnt/room", "memory": "1Mi"}]
@@ -252,9 +259,10 @@ def test_login_pods_are_replaced_when_no_user_is_in_them(cluster: Cluster) -> No
     assert "keeps its older template while it is in use: 1 processes of alice" in " ".join(run.output.split()), run.output
     assert cluster.kubectl.uids(cluster.namespace, login) == before
     cluster.ssh("pkill -x sleep", check=False)
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    assert cluster.kubectl.uids(cluster.namespace, login) != before
+    with scenario(cluster, "the login pod from which a job was submitted is replaced", KEPT[-1:]):
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        assert cluster.kubectl.uids(cluster.namespace, login) != before
     assert cluster.ssh("id -un").stdout.strip() == "alice"
     again = cluster.site()
     assert (again.rc, again.changed) == (0, 0), again.output
@@ -268,9 +276,11 @@ def test_an_upgrade_looks_before_it_touches_anything(cluster: Cluster) -> None:
     image = cluster.spec["images"]["slurm"]
     cluster.spec["images"]["slurm"] = "localhost/corral/slurm:there-is-none"
     try:
-        run = playbook("upgrade", cluster.write())
+        with scenario(cluster, "an upgrade to an image that can not be had", KEPT[-1:]):
+            run = playbook("upgrade", cluster.write())
     finally:
         cluster.spec["images"]["slurm"] = image
+    cluster.ssh("touch fourth")
     assert run.rc == 2, run.output
     assert "the image localhost/corral/slurm:there-is-none can not be had" in " ".join(run.output.split()), run.output
     assert cluster.objects() == objects, "an upgrade that can not be has changed something"

@@ -7,9 +7,18 @@
 # Never fails: the pod goes all the same.
 set -uo pipefail
 
+conf=/run/slurm/conf/slurm.conf
+patience=5
 node=$(</run/corral-node)
-state=$(timeout 5 scontrol show node "$node" --oneliner 2>/dev/null | sed -n 's/.* State=\([^ ]*\).*/\1/p')
+state=$(timeout "$patience" scontrol show node "$node" --oneliner 2>/dev/null | sed -n 's/.* State=\([^ ]*\).*/\1/p')
 if [[ -n $state && $state != DOWN* && $state != *DRAIN* ]]; then
-	timeout 5 scontrol update "nodename=$node" state=down "reason=corral: pod: it ended, and the next one has not registered yet" >/dev/null 2>&1
+	# slurmctld does what it was told also when it comes to it late (it was reading its configuration, say) and nobody waits any more. The node's next
+	# pod may run jobs by then, and they would be begun anew. So the order is good only for as long as it is waited for: munge refuses an older one.
+	orders=$(mktemp) || exit 0
+	sed "s/^AuthInfo=.*/&,ttl=$patience/" "$conf" >"$orders"
+	! grep -q "^AuthInfo=.*,ttl=$patience\$" "$orders" ||
+		SLURM_CONF=$orders timeout "$patience" scontrol update "nodename=$node" state=down \
+			"reason=corral: pod: it ended, and the next one has not registered yet" >/dev/null 2>&1
+	rm -f "$orders"
 fi
 exit 0

@@ -24,7 +24,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def preloaded(library: Path, code: str) -> str:
+def preloaded(library: Path, code: str, after: list[Path] | None = None) -> str:
     """Run Python code with the library; a pause that is not skipped lasts longer than the time allowed."""
     prelude = """
 import ctypes, signal, socket
@@ -43,7 +43,7 @@ def paused():
 
 """
     done = subprocess.run(
-        [sys.executable, "-c", prelude + code], env={**os.environ, "LD_PRELOAD": str(library)},
+        [sys.executable, "-c", prelude + code], env={**os.environ, "LD_PRELOAD": " ".join(map(str, [library, *(after or [])]))},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     return done.stdout.strip()
@@ -61,6 +61,26 @@ def test_only_one_pause_is_skipped(library: Path) -> None:
 def test_a_name_that_is_found_changes_nothing(library: Path) -> None:
     code = "print(find('localhost'), find('127.0.0.1'), paused())"
     assert preloaded(library, code).split() == ["True", "True", "True"]
+
+
+def test_a_name_server_that_does_not_answer_is_asked_again_until_it_has_been_silent_for_too_long(library: Path, tmp_path: Path) -> None:
+    """Another library in the place of the C library's look-up: it always says "try again", and notes how often it is asked."""
+    source, silent = tmp_path / "silent.c", tmp_path / "silent.so"
+    source.write_text(
+        "int asked;\nint getaddrinfo(const char *a, const char *b, const void *c, void *d)\n{\n\t(void)a, (void)b, (void)c, (void)d;\n\tasked++;\n\treturn -3;\n}\n"
+    )
+    subprocess.run(["gcc", "-fPIC", "-shared", "-fno-builtin", "-o", str(silent), str(source)], check=True)
+    code = "for i in range(3): find('a-node')\nprint(ctypes.c_int.in_dll(c, 'asked').value, paused())"
+    done = preloaded(library, code, after=[silent])
+    assert done == "3 True", "a node whose name could not be looked for is taken for one without an address"
+    hurried = tmp_path / "hurried.so"
+    subprocess.run(["gcc", "-fPIC", "-shared", "-DPATIENCE=0", "-o", str(hurried), str(SOURCE)], check=True)
+    assert (
+        preloaded(
+            hurried, "for i in range(3):\n find('a-node')\n c.sleep(1000)\nprint(ctypes.c_int.in_dll(c, 'asked').value)", after=[silent]
+        )
+        == "1"
+    )
 
 
 def test_another_name_is_looked_for_in_earnest(library: Path) -> None:

@@ -29,12 +29,18 @@ def test_a_node_that_goes_is_down_unless_somebody_took_it_out(tmp_path: Path, st
     said = tmp_path / "said"
     (tmp_path / "node").write_text("cpu-0\n")
     show = f"echo 'NodeName=cpu-0 State={state} Reason=x'" if state else "exit 1"
-    (tmp_path / "scontrol").write_text(f'#!/bin/sh\ncase $1 in show) {show} ;; *) printf "%s\\n" "$@" >>{said} ;; esac\n')
+    (tmp_path / "scontrol").write_text(
+        f'#!/bin/sh\ncase $1 in show) {show} ;; *) printf "%s\\n" "$@" >>{said}; cat "$SLURM_CONF" >>{said} ;; esac\n'
+    )
+    (tmp_path / "slurm.conf").write_text("ClusterName=demo\nAuthInfo=socket=/run/munge/munge.socket.2\n")
     text = SCRIPT.read_text()
-    assert "/run/corral-node" in text
-    (tmp_path / "stop.sh").write_text(text.replace("/run/corral-node", str(tmp_path / "node")))
+    for path, here in (("/run/corral-node", "node"), ("/run/slurm/conf/slurm.conf", "slurm.conf")):
+        assert path in text
+        text = text.replace(path, str(tmp_path / here))
+    (tmp_path / "stop.sh").write_text(text)
     for name in ("scontrol", "stop.sh"):
         (tmp_path / name).chmod(0o755)
     subprocess.run([tmp_path / "stop.sh"], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=True)
     words = said.read_text().splitlines() if said.exists() else []
     assert words[:3] == (["update", "nodename=cpu-0", "state=down"] if told else [])
+    assert not told or "AuthInfo=socket=/run/munge/munge.socket.2,ttl=5" in words, "an order that nobody waits for any more is carried out"
