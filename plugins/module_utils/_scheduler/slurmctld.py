@@ -52,10 +52,10 @@ class Slurmctld:
         self.container = str(params["container"])
         self.ref = Ref(BUILTIN["", "Pod"], self.namespace, self.pod)
 
-    def run(self, command: list[str]) -> Output:
+    def run(self, command: list[str], stdin: bytes | None = None) -> Output:
         """Run a command in the slurmctld container; where that is not there, in the other controller's, and from then on there."""
         pod, done = run_in_controller(
-            self.client, namespace=self.namespace, pod=self.pod, container=self.container, command=command, timeout=COMMAND
+            self.client, namespace=self.namespace, pod=self.pod, container=self.container, command=command, stdin=stdin, timeout=COMMAND
         )
         self._move(pod)
         return done
@@ -97,9 +97,9 @@ class Slurmctld:
             error.data["changed"] = done
             raise
 
-    def read_nodes(self) -> list[nodes.Node]:
-        """Return all nodes."""
-        return nodes.parse(self.ask(["scontrol", "show", "nodes", "--json"], "its nodes"))
+    def read_nodes(self, *, future: bool = False) -> list[nodes.Node]:
+        """Return all nodes. With ``future`` also those that slurmctld shows to nobody, since their names had no address yet when it began."""
+        return nodes.parse(self.ask(["scontrol", "show", "nodes", *(["--future"] if future else []), "--json"], "its nodes"))
 
     def nodes_named(self, names: list[str]) -> list[nodes.Node]:
         """Return these nodes in this order. Raises CorralError when slurmctld does not know one."""
@@ -184,7 +184,7 @@ def other_controller(pod: str) -> str | None:
 
 
 def run_in_controller(
-    client: Client, *, namespace: str, pod: str, container: str, command: list[str], timeout: float
+    client: Client, *, namespace: str, pod: str, container: str, command: list[str], timeout: float, stdin: bytes | None = None
 ) -> tuple[str, Output]:
     """Run a command as run_in_pod does; where it can not begin there, in the pod of the cluster's other slurmctld. Return where, and the output.
 
@@ -192,7 +192,7 @@ def run_in_controller(
     """
 
     def run(where: str) -> Output:
-        return run_in_pod(client, namespace=namespace, pod=where, container=container, command=command, timeout=timeout)
+        return run_in_pod(client, namespace=namespace, pod=where, container=container, command=command, stdin=stdin, timeout=timeout)
 
     try:
         return pod, run(pod)

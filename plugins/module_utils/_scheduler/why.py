@@ -23,21 +23,28 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     names = hostlist.expand(str(params.get("nodes") or ""))
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
-        asked = slurmctld.nodes_named(names) if names else _out_of_service(slurmctld.read_nodes())
-        partitions = {one.name: one for one in slurmctld.read_partitions()} if asked else {}
+        known = {node.name: node for node in slurmctld.read_nodes(future=True)}
+        partitions = {one.name: one for one in slurmctld.read_partitions()}
+        if names:
+            asked = [known[name] for name in dict.fromkeys(names) if name in known]
+        else:
+            asked = [node for node in known.values() if _away(node) or why.closed(node, partitions)]
+        strangers = [name for name in dict.fromkeys(names) if name not in known]
         reservations = {one.name: one for one in slurmctld.read_reservations()} if any(node.reservation for node in asked) else {}
-        pods = _Pods(slurmctld) if any(_away(node) for node in asked) else None
+        pods = _Pods(slurmctld) if strangers or any(_away(node) for node in asked) else None
         verdicts = [
             why.explain(
                 node,
                 namespace=slurmctld.namespace,
-                pod=pods.of(node) if pods and _away(node) else None,
+                pod=pods.of(node.name) if pods and _away(node) else None,
                 partitions=partitions,
                 reservations=reservations,
                 now=time.time(),
             )
             for node in asked
         ]
+        if pods:
+            verdicts += [why.stranger(name, pod=pods.of(name), known=hostlist.compress(known)) for name in strangers]
         lines = [verdict.summary for verdict in verdicts] or ["All nodes are in service."]
         full = slurmctld.state_room()
         if full:
@@ -47,10 +54,6 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
 
 def _away(node: nodes.Node) -> bool:
     return not node.answers or node.drained or bool({"MAINTENANCE", "RESERVED"} & set(node.state))
-
-
-def _out_of_service(found: list[nodes.Node]) -> list[nodes.Node]:
-    return [node for node in found if _away(node)]
 
 
 class _Pods:
@@ -70,9 +73,9 @@ class _Pods:
         instance = labels.get("app.kubernetes.io/instance")
         self._prefix = f"{instance}-" if instance else ""
 
-    def of(self, node: nodes.Node) -> why.Pod:
+    def of(self, node: str) -> why.Pod:
         """Return what Kubernetes says of a node's pod."""
-        name = f"{self._prefix}{node.name}"
+        name = f"{self._prefix}{node}"
         if self._pods is None:
             return why.Pod(name)
         pod = self._pods.get(name)

@@ -17,6 +17,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import 
 
 _OURS = re.compile(r"corral: ([a-z0-9-]+): ?(.*)", re.DOTALL)
 _OWNER = re.compile(r"[a-z][a-z0-9-]*")
+# How a node began; over once slurmd has registered.
+_BEGINNINGS = frozenset({"no-address", "pod"})
 # slurmctld puts what happened to a node later behind the reason that it had: "disk swap : Not responding".
 _LATER = " : "
 
@@ -59,10 +61,17 @@ def standing(reason: str, drained: bool) -> str:
     """Return that part of a reason which keeps the node out.
 
     A node that came back keeps its reason, and when it falls silent weeks later slurmctld writes ``fan : Not responding``. So of a node that is
-    only down, what Slurm said last counts.
+    only down, what Slurm said last counts; behind a reason of Slurm's own only where that was about how the node began.
     """
     last = reason.rsplit(_LATER, 1)[-1]
-    return last if not drained and last != reason and slurms_own(last) and not slurms_own(reason) else reason
+    if drained or last == reason or not slurms_own(last):
+        return reason
+    return last if not slurms_own(reason) or is_over(reason) else reason
+
+
+def is_over(reason: str) -> bool:
+    """True for a reason that says nothing more once slurmd has registered."""
+    return classify(reason).key in _BEGINNINGS
 
 
 def slurms_own(reason: str) -> bool:

@@ -25,7 +25,7 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
     ("MAINTENANCE", "maintenance", "the maintenance reservation {reservation} holds it",
      "wait for the reservation's end{until}, or delete it with slurm_reservation"),
     ("RESERVED", "reservation", "the reservation {reservation} holds it", "submit with --reservation={reservation} if you may, or wait for its end{until}"),
-    ("FUTURE", "future", "it is defined for a later time and has never registered", "start its pod; it comes into service when slurmd registers"),
+    ("FUTURE", "future", "it has not registered since slurmctld knows it", "see that pod {pod} runs; it comes into service when slurmd registers"),
     ("INVALID_REG", "registration", "slurmd registered with less than slurm.conf promises", "compare the node set in the document with what its machines have"),
     ("NOT_RESPONDING", "silent", "slurmd does not answer slurmctld",
      "see that pod {pod} runs and its machine is reachable; it comes back by itself when slurmd answers"),
@@ -33,6 +33,10 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
 )  # fmt: skip
 # Made by the workers' health check (images/slurm/entry/health.sh) instead of draining the whole cluster.
 _JAIL_OUTAGE = "corral-jail-outage"
+_OPEN = (
+    "if the document says so, set its state to UP there and run 'ansible-playbook corral.slurm.site', else open it with slurm_partition "
+    "or 'scontrol update partitionname=… state=up'"
+)
 # Classes of reasons that a pod which does not run explains better than Slurm can.
 _SILENCE = frozenset({"pod", "no-address", "silent", "rebooted", "unregistered", "resume-timeout", "powering", "future"})
 
@@ -84,7 +88,12 @@ def explain(
     """Say who took ``node`` out, since when, why and what to do next."""
     pod = pod or Pod(node.name)
     reservation = (reservations or {}).get(node.reservation)
-    standing = reasons.standing(node.reason, node.drained) if node.out else ""
+    # Of a node whose name had no address slurmctld says so in the reason, though it is not out.
+    counts = node.out or "FUTURE" in node.state
+    standing = reasons.standing(node.reason, node.drained) if counts else ""
+    if "INVALID_REG" in node.state and reasons.is_over(standing):
+        standing = ""  # Slurm keeps a reason that is there when it drains such a node; the flag says more
+    shut = closed(node, partitions or {})
     places = {
         "node": node.name,
         "set": node.name.rsplit("-", 1)[0],
@@ -93,8 +102,11 @@ def explain(
         "text": reasons.text(standing),
         "reservation": node.reservation or "of another",
         "until": f" ({answer.stamp(reservation.end)})" if reservation else "",
+        "shut": ", ".join(shut),
     }
     cause, who, meaning, todo = _cause(node, standing)
+    if cause == "none" and shut:
+        cause, who, meaning, todo = "partition", "the document or an administrator", "no partition of it takes jobs ({shut})", _OPEN
     # Only our own sentences hold places; what others wrote is added as it is.
     why, following = meaning.format(**places), todo.format(**places)
     if pod.there is False and cause in _SILENCE:
@@ -110,7 +122,7 @@ def explain(
         following = "mend the machine or move the pod by deleting it; the node comes back by itself when slurmd answers"
     since = (
         node.reason_time
-        if node.out and node.reason
+        if counts and node.reason
         else answer.stamp(reservation.start)
         if cause in ("maintenance", "reservation") and reservation
         else ""
@@ -123,12 +135,29 @@ def explain(
         cause=cause,
         who=who,
         since=since,
-        reason=node.reason if node.out else "",
+        reason=node.reason if counts else "",
         why=why,
         next=following,
         evidence=evidence,
         summary=_summary(node, cause, who, since, why, following, evidence, now),
     )
+
+
+def stranger(name: str, *, pod: Pod, known: str) -> Verdict:
+    """Answer for a name that slurmctld does not know: it takes no jobs, whoever asks for it."""
+    why = f"slurm.conf has no such node; it has {known or 'none'}"
+    following = "correct the name, or raise replicas of its node set in the document and run 'ansible-playbook corral.slurm.site'"
+    if pod.there:
+        why += f", though pod {pod.name} is there"
+        following = "run 'ansible-playbook corral.slurm.site' again, which brings slurm.conf and the pods together"
+    summary = f"{name} is not known to Slurm: {why}. Next: {following}."
+    return Verdict(name, "", False, "unknown", "", "", "", why, following, [], summary)
+
+
+def closed(node: Node, partitions: Mapping[str, Partition]) -> list[str]:
+    """Return in which states the partitions of a node are, when none of them takes jobs: ``main is DOWN``."""
+    states = {name: partitions[name].state for name in node.partitions if name in partitions}
+    return [f"{name} is {state}" for name, state in states.items()] if "UP" not in states.values() else []
 
 
 def _cause(node: Node, standing: str) -> tuple[str, str, str, str]:
@@ -174,9 +203,9 @@ def _evidence(node: Node, pod: Pod, cause: str, partitions: Mapping[str, Partiti
         found.append(pod.machine)
     if pod.note:
         found.append(pod.note)
-    closed = [f"{name} is {partitions[name].state}" for name in node.partitions if name in partitions and partitions[name].state != "UP"]
-    if closed:
-        found.append("of its partitions " + ", ".join(closed))
+    shut = [f"{name} is {partitions[name].state}" for name in node.partitions if name in partitions and partitions[name].state != "UP"]
+    if shut and cause != "partition":
+        found.append("of its partitions " + ", ".join(shut))
     if not node.partitions:
         found.append("it is in no partition, so no job can ask for it")
     if node.drained and node.busy:

@@ -273,6 +273,23 @@ def test_why_of_a_node_in_service_and_of_a_cluster_in_service(fake: Fake) -> Non
     assert explain()["lines"] == ["All nodes are in service."]
 
 
+def test_why_asks_for_nodes_that_have_never_registered_and_answers_for_names_that_are_none(fake: Fake) -> None:
+    fake.state("gone-0", "FUTURE", reason="NO NETWORK ADDRESS FOUND")
+    fake.pods.append(pod("demo-gone-0", status={"phase": "Pending"}))
+    answer = explain("gone-[0,7]")
+    assert "--future" in fake.execs[0], "slurmctld shows them to nobody who does not ask"
+    assert [one["cause"] for one in answer["nodes"]] == ["pod", "unknown"]
+    assert "pod demo-gone-0 is Pending" in answer["lines"][0]
+
+
+def test_why_finds_nodes_whose_partitions_are_closed(fake: Fake) -> None:
+    for row in fake.nodes["nodes"]:
+        row["state"] = ["IDLE"]
+    for row in fake.partitions["partitions"]:
+        row["partition"]["state"] = ["DOWN"]
+    assert {one["cause"] for one in explain()["nodes"]} == {"partition"}
+
+
 def test_why_names_the_machine(fake: Fake) -> None:
     fake.state("cpu-1", "DOWN", "NOT_RESPONDING", reason="Not responding")
     condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped\nposting"}

@@ -85,7 +85,9 @@ def test_what_slurmctld_put_behind_a_reason_does_not_make_it_another() -> None:
     [
         ("fan : Not responding", False, "Not responding"),
         ("fan : Not responding", True, "fan : Not responding"),
-        ("NO NETWORK ADDRESS FOUND : Not responding", False, "NO NETWORK ADDRESS FOUND : Not responding"),
+        ("NO NETWORK ADDRESS FOUND : Not responding", False, "Not responding"),
+        ("corral: pod: it ended : Not responding", False, "Not responding"),
+        ("ResumeTimeout reached : Not responding", False, "ResumeTimeout reached : Not responding"),
         ("fan : by ada", False, "fan : by ada"),
         ("fan", False, "fan"),
         ("", False, ""),

@@ -43,8 +43,16 @@ def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
         ),
         (node("cpu-1"), "person", "somebody as user slurm", "bad fan. Next: ask who did"),
         (out("bad fan"), "person", "user root", "-e node=cpu-1 -e resume=true -e force=true"),
-        (node("gone-0"), "no-address", "Slurm itself", "see that pod demo-gone-0 runs"),
+        (node("gone-0"), "silent", "Slurm itself", "see that pod demo-gone-0 runs"),
+        (
+            replace(node("gone-0"), state=["FUTURE"], reason="NO NETWORK ADDRESS FOUND"),
+            "no-address",
+            "Slurm itself",
+            "see that pod demo-gone-0 runs",
+        ),
+        (out(f"{ENDED} : Not responding", "DOWN+NOT_RESPONDING"), "silent", "Slurm itself", "slurmd has not answered"),
         (node("big-0"), "memory", "Slurm itself", "resources.limits.memory of node set big"),
+        (out("NO NETWORK ADDRESS FOUND", "IDLE+DRAIN+INVALID_REG"), "registration", "Slurm itself", "compare the node set in the document"),
         (node("gpu-0"), "gres", "Slurm itself", "kubectl exec -n demo demo-gpu-0 -c slurmd -- nvidia-smi -L"),
         (out("Kill task failed"), "unkillable", "Slurm itself", "state D"),
         (out("batch job complete failure"), "batch-failure", "Slurm itself", "kubectl logs -n demo demo-cpu-1 -c slurmd"),
@@ -75,7 +83,7 @@ def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
         (replace(IDLE, state=["IDLE", "POWERED_DOWN"]), "powering", "Slurm itself", "powers it up when a job needs it"),
         (replace(IDLE, state=["MIXED", "POWERING_UP"]), "powering", "Slurm itself", "wait until its pod"),
         (replace(IDLE, state=["IDLE", "REBOOT_REQUESTED"]), "reboot", "Slurm itself", "scontrol cancel_reboot cpu-1"),
-        (replace(IDLE, state=["FUTURE"]), "future", "Slurm itself", "start its pod"),
+        (replace(IDLE, state=["FUTURE"]), "future", "Slurm itself", "it has not registered since slurmctld knows it"),
         (replace(IDLE, state=["UNKNOWN"]), "unregistered", "Slurm itself", "see that pod demo-cpu-1 runs"),
         (replace(IDLE, state=["DOWN"], reason=""), "unexplained", "somebody", "no reason was given"),
         (replace(IDLE, state=["SOMETHING_NEW"]), "unexplained", "Slurm itself", "SOMETHING_NEW"),
@@ -158,4 +166,20 @@ def test_the_page_has_every_cause() -> None:
     told = set(re.findall(r"`([a-z-]+)`", page.partition("| cause | what Slurm shows |")[2].partition("\n\n")[0]))
     of_reasons = {kind.key for kind in (*reasons.OURS, reasons.OWNED, *reasons.SLURM, reasons.PERSON)}
     of_states = {cause for _flag, cause, _why, _next in why._FLAGS}
-    assert told == {*of_reasons, *of_states, "no-pod", "machine", "unexplained"}
+    assert told == {*of_reasons, *of_states, "no-pod", "machine", "unexplained", "partition", "unknown"}
+
+
+def test_a_node_none_of_whose_partitions_takes_jobs() -> None:
+    found = explain(IDLE, partitions={"main": replace(partition("main"), state="DOWN"), "side": replace(partition("side"), state="DRAIN")})
+    assert (found.cause, found.who, found.in_service) == ("partition", "the document or an administrator", False)
+    assert "no partition of it takes jobs (main is DOWN, side is DRAIN). Next: if the document says so" in found.summary
+    assert not found.evidence, "said once"
+
+
+@pytest.mark.parametrize(
+    ("there", "words"), [(False, "correct the name, or raise replicas"), (True, "though pod demo-cpu-9 is there. Next: run")]
+)
+def test_a_name_that_slurm_does_not_know(there: bool, words: str) -> None:
+    found = why.stranger("cpu-9", pod=why.Pod("demo-cpu-9", there=there), known="cpu-[0-1]")
+    assert (found.cause, found.in_service) == ("unknown", False)
+    assert found.summary.startswith("cpu-9 is not known to Slurm: slurm.conf has no such node; it has cpu-[0-1]") and words in found.summary
