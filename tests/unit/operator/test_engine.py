@@ -301,7 +301,9 @@ def test_the_rehearsal_goes_through_both_playbooks_and_leaves_nothing_of_its_doc
 
 
 @ENGINES
-def test_runs_of_several_clusters_have_the_same_name_where_they_begin_in_the_same_second(make: Callable[[], Engine], tmp_path: Path) -> None:
+def test_runs_of_several_clusters_have_the_same_name_where_they_begin_in_the_same_second(
+    make: Callable[[], Engine], tmp_path: Path
+) -> None:
     async def story(engine: Engine) -> None:
         asked = [request(tmp_path / name, GOOD, word=name) for name in ("a", "b", "c")]
         outcomes = await asyncio.wait_for(asyncio.gather(*(play(engine, one) for one in asked)), 60)
