@@ -73,9 +73,11 @@ def test_in_the_whole_cluster_it_reads_documents_and_nothing_of_anybodys() -> No
     assert {(group, resource) for group, resource, _verb, _names in rules(everywhere, "ClusterRole")} == {
         ("corral.hpc", "slurmclusters"),
         ("corral.hpc", "slurmclusters/status"),
+        ("", "namespaces"),
         ("", "nodes"),
         ("scheduling.k8s.io", "priorityclasses"),
     }
+    assert [rule[2] for rule in rules(everywhere, "ClusterRole") if rule[1] == "namespaces"] == ["get"]
     assert [rule[2] for rule in rules(everywhere, "ClusterRole") if rule[1] == "nodes"] == ["list", "watch"]
     assert [rule for rule in rules(everywhere, "ClusterRole") if rule[1] == "priorityclasses"] == [
         ("scheduling.k8s.io", "priorityclasses", "get", ("corral-control-plane", "corral-worker"))
