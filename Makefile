@@ -95,6 +95,9 @@ emulated: ## the jail under AppArmor and cgroup v2, in an emulated machine (qemu
 	@tools/prerequisites emulated
 	@tools/run python -m pytest tests/emulated $(ARGS)
 
+crowd: $(if $(LAB_READY),,lab-load) ## fifty clusters at once under one operator; 40 GB of disk, half an hour
+	@CORRAL_CROWD=$${CORRAL_CROWD:-50} tools/run --lab python -m pytest -s tests/integration/operator/test_crowd.py $(ARGS)
+
 molecule: $(if $(LAB_READY),,lab-load) ## the molecule scenario against the lab
 	@tools/run --lab tools/molecule
 
@@ -123,4 +126,4 @@ clean: ## remove build/ and what Python left; the lab and the cache stay
 	@rm -rf build .ansible .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/output
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration newest bare emulated molecule bench prerequisites format crd profiles collection clean
+.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration newest bare emulated crowd molecule bench prerequisites format crd profiles collection clean

@@ -111,6 +111,8 @@ static int fresh(const struct jail_dress *dress, const struct part *part, const 
 		close(tree);
 		return -1;
 	}
+	if (!dress->keep)
+		return tree;
 	close(tree);
 	tree = jail_path_open(dress->root, part->target, O_PATH | O_DIRECTORY);
 	return tree < 0 ? jail_fail(error, "the jail's /%s can not be opened after its mount (%s)", part->target, strerror(errno)) : tree;
@@ -125,16 +127,16 @@ static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error
 	static const char *const no_options[] = {NULL};
 
 	for (size_t i = 0; i < sizeof(frozen) / sizeof(frozen[0]); i++) {
-		const struct part part = {"", "proc/", frozen[i], {MOUNT_ATTR_RDONLY | QUIET, 0, true}, false};
-		int place = jail_path_open(proc, frozen[i], O_PATH);
+		const struct jail_attributes attributes = {MOUNT_ATTR_RDONLY | QUIET, 0, true};
+		int place = open_target(dress, proc, frozen[i]);
 		int tree = -1;
 		int result = 0;
 
-		if (place < 0 && errno == ENOENT)
+		if (place < 0 && (errno == ENOENT || errno == 0))
 			continue;
 		if (place >= 0)
 			tree = jail_clone(place, "", true);
-		if (tree < 0 || jail_set(tree, part.attributes) < 0 || attach(dress, proc, &part, tree, error) < 0)
+		if (tree < 0 || jail_set(tree, attributes) < 0 || jail_attach(tree, place) < 0)
 			result = jail_fail(error, "/proc/%s of the jail can not be made read-only (%s)", frozen[i], strerror(errno));
 		close_keeping_errno(tree);
 		close_keeping_errno(place);

@@ -20,7 +20,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
@@ -115,10 +114,8 @@ static int attach_root(const struct jail_plan *plan, uint32_t job, int root, str
 								     plan->jail, strerror(errno));
 	else if (jail_attach(tree, root) < 0)
 		result = jail_fail(error, "the jail %s can not be mounted over itself (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
-	else if (jail_submounts_attach(&submounts, tree, error) < 0)
-		result = -1;
-	else if (harden(plan, tree) < 0)
-		result = jail_fail(error, "the mount attributes of the jail %s can not be set (%s)", plan->jail, strerror(errno));
+	else
+		result = jail_submounts_attach(&submounts, tree, error);
 	jail_submounts_close(&submounts);
 	if (result == 0)
 		return tree;
@@ -126,16 +123,23 @@ static int attach_root(const struct jail_plan *plan, uint32_t job, int root, str
 	return -1;
 }
 
+/* A jail that is a volume's own mount, as in a pod, becomes the root itself: this namespace has its own copy of that mount and of all that is
+ * below it, and one more would be copied again with the namespace. */
 static int own_root(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
 {
-	int tree;
 	int root = jail_open(plan->jail, error);
 
-	if (root < 0)
-		return -1;
-	tree = attach_root(plan, job, root, error);
+	if (root >= 0 && (plan->mode == JAIL_OVERLAY || !jail_is_mount(root))) {
+		int tree = attach_root(plan, job, root, error);
+
+		close_keeping_errno(root);
+		root = tree;
+	}
+	if (root < 0 || harden(plan, root) == 0)
+		return root;
+	jail_fail(error, "the mount attributes of the jail %s can not be set (%s)", plan->jail, strerror(errno));
 	close_keeping_errno(root);
-	return tree;
+	return -1;
 }
 
 static int dress(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int root, struct jail_error *error)
@@ -153,10 +157,28 @@ static int dress(const struct jail_plan *plan, uint32_t job, const struct jail_l
 	return result;
 }
 
+static int become_root(int root)
+{
+	return fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ? -1 : 0;
+}
+
+/* A mount that was made outside of the pod's user namespace is locked in its place. A copy of it is not. */
+static int become_root_as_copy(int root)
+{
+	int result;
+	int tree = jail_clone(root, "", true);
+
+	if (tree < 0)
+		return -1;
+	result = jail_attach(tree, root) < 0 ? -1 : become_root(tree);
+	close_keeping_errno(tree);
+	return result;
+}
+
 /* Makes "root" the root of this mount namespace; the pod's stays attached over it, where no name leads. */
 static int pivot(int root, struct jail_error *error)
 {
-	if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || chdir("/") < 0)
+	if ((become_root(root) < 0 && (errno != EINVAL || become_root_as_copy(root) < 0)) || chdir("/") < 0)
 		return jail_fail(error, "the jail can not become the root (pivot_root: %s): the container needs CAP_SYS_ADMIN, and seccomp and AppArmor "
 				 "profiles that allow pivot_root and mount", strerror(errno));
 	return 0;
@@ -179,18 +201,17 @@ static void unmount_pod(const struct jail_view *view, int namespace)
 /* Nothing is told of a failure: the task looks where it is when it has left slurmstepd's namespace. */
 static void *leave_pod(void *argument)
 {
-	const struct jail_view view = *(struct jail_view *)argument;
+	const struct jail_view *view = argument;
 	int veneered = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
 
-	free(argument);
 	/* Its root is its own from here, as setns wants it. */
 	if (unshare(CLONE_FS) == 0) {
-		unmount_pod(&view, view.pure);
-		unmount_pod(&view, veneered);
+		unmount_pod(view, view->pure);
+		unmount_pod(view, veneered);
 	}
 	if (veneered >= 0)
 		close(veneered);
-	eventfd_write(view.left, 1);
+	eventfd_write(view->left, 1);
 	return NULL;
 }
 
@@ -199,22 +220,16 @@ static int start_leaving(struct jail_view *view, struct jail_error *error)
 	sigset_t all;
 	sigset_t before;
 	int result;
-	struct jail_view *copy = malloc(sizeof(*copy));
 
 	view->left = eventfd(0, EFD_CLOEXEC);
-	if (!copy || view->left < 0) {
-		free(copy);
+	if (view->left < 0)
 		return jail_fail(error, "the pod's root can not be left behind (%s)", strerror(errno));
-	}
-	*copy = *view;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	result = pthread_create(&view->thread, NULL, leave_pod, copy);
+	result = pthread_create(&view->thread, NULL, leave_pod, view);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (result != 0) {
-		free(copy);
+	if (result != 0)
 		return jail_fail(error, "the pod's root can not be left behind (pthread_create: %s)", strerror(result));
-	}
 	view->maker = getpid();
 	return 0;
 }
@@ -283,7 +298,7 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	*view = (struct jail_view)JAIL_NO_VIEW;
-	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
+	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0 || jail_volumes_check(plan, log, error) < 0)
 		return -1;
 	if (unshare(CLONE_NEWNS) < 0)
 		return jail_fail(error, "a mount namespace can not be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
@@ -361,10 +376,16 @@ void jail_view_close(struct jail_view *view)
  * attributes, which are not the jail's to change. */
 static int harden_once(const struct jail_plan *plan, int root, struct jail_error *error)
 {
-	int proc = jail_path_open(root, "proc", O_PATH);
-	bool dressed = proc >= 0 && jail_is_mount(proc);
+	/* One of them may be lost, when its directory was removed elsewhere. */
+	static const char *const first[] = {"proc", "dev", "run"};
+	bool dressed = false;
 
-	close_keeping_errno(proc);
+	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+		int place = jail_path_open(root, first[i], O_PATH);
+
+		dressed |= place >= 0 && jail_is_mount(place);
+		close_keeping_errno(place);
+	}
 	if (dressed || !jail_is_mount(root) || harden(plan, root) == 0)
 		return 0;
 	return jail_fail(error, "the mount attributes of the jail %s can not be set (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
@@ -373,7 +394,7 @@ static int harden_once(const struct jail_plan *plan, int root, struct jail_error
 /* The volumes of a pod below its jail, in the mount namespace of the caller, so that every entry takes them along. Not mounted there by the
  * container's runtime: it follows links, and root in the jail could plant one that leads over the pod's own programs. A second call changes
  * nothing. */
-int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
+int jail_attach_volumes(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
 {
 	struct jail_dress what = {.plan = plan, .log = log, .tmp = -1, .shm = -1, .spool = false, .keep = true};
 	int result;
@@ -386,6 +407,12 @@ int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, 
 	result = jail_dress_binds(&what, error);
 	close_keeping_errno(what.root);
 	return result;
+}
+
+/* The same, and each entry sees to it that they stay. */
+int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
+{
+	return jail_attach_volumes(plan, log, error) < 0 ? -1 : jail_volumes_record(plan, error);
 }
 
 /* The mounts of a login pod, in the mount namespace of the caller and without entering: sshd does a chroot. A second call

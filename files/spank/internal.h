@@ -42,7 +42,15 @@ struct jail_dress {
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
 int jail_dress_binds(const struct jail_dress *dress, struct jail_error *error);
 
+/* volumes.c */
+int jail_volumes_record(const struct jail_plan *plan, struct jail_error *error);
+int jail_volumes_check(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
+
+/* enter.c */
+int jail_attach_volumes(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
+
 /* overlay.c */
+char *jail_mount_point(char *line);
 int jail_overlay_tree(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
 #define JAIL_SUBMOUNTS_MAX 64
 struct jail_submounts {

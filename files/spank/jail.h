@@ -78,7 +78,7 @@ struct jail_plan {
 	size_t device_count;
 };
 
-/* How to look at the jail once inside; made by jail_enter, asked by the others. */
+/* How to look at the jail once inside; made by jail_enter, asked by the others. It stays where it is until jail_view_close: a thread reads it. */
 struct jail_view {
 	bool entered;
 	dev_t device; /* of the jail's root */

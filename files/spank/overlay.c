@@ -131,7 +131,7 @@ static void unescape(char *text)
 }
 
 /* The mount point of a line of mountinfo (its fifth field), or NULL. */
-static char *mount_point(char *line)
+char *jail_mount_point(char *line)
 {
 	char *rest = NULL;
 	char *field = strtok_r(line, " ", &rest);
@@ -171,7 +171,7 @@ int jail_submounts_collect(const char *jail, struct jail_submounts *submounts, s
 	if (!file)
 		return jail_fail(error, "the pod's mounts can not be read (%s)", strerror(errno));
 	while (result == 0 && getline(&line, &size, file) > 0) {
-		const char *path = mount_point(line);
+		const char *path = jail_mount_point(line);
 
 		if (path && strncmp(path, jail, length) == 0 && path[length] == '/')
 			result = add_submount(submounts, path, path + length + 1, error);

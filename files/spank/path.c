@@ -31,6 +31,7 @@ bool jail_is_mount(int fd)
 {
 	struct statx status;
 
-	return statx(fd, "", AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_TYPE, &status) == 0 &&
+	/* Its file server is not asked: only the kernel knows what is a mount. */
+	return statx(fd, "", AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 &&
 	       (status.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }

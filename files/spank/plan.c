@@ -296,7 +296,8 @@ int jail_plan_choose(struct jail_plan *plan, const char *name, struct jail_error
 int jail_plan_choose_mode(struct jail_plan *plan, enum jail_mode mode, struct jail_error *error)
 {
 	if (mode == JAIL_OVERLAY && !plan->overlay)
-		return jail_fail(error, "this cluster has no room for overlays of the jail: the administrator gives it by overlay= in plugstack.conf");
+		return jail_fail(error, "this cluster has no room for overlays of the jail: the administrator gives it by spec.jail.overlay of the cluster's "
+				 "document (without Kubernetes: overlay= in plugstack.conf)");
 	plan->mode = mode;
 	return 0;
 }

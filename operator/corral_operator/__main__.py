@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from corral_operator import api, content, engine, limits, log, release, settings, web
+from corral_operator import api, content, engine, limits, log, settings, web
 from corral_operator.controller import Controller
 from corral_operator.election import Election, Elector
 from corral_operator.metrics import Metrics
@@ -25,28 +25,18 @@ logger = logging.getLogger("corral_operator")
 
 
 def main() -> int:
-    """Run until SIGTERM; with the word `release`, let go of all documents instead."""
+    """Run until SIGTERM."""
     try:
-        if sys.argv[1:] not in ([], ["release"]):
+        if sys.argv[1:]:
             raise CorralError(
-                f"{' '.join(sys.argv[1:])!r} is no command; the only one is release. Settings are environment variables, CORRAL_…."
+                f"There are no arguments, and {' '.join(sys.argv[1:])!r} were given. Settings are environment variables, CORRAL_…."
             )
         wanted = settings.read()
         log.configure(wanted.log_level)
-        access = auth.resolve({})
-        if sys.argv[1:]:
-            return asyncio.run(_release(wanted, access))
-        return asyncio.run(_run(wanted, access))
+        return asyncio.run(_run(wanted, auth.resolve({})))
     except CorralError as error:
         print(f"corral-operator: {error}", file=sys.stderr)
         return 1
-
-
-async def _release(wanted: settings.Settings, access: auth.Access) -> int:
-    async with api.Client(access) as client:
-        count = await release.release(client, wanted.namespaces, wanted.selector)
-    logger.info("let go of the documents", extra={"count": count})
-    return 0
 
 
 async def _run(wanted: settings.Settings, access: auth.Access) -> int:

@@ -480,7 +480,7 @@ class Controller:
                 if not cluster.facts.running and now - cluster.run_began > _VISIBLE:
                     cluster.facts.running = True
                     self._show_soon(cluster)
-                doing = cluster.run.outcome.task if parked else ""
+                doing = cluster.run.outcome.doing if parked else ""
                 if cluster.facts.running and doing and doing != cluster.facts.doing:
                     cluster.facts.doing = doing
                     self._show_soon(cluster)
@@ -514,6 +514,10 @@ class Controller:
         self._queue.looking(cluster.key)
         document, facts = cluster.document, cluster.facts
         namespace = self._namespaces[cluster.key[0]]
+        if cluster.deleting and plan.held(document) and await self._goes(namespace):
+            log.info("the document is let go: its namespace goes with all that is in it", extra={"cluster": "/".join(cluster.key)})
+            await self._release(cluster)
+            return
         mistakes = self._check(cluster).mistakes
         decision = plan.decide(
             document,
@@ -522,7 +526,7 @@ class Controller:
             mistakes=mistakes,
             content=self._content,
             hashed=facts.hash,
-            touched=plan.FINALIZER in (document["metadata"].get("finalizers") or ()),
+            touched=plan.held(document),
             again=cluster.again,
         )
         if decision.do is Do.WAIT:  # until the objects have been seen; then it has the same place in the queue
@@ -549,6 +553,16 @@ class Controller:
             await self._destroy(cluster)
         else:
             await self._show(cluster)
+
+    async def _goes(self, namespace: Namespace) -> bool:
+        """Whether a namespace is being deleted. The RoleBinding that the operator works by is deleted with it, so no run would come to its end."""
+        try:
+            found = await self._api.request("GET", f"/api/v1/namespaces/{namespace.name}", what=f"look at namespace {namespace.name}")
+        except CorralError as error:
+            if api.code(error) in (403, 404):  # an older ClusterRole: the document is destroyed as any other
+                return False
+            raise
+        return bool(found["metadata"].get("deletionTimestamp"))
 
     def _check(self, cluster: Cluster) -> Checked:
         if cluster.checked.generation != cluster.generation:
@@ -780,10 +794,8 @@ class Controller:
 
     async def _hold(self, cluster: Cluster) -> None:
         """Put the finalizer on the document before anything is made of it."""
-        metadata = cluster.document["metadata"]
-        if plan.FINALIZER in (metadata.get("finalizers") or ()):
-            return
-        await self._finalizers(cluster, [*(metadata.get("finalizers") or ()), plan.FINALIZER])
+        if not plan.held(cluster.document):
+            await self._finalizers(cluster, [*(cluster.document["metadata"].get("finalizers") or ()), plan.FINALIZER])
 
     async def _release(self, cluster: Cluster) -> None:
         finalizers = [one for one in cluster.document["metadata"].get("finalizers") or () if one != plan.FINALIZER]

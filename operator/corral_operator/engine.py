@@ -99,6 +99,7 @@ class Warm:
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._ready: asyncio.Event = asyncio.Event()
+        # By their artifacts' directories: clusters that are made in the same second have runs of the same name.
         self._started: dict[str, asyncio.Future[Process]] = {}
         self._runs: dict[str, Process] = {}
         self._tending: asyncio.Task[None] | None = None
@@ -144,7 +145,8 @@ class Warm:
         except TimeoutError:
             raise CorralError("The process that starts runs does not come up; see the operator's log, or set CORRAL_ENGINE=cold.") from None
         assert self._control is not None
-        started = self._started[request.ident] = asyncio.get_running_loop().create_future()
+        key = str(request.artifact_dir)
+        started = self._started[key] = asyncio.get_running_loop().create_future()
         try:
             socket.send_fds(self._control, [request.to_json().encode()], [descriptor])
             process: Process = await started
@@ -152,7 +154,7 @@ class Warm:
         except OSError as error:
             raise CorralError(f"The process that starts runs can not be asked ({error}); the run is repeated.") from error
         finally:
-            self._started.pop(request.ident, None)
+            self._started.pop(key, None)
 
     async def _tend(self) -> None:
         pause = 0.5
@@ -207,14 +209,14 @@ class Warm:
             log.info("the zygote is warm", extra={"seconds": message["seconds"]})
             self._ready.set()
             return
-        ident = str(message["ident"])
+        key = str(message["artifact_dir"])
         if message["kind"] == "started":
-            run = self._runs[ident] = Process(int(str(message["pid"])), asyncio.get_running_loop().create_future())
-            started = self._started.get(ident)
+            run = self._runs[key] = Process(int(str(message["pid"])), asyncio.get_running_loop().create_future())
+            started = self._started.get(key)
             if started is not None and not started.done():
                 started.set_result(run)
         elif message["kind"] == "ended":
-            ended = self._runs.pop(ident, None)
+            ended = self._runs.pop(key, None)
             if ended is not None and not ended.ended.done():
                 ended.ended.set_result(int(str(message["code"])))
 

@@ -23,6 +23,7 @@ from ansible.plugins.loader import get_plugin_loader_namespace
 from ansible.plugins.strategy import StrategyBase
 from ansible.vars import manager
 from jinja2 import Environment
+from jinja2.environment import TemplateExpression
 
 _OURS = "corral.slurm."
 _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug", "fail", "include_role", "include_tasks", "set_fact"))
@@ -30,8 +31,13 @@ _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug",
 # What SIGINT does while a task is done here; None: what it did before.
 _leave: Callable[[int, Any], None] | None = None
 
+# How many tasks this process has begun.
+begun = 0
+
 # Code of Jinja's compiler by what it was made of.
 _compiled: dict[tuple[Any, ...], Any] = {}
+# Where the code of the expression that was compiled last is.
+_EXPRESSION = ("expression",)
 
 
 def install() -> None:
@@ -40,7 +46,9 @@ def install() -> None:
 
     replace(StrategyBase, "_queue_task", _queue_task)
     replace(_jinja_bits.AnsibleEnvironment, "compile", _compile)
+    replace(_jinja_bits.AnsibleEnvironment, "compile_expression", _compile_expression)
     replace(manager, "clean_facts", _clean_facts)
+    replace(manager, "namespace_facts", _namespace_facts)
     replace(manager.VariableManager, "set_host_facts", _set_host_facts)
     keep_connections()
 
@@ -61,6 +69,8 @@ _fork: Any = StrategyBase._queue_task
 
 def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> None:
     """Do a task, and leave its result where a worker's would be."""
+    global begun
+    begun += 1
     if not is_done_here(task):
         _fork(strategy, host, task, task_vars, play_context)
         return
@@ -108,23 +118,46 @@ def is_done_here(task: Any) -> bool:
 
 
 _compile_anew: Any = Environment.compile
+_compile_expression_anew: Any = _jinja_bits.AnsibleEnvironment.compile_expression
 
 
 def _compile(environment: Any, source: Any, name: Any = None, filename: Any = None, raw: bool = False, defer_init: bool = False) -> Any:
     """Compile a template, or remember it: Ansible compiles the same text anew whenever it meets it."""
-    if not isinstance(source, str) or environment._debuggable_template_source:
+    if environment._debuggable_template_source:
         return _compile_anew(environment, source, name, filename, raw, defer_init)
-    context = _jinja_bits._TemplateCompileContext.current(optional=True)
-    settings = tuple(getattr(environment, one) for one in _jinja_bits._TEMPLATE_OVERRIDE_FIELD_NAMES)
-    key = (str(source), name, filename, raw, defer_init, type(environment), settings, context and context.escape_backslashes)
+    if not isinstance(source, str):  # an expression that was parsed
+        _compiled[_EXPRESSION] = _compile_anew(environment, source, name, filename, raw, defer_init)
+        return _compiled[_EXPRESSION]
+    key = (str(source), name, filename, raw, defer_init, *_settings(environment))
     if key not in _compiled:
         _compiled[key] = _compile_anew(environment, source, name, filename, raw, defer_init)
     return _compiled[key]
 
 
-# The facts that were cleaned last, and what came of them. The manager changes the facts of a host in place, by one method.
+def _compile_expression(environment: Any, source: Any, undefined_to_none: bool = True) -> Any:
+    """Compile a condition, or remember it."""
+    key = (*_EXPRESSION, str(source), *_settings(environment))
+    if key not in _compiled or environment._debuggable_template_source:
+        expression = _compile_expression_anew(environment, source, undefined_to_none)
+        _compiled[key] = _compiled.get(_EXPRESSION)
+        return expression
+    template = environment.template_class.from_code(environment, _compiled[key], environment.make_globals(None))
+    return TemplateExpression(template, undefined_to_none)
+
+
+def _settings(environment: Any) -> tuple[Any, ...]:
+    """Return what the code of a template depends on, but for its text."""
+    context = _jinja_bits._TemplateCompileContext.current(optional=True)
+    overrides = (getattr(environment, one) for one in _jinja_bits._TEMPLATE_OVERRIDE_FIELD_NAMES)
+    return type(environment), *overrides, context and context.escape_backslashes
+
+
+# The facts that were cleaned last, and what came of them; and the same for their copy by its other name. The manager changes the facts of a host
+# in place, by one method.
 _cleaned: list[Any] = [None, None]
+_named: list[Any] = [None, None]
 _clean: Any = vars(manager)["clean_facts"]  # imported there
+_name: Any = vars(manager)["namespace_facts"]
 _set_facts: Any = manager.VariableManager.set_host_facts
 
 
@@ -134,6 +167,12 @@ def _clean_facts(facts: Any) -> Any:
     return _cleaned[1]
 
 
+def _namespace_facts(facts: Any) -> Any:
+    if _named[0] is not facts or not facts:
+        _named[:] = facts, _name(facts)
+    return _named[1]
+
+
 def _set_host_facts(variables: Any, host: Any, facts: Any) -> None:
-    _cleaned[:] = None, None
+    _cleaned[:] = _named[:] = None, None
     _set_facts(variables, host, facts)

@@ -19,7 +19,8 @@ class Outcome:
     seconds: float = 0.0
     task: str = ""
     role: str = ""
-    progress: str = ""
+    begun: int = 0
+    planned: int = 0
     changed: int = 0
     nodes: Json | None = None
     leaving: Json = field(default_factory=dict)
@@ -39,9 +40,10 @@ class Outcome:
         kind = line.get("kind")
         if kind == "task":
             self._time(now)
-            self.task, self.role, self.progress = str(line["task"]), str(line["role"]), ""
-        elif kind == "progress":
-            self.progress = str(line["text"])
+            self.task, self.role = str(line["task"]), str(line["role"])
+            self.begun += 1
+        elif kind == "plan":
+            self.planned = int(line["tasks"])
         elif kind in ("ok", "failed"):
             self.changed += bool(line.get("changed"))
             if line.get("changed"):
@@ -103,5 +105,8 @@ class Outcome:
 
     @property
     def doing(self) -> str:
-        """Return what the run does at present."""
-        return self.progress or self.task
+        """Return what the run does at present: its task, and which of how many that is, where that is known; a run with much to do has some more."""
+        if not self.task:
+            return ""
+        total = f" of {self.planned}" if self.begun <= self.planned else ""
+        return f"{self.task} (task {self.begun}{total})"

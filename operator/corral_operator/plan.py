@@ -50,6 +50,11 @@ def paused(document: Json) -> bool:
     return annotation(document, PAUSED).lower() == "true"
 
 
+def held(document: Json) -> bool:
+    """True when the document has the operator's finalizer."""
+    return FINALIZER in ((document.get("metadata") or {}).get("finalizers") or ())
+
+
 def observed(document: Json, content: str, children: list[Child]) -> str:
     """Return one word for everything that a run depends on: the document, the content of the playbooks, and the objects as they are."""
     what = [document.get("spec"), annotation(document, REQUESTED), content, fingerprint(children)]
@@ -65,9 +70,8 @@ def decide(
     ``hashed`` is ``observed`` of the last run that found nothing to do; ``touched``: a run may have made something; ``again``: look even at a cluster
     that seems to be as it was.
     """
-    metadata = document.get("metadata") or {}
-    deleting = bool(metadata.get("deletionTimestamp"))
-    if deleting and FINALIZER not in (metadata.get("finalizers") or ()):
+    deleting = bool((document.get("metadata") or {}).get("deletionTimestamp"))
+    if deleting and not held(document):
         return Decision(Do.REST)
     if paused(document):
         return Decision(Do.REST)

@@ -3,12 +3,13 @@
 """One run of a playbook, in a process of its own that does nothing else: a fork of the zygote (warm), or a fresh Python (cold).
 
 Both leave what ``ansible-runner`` leaves: ``artifacts/<ident>/job_events/*.json``, ``stdout``, ``stderr``, ``rc``, ``status``. The warm one has
-ansible-runner's own callback plugin and its own code make the events, and only spares the start of ``ansible-playbook``.
+ansible-runner's own callback plugin make the events, and spares the start of ``ansible-playbook`` and the files by which the events' two halves meet.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import gc
 import json
 import os
@@ -16,9 +17,9 @@ import random
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NoReturn, TextIO
 
 from corral_operator import report
@@ -57,7 +58,7 @@ class Request:
 
     @property
     def artifact_dir(self) -> Path:
-        """Return where this run's artifacts go."""
+        """Return where this run's artifacts go; no two runs of an operator have the same."""
         return Path(self.artifacts) / self.ident
 
     def to_json(self) -> str:
@@ -77,14 +78,53 @@ class Reporter:
         self._file: TextIO | None = os.fdopen(descriptor, "w", buffering=1)
 
     def __call__(self, event: dict[str, Any]) -> bool:
-        """Tell of one event; True: let ansible-runner write it to disk."""
-        told = report.line(event)
-        if told is not None and self._file is not None:
+        """Tell of one event; True: have it written to disk, without what is large in it."""
+        self.tell(report.line(event))
+        data = event.get("event_data") or {}
+        if data.get("res"):
+            data["res"] = report.without_bulk(data["res"])
+        return True
+
+    def tell(self, line: dict[str, Any] | None) -> None:
+        """Tell of something else."""
+        if line is not None and self._file is not None:
             try:
-                self._file.write(json.dumps(told) + "\n")
+                self._file.write(json.dumps(line) + "\n")
             except OSError:
                 self._file = None
-        return True
+
+
+class Events:
+    """Joins what ansible-runner's callback plugin says of an event with what was printed of it, and keeps it as ansible-runner's ``Runner`` does.
+
+    That has the two halves meet in a file for each event, written and read by the same process here.
+    """
+
+    def __init__(self, request: Request, handler: Callable[[dict[str, Any]], bool], encoder: type[json.JSONEncoder]) -> None:
+        self._folder = request.artifact_dir / "job_events"
+        self._ident = request.ident
+        self._handler = handler
+        self._encoder = encoder
+        self._said: dict[str, str] = {}
+
+    def set(self, key: str, value: dict[str, Any]) -> None:
+        """Take the plugin's half, as text: the plugin goes on to change it."""
+        data = value.get("event_data") or {}
+        if "ansible_facts" in (data.get("res") or {}):
+            value = {**value, "event_data": {**data, "res": report.without_bulk(data["res"])}}
+        self._said[key.removeprefix(":1:ev-")] = json.dumps(value, cls=self._encoder)
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Take the printed half."""
+        if "uuid" not in event:
+            return
+        event.update(runner_ident=self._ident, **json.loads(self._said.pop(event["uuid"], "{}")))
+        event.setdefault("created", datetime.datetime.now(datetime.UTC).isoformat())
+        if self._handler(event):
+            path = self._folder / f"{event['counter']}-{event['uuid']}.json"
+            unfinished = path.with_suffix(".json.tmp")
+            unfinished.write_text(json.dumps(event))
+            unfinished.rename(path)
 
 
 def warm(request: Request, descriptor: int) -> NoReturn:
@@ -108,7 +148,6 @@ def warm(request: Request, descriptor: int) -> NoReturn:
 
 def _warm(request: Request, descriptor: int) -> int:
     # Imported by the zygote before it forked.
-    from ansible_runner.runner import Runner
     from ansible_runner.utils import OutputEventFilter
 
     from corral_operator import in_process, warmth
@@ -119,13 +158,14 @@ def _warm(request: Request, descriptor: int) -> int:
     command = ["ansible-playbook", "-i", "localhost,", "-e", f"@{request.extravars}", request.playbook]
     (directory / "command").write_text(json.dumps({"command": command, "cwd": request.private_data_dir, "env": {}}))
     os.chdir(request.private_data_dir)
-    config = SimpleNamespace(artifact_dir=str(directory), ident=request.ident, check_job_event_data=False)
-    runner = Runner(config, event_handler=Reporter(descriptor))
-    sys.modules["ansible.plugins.callback.awx_display"].event_context.cache.private_data_dir = str(directory)
+    plugin = sys.modules["ansible.plugins.callback.awx_display"]
+    reporter = Reporter(descriptor)
+    reporter.tell(warmth.plan(request.playbook))
+    events = plugin.event_context.cache = Events(request, reporter, plugin.AnsibleJSONEncoderLocal)
     with (directory / "stdout").open("w") as out, (directory / "stderr").open("w") as err:
         os.dup2(err.fileno(), 2)  # what a crash of Python itself says
-        sys.stdout = OutputEventFilter(out, runner.event_callback, suppress_ansible_output=True)
-        sys.stderr = OutputEventFilter(err, runner.event_callback, suppress_ansible_output=True)
+        sys.stdout = OutputEventFilter(out, events, suppress_ansible_output=True)
+        sys.stderr = OutputEventFilter(err, events, suppress_ansible_output=True)
         code = KEYBOARD_INTERRUPT
 
         def leave(*_dummy: object) -> NoReturn:

@@ -8,6 +8,7 @@ a result may be as large as the model of a cluster.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -15,6 +16,8 @@ Json = dict[str, Any]
 
 _LONGEST = 2000
 _MOST = 50
+# The longest part of a result that is kept on disk, in characters of JSON.
+_KEPT = 10_000
 _CHANGES = ("created", "configured", "pruned", "absent", "replaced")
 
 
@@ -47,6 +50,16 @@ def line(event: Json) -> Json | None:
         if kind == "error" and text:
             return {"kind": "error", "text": text[:_LONGEST]}
     return None
+
+
+def without_bulk(result: Json) -> Json:
+    """Return a task's result as it is kept: without the model of the cluster, what the task was given, and whatever is as large."""
+    kept = {key: value for key, value in result.items() if key not in ("ansible_facts", "invocation")}
+    for key, value in kept.items():
+        size = len(value if isinstance(value, str) else json.dumps(value, default=str)) if isinstance(value, (str, list, dict)) else 0
+        if size > _KEPT:
+            kept[key] = f"{value[:_KEPT]}…" if isinstance(value, str) else f"{size} characters, not kept"
+    return kept
 
 
 def _task(data: Json) -> Json:

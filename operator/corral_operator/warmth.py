@@ -76,12 +76,17 @@ def make() -> None:
     actions = [action_loader.get(f"corral.slurm.{name}", class_only=True) for name in names]
     variables.extra_vars.update(slurm_cluster=_DOCUMENT, confirm="rehearsal", keep_data=True)
     with _rehearsal(actions):
-        rehearsed = {playbook: int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run()) for playbook in PLAYBOOKS}
+        rehearsed: dict[str, int] = {}
+        tasks: dict[str, int] = {}
+        for playbook in PLAYBOOKS:
+            before = in_process.begun
+            rehearsed[playbook] = int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run())
+            tasks[playbook] = in_process.begun - before
     variables.extra_vars.clear()  # all managers of a process share them
     # These have not been run: each run finds them as they were loaded, in its own copy of this process.
     variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
     loaded = {path: Playbook.load(path, variables, loader) for path in (_get_collection_playbook_path(name)[1] for name in PLAYBOOKS)}
-    _made.update(loader=loader, inventory=inventory, variables=variables, playbooks=loaded, rehearsed=rehearsed)
+    _made.update(loader=loader, inventory=inventory, variables=variables, playbooks=loaded, rehearsed=rehearsed, tasks=tasks)
 
 
 @contextlib.contextmanager
@@ -95,6 +100,12 @@ def _rehearsal(actions: list[Any]) -> Iterator[None]:
     finally:
         for action, backend in backends.items():
             action.backend = staticmethod(backend)
+
+
+def plan(playbook: str) -> dict[str, Any] | None:
+    """Return what is told of a run before it begins: of how many tasks it is, if it finds nothing to do."""
+    tasks = _made["tasks"].get(playbook)
+    return None if tasks is None else {"kind": "plan", "tasks": tasks}
 
 
 def run(playbook: str, extravars: Path) -> int:

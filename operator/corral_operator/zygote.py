@@ -101,14 +101,14 @@ class Zygote:
             self._control.close()
             play.warm(request, descriptor)
         os.close(descriptor)
-        self._runs[pid] = request.ident
-        _send(self._control, {"kind": "started", "ident": request.ident, "pid": pid})
+        self._runs[pid] = str(request.artifact_dir)
+        _send(self._control, {"kind": "started", "artifact_dir": self._runs[pid], "pid": pid})
 
     def _reap(self) -> None:
         for pid in list(self._runs):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                _send(self._control, {"kind": "ended", "ident": self._runs.pop(pid), "code": os.waitstatus_to_exitcode(status)})
+                _send(self._control, {"kind": "ended", "artifact_dir": self._runs.pop(pid), "code": os.waitstatus_to_exitcode(status)})
 
 
 def _send(control: socket.socket, message: dict[str, Any]) -> None:

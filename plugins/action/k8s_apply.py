@@ -16,6 +16,9 @@ from ansible_collections.corral.slurm.plugins.plugin_utils._action import Backen
 # Ansible imports an action once and forks a worker for each task: what is warm here is warm in all of them.
 warm()
 
+# The model that was made plain last, and what came of it: one process may do many tasks of a run.
+_plain: list[Any] = [None, None]
+
 
 class ActionModule(BackendAction):
     """See the module for the options."""
@@ -43,4 +46,6 @@ class ActionModule(BackendAction):
         model = task_vars.get("corral", facts.get("corral"))
         if isinstance(model, str):  # written as an expression in vars
             model = self._templar.template(model)
-        return {} if model is None else {"corral": plain(model)}
+        if _plain[0] is not model:
+            _plain[:] = model, plain(model)
+        return {} if model is None else {"corral": _plain[1]}

@@ -104,6 +104,9 @@ class BackendAction(ActionBase):
         """The task's ``environment:`` holds here too (K8S_AUTH_KUBECONFIG and friends), as it would for a module."""
         wanted: dict[str, t.Any] = {}
         t.cast(t.Any, self)._compute_environment_string(wanted)
+        if not wanted:
+            yield
+            return
         before = dict(os.environ)
         os.environ.update({str(name): str(value) for name, value in wanted.items()})
         try:

@@ -214,7 +214,8 @@ def table(results: list[dict[str, Any]]) -> str:
         f"| {r['name']} | {r['value']:.4g} {r['unit']} | ≤ {r['goal']:g} | {r['baseline']} | {'yes' if r['ok'] else '**no**'} |"
         for r in results
     ]
-    head = "# Benchmarks\n\nWritten by `make bench`. Ratios are medians of pairs taken in turn in one run; counts are exact.\n"
+    state = f"The machine has {os.cpu_count()} CPUs; its load was {os.getloadavg()[2]:.1f} in the last 15 minutes."
+    head = f"# Benchmarks\n\nWritten by `make bench`. Ratios are medians of pairs taken in turn in one run; counts are exact. {state}\n"
     return "\n".join([head, "| what | figure | goal | measured against | reached |", "|---|---|---|---|---|", *rows]) + "\n"
 
 

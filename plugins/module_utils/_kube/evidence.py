@@ -13,8 +13,8 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe, last_end
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import claims, describe, last_end
 
 Object = dict[str, Any]
 
@@ -65,6 +65,28 @@ def binds_late(client: Client, claim: Object) -> bool:
     except KubeError:
         return False  # then the claim's events tell it
     return found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
+def of_claims(client: Client, pod: Object) -> str:
+    """Say which claims of a pod that no node takes are the reason, and what to do."""
+    namespace = str(pod["metadata"]["namespace"])
+    for name in claims(pod):
+        ref = Ref(BUILTIN["", "PersistentVolumeClaim"], namespace, name)
+        try:
+            claim = client.get(ref.path, what=f"read {ref}").data
+        except NotFound:
+            return f"{ref} does not exist: make it, or correct its name in the document"
+        except KubeError:
+            continue
+        phase = str((claim.get("status") or {}).get("phase"))
+        if phase == "Lost":
+            return f"{ref} has lost its volume {(claim.get('spec') or {}).get('volumeName')}: bring the volume back, or make the claim anew"
+        if phase != "Bound":
+            event = latest(client, ref, claim)
+            said = f" ({event.reason}: {event.message})" if event else ""
+            return f"{ref} is not bound{said}: give it a storage class that makes volumes, or make a PersistentVolume of its class, size and access modes"
+    named = ", ".join(claims(pod)) or "its claims"
+    return f"its volumes ({named}) can not be used on any node that it may run on: choose nodes that reach them, or volumes that all nodes reach"
 
 
 def belongs(pod: Object, kind: str, workload: Object) -> bool:

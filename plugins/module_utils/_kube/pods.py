@@ -26,13 +26,16 @@ _START = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunCo
 _NO_APPARMOR = "AppArmor"
 # What runtimes say of a profile that the node does not have: "cannot load seccomp profile", "apparmor profile not found".
 _PROFILE = re.compile("(seccomp|apparmor) profile")
+# How the scheduler tells that a claim or its volume is the reason: "pod has unbound immediate PersistentVolumeClaims", 'persistentvolumeclaim "x" not
+# found', "node(s) didn't find available persistent volumes to bind", "node(s) had volume node affinity conflict", "... pvc(s) bound to non-existent pv(s)".
+_VOLUME = re.compile(r"persistent ?volume|pvc\(s\)|volume (node affinity|zone)", re.IGNORECASE)
 # A busy kubelet that has not come to look at a Secret or ConfigMap: whether that is there is not known yet.
 _NOT_LOOKED = re.compile("failed to sync .* cache: timed out")
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something wrong with a pod. ``cause``: image, name, start, profile, crash or place; ``reason`` is Kubernetes' word for it."""
+    """Something wrong with a pod. ``cause``: image, name, start, profile, crash, place or volume; ``reason`` is Kubernetes' word for it."""
 
     cause: str
     reason: str
@@ -79,7 +82,7 @@ class Patience:
         # A pod that its node turned away is replaced each second, so none of them lasts.
         if trouble.cause == "name" or trouble.reason == _NO_APPARMOR:
             return True
-        if trouble.cause == "place":
+        if trouble.reason == "Unschedulable":
             return lasted >= UNSCHEDULABLE_GRACE
         if trouble.cause == "crash":
             if old:
@@ -92,7 +95,7 @@ def troubles(pod: Object) -> list[Trouble]:
     """Return what is wrong with a pod now; an empty list for one that starts or runs."""
     status = pod.get("status") or {}
     place = [
-        Trouble("place", "Unschedulable", str(condition.get("message", "")))
+        Trouble("volume" if _VOLUME.search(str(condition.get("message"))) else "place", "Unschedulable", str(condition.get("message", "")))
         for condition in status.get("conditions") or ()
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False" and condition.get("reason") == "Unschedulable"
     ]
@@ -100,6 +103,17 @@ def troubles(pod: Object) -> list[Trouble]:
     if status.get("phase") == "Failed" and status.get("reason") == _NO_APPARMOR:
         place.append(Trouble("profile", _NO_APPARMOR, f"its node can not confine it ({' '.join(str(status.get('message', '')).split())})"))
     return place + [trouble for trouble in map(_container, containers) if trouble is not None]
+
+
+def claims(pod: Object) -> list[str]:
+    """Return the names of the claims that a pod mounts."""
+    names = []
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            names.append(str(volume["persistentVolumeClaim"].get("claimName")))
+        elif volume.get("ephemeral"):
+            names.append(f"{pod['metadata']['name']}-{volume['name']}")
+    return names
 
 
 def _container(status: Object) -> Trouble | None:

@@ -195,7 +195,7 @@ class _Wait:
 
     def _counts(self, pending: _Pending, pod: Object, trouble: Trouble) -> bool:
         """False for troubles that somebody else is about to end."""
-        if trouble.cause == "place":
+        if trouble.reason == "Unschedulable":
             event = evidence.latest(self._client, Ref(BUILTIN["", "Pod"], pending.item.ref.namespace, str(pod["metadata"]["name"])), pod)
             return event is None or event.reason not in ("TriggeredScaleUp", "Preempted", "Nominated")
         if pending.item.ref.resource.kind == "Deployment":
@@ -213,6 +213,7 @@ class _Wait:
             "start": "make what it refers to",
             "profile": "put the profile on that node (docs/security.md; corral.slurm.node_profiles does it for seccomp), or choose Unconfined for its pods",
             "place": "lower the requests, or add nodes that fit its selectors and tolerations",
+            "volume": evidence.of_claims(self._client, pod) if trouble.cause == "volume" else "",
             "crash": f"see kubectl -n {ref.namespace} logs {name}"
             + (f" -c {trouble.container}" if trouble.container else "")
             + " --previous",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import VOLUMES, Cluster
+from ..conftest import VOLUMES, Cluster, eventually
 
 NAME = "jail"
 NODE_DISK = VOLUMES / "jail-node-disk"
@@ -80,6 +80,13 @@ def script(cluster: Cluster) -> Script:
         return re.sub(r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n", "", done.stdout).strip()
 
     return run
+
+
+def submit(script: Script, *options: str, user: str = "alice", command: str = "sleep 120") -> str:
+    """A job that waits; returns its id once it runs."""
+    job = script(f"sbatch --parsable {' '.join(options)} --wrap {command!r}", user=user)
+    eventually(lambda: script(f"squeue -h -j {job} -o %T", user=user) == "RUNNING", f"job {job} to run")
+    return job
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ..conftest import Cluster, eventually
-from .conftest import Script
+from .conftest import Script, submit
 
 pytestmark = pytest.mark.lab
 
@@ -35,6 +35,9 @@ def broken(root: Path, kind: str) -> tuple[str, Callable[[], object]]:
     if kind == "mode":
         root.chmod(0o777)
         return "writable by others than root (mode 0777)", lambda: root.chmod(0o755)
+    if kind == "removed mount point":
+        (root / "opt" / "corral").rmdir()
+        return "/opt/corral can not be shown in the jail", (root / "opt" / "corral").mkdir
     away = (root / "proc").rename(root / "proc.away")
     return "/proc can not be shown in the jail", lambda: away.rename(root / "proc")
 
@@ -45,27 +48,60 @@ def held(cluster: Cluster) -> bool:
 
 
 @pytest.mark.usefixtures("at_rest")
-@pytest.mark.parametrize("kind", ["marker", "mode", "mount point"])
+@pytest.mark.parametrize("kind", ["marker", "mode", "mount point", "removed mount point"])
 def test_a_jail_that_is_gone_for_a_while(cluster: Cluster, script: Script, root: Path, kind: str) -> None:
-    """One of two nodes is drained; then it is the volume: jobs wait, the other stays in service, and all is well again without a hand."""
+    """On both nodes at once. One of them is drained; then it is the volume: jobs wait, the other stays in service, the job that runs on both goes
+    on, and all is well again without a hand."""
+    through = submit(script, "-N2 -o through.txt", command="until test -e go; do sleep 0.5; done; echo went on; srun hostname")
     words, mend = broken(root, kind)
     try:
         eventually(lambda: held(cluster) and len(reasons(cluster)) == 1, "new jobs are held, and one node is out")
         (out,) = reasons(cluster)
         assert "corral: jail:" in out and words in out, out
         # From a pod, as root may for a user: login sessions have no jail either.
-        submit = "sbatch --parsable --uid=10001 --gid=10001 -N2 -D /home/alice -o /home/alice/gone.txt --wrap 'srun hostname'"
-        job = cluster.kubectl("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c", submit).strip()
+        waits = "sbatch --parsable --uid=10001 --gid=10001 -N2 -D /home/alice -o /home/alice/gone.txt --wrap 'srun hostname'"
+        job = cluster.kubectl("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c", waits).strip()
         cluster.slurm("sleep", "12")
         assert len(reasons(cluster)) == 1 and held(cluster)
         assert "JobState=PENDING" in cluster.slurm("scontrol", "show", "job", job)
+        assert "JobState=RUNNING" in cluster.slurm("scontrol", "show", "job", through)
     finally:
         mend()
     eventually(lambda: not reasons(cluster) and not held(cluster), "all nodes in service again", timeout=90)
+    # A login pod's own mounts went with the directory too; it brings them back with its next probe.
+    eventually(lambda: "Slurm" in script("sinfo --version", check=False).title(), "login sessions have Slurm's commands")
+    ended = "FAILED" if kind == "removed mount point" else "COMPLETED"
+    script("touch go")
+    eventually(lambda: f"JobState={ended}" in cluster.slurm("scontrol", "show", "job", through), "the job that ran on has ended")
+    # A directory that is made anew is another one: a step that ran before does not see what was mounted on the old one.
+    said = script("cat through.txt; rm through.txt go").splitlines()
+    assert said[0] == "went on" and (sorted(said[1:]) == ["jail-one-0", "jail-two-0"]) == (ended == "COMPLETED"), said
     eventually(lambda: "COMPLETED" in cluster.slurm("scontrol", "show", "job", job), "the job that waited has run", timeout=90)
     shown = cluster.slurm("scontrol", "show", "job", job)
     assert "Restarts=0" in shown, shown
     assert script("sort gone.txt; rm gone.txt").splitlines() == ["jail-one-0", "jail-two-0"]
+
+
+@pytest.mark.usefixtures("at_rest")
+def test_a_volume_whose_directory_was_removed_on_another_node(cluster: Cluster, script: Script) -> None:
+    """/fast is a volume on node two, and on node one a directory that root can remove. What is open stays so; nothing new runs on two without it, while
+    one is in service; and it is back with what was in it when the directory is."""
+    body = "echo kept >/fast/kept; exec 4</fast/kept; touch open; until test -e go; do sleep 0.5; done; cat <&4"
+    job = submit(script, "-w two-0 -o volume.txt", command=body)
+    eventually(lambda: script("test -e open && echo yes", check=False) == "yes", "the job has its file")
+    script("srun -w one-0 sudo rmdir /fast")
+    try:
+        eventually(lambda: bool(reasons(cluster)), "node two is out of service")
+        (out,) = reasons(cluster)
+        assert out.startswith("two-0 corral: jail: the volume at /fast is lost, since its directory in the jail /mnt/jail was removed"), out
+        assert script("srun -w one-0 echo in service") == "in service"
+        assert "JobState=RUNNING" in cluster.slurm("scontrol", "show", "job", job)
+    finally:
+        script("srun -w one-0 sudo mkdir /fast")
+    eventually(lambda: not reasons(cluster), "node two is in service again")
+    assert script("touch go; srun -w two-0 sh -c 'stat -f -c %T /fast; cat /fast/kept'").splitlines() == ["tmpfs", "kept"]
+    eventually(lambda: "JobState=COMPLETED" in cluster.slurm("scontrol", "show", "job", job), "the job that ran has ended well")
+    assert script("cat volume.txt; rm volume.txt go open; srun -w two-0 rm /fast/kept") == "kept"
 
 
 @pytest.mark.usefixtures("at_rest")

@@ -242,3 +242,32 @@ def test_leaving_the_jail_is_for_those_who_may_and_is_logged(cluster: Cluster, s
     assert not int(said.split()[-1], 16) & 1 << 21, "CAP_SYS_ADMIN"
     log = cluster.kubectl("logs", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--tail=200")
     assert re.search(r"corral_jail: AUDIT uid=10003 job=\d+ step=0 runs outside of the jail", log)
+
+
+def test_message_queues_are_there(script: Script) -> None:
+    """Those of the pod, as its other IPC: POSIX message queues of one step are seen by the job's next one."""
+    said = script(
+        "cat >q.py <<'EOF'\nimport ctypes, os, sys\nrt = ctypes.CDLL(None, use_errno=True)\n"
+        "q = rt.mq_open(b'/corral-test', os.O_CREAT | os.O_RDWR, 0o600, None)\n"
+        "assert q >= 0, os.strerror(ctypes.get_errno())\n"
+        "if sys.argv[1] == 'put':\n    assert rt.mq_send(q, b'a letter', 8, 0) == 0\n"
+        "else:\n    room = ctypes.create_string_buffer(8192)\n    got = rt.mq_receive(q, room, 8192, None)\n    print(room.raw[:got].decode())\n"
+        "EOF\n"
+        "cat >q.sh <<'EOF'\n#!/bin/sh\nsrun python3 q.py put; ls /dev/mqueue; stat -f -c %T /dev/mqueue; srun python3 q.py get\n"
+        "rm /dev/mqueue/corral-test\nEOF\n"
+        "sbatch -Q --wait -w one-0 -o q.txt q.sh; cat q.txt; rm q.*"
+    )
+    assert said.splitlines() == ["corral-test", "mqueue", "a letter"]
+
+
+def test_accounts_made_on_two_nodes_at_once_are_all_there(script: Script) -> None:
+    """useradd locks /etc/.pwd.lock with fcntl: the volume must pass such locks between nodes (docs/jail.md)."""
+    said = script(
+        "cat >u.sh <<'EOF'\n#!/bin/bash\n"
+        "for i in $(seq 10); do sudo useradd -M twin-$SLURM_PROCID-$i || echo refused; done\n"
+        "EOF\nchmod +x u.sh; srun -N2 ./u.sh; rm u.sh\n"
+        "for file in passwd group shadow gshadow; do sudo grep -c '^twin-' /etc/$file; done; grep '^twin-' /etc/passwd | cut -d: -f3 | sort -u | wc -l\n"
+        "sudo pwck -qr | grep twin- | grep -v directory || true; ls /etc | grep -E 'lock$|passwd\\.[0-9]' | xargs\n"
+        "for n in 0 1; do for i in $(seq 10); do sudo userdel twin-$n-$i; done; done; grep -c '^twin-' /etc/passwd || true"
+    )
+    assert said.splitlines() == ["20", "20", "20", "20", "20", "", "0"]

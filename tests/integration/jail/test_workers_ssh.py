@@ -9,16 +9,9 @@ import re
 import pytest
 
 from ..conftest import Cluster, eventually
-from .conftest import Script
+from .conftest import Script, submit
 
 pytestmark = pytest.mark.lab
-
-
-def submit(script: Script, *options: str, user: str = "alice", command: str = "sleep 120") -> str:
-    """A job that waits; returns its id once it runs."""
-    job = script(f"sbatch --parsable {' '.join(options)} --wrap {command!r}", user=user)
-    eventually(lambda: script(f"squeue -h -j {job} -o %T", user=user) == "RUNNING", f"job {job} to run")
-    return job
 
 
 def test_without_a_job_there_is_no_way(script: Script) -> None:

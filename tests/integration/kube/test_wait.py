@@ -164,6 +164,20 @@ def test_a_pod_that_no_node_takes_is_told(engine: Engine, image: str) -> None:
         engine.apply(stateful_set("s", template), wait=True, wait_timeout=90)
 
 
+@pytest.mark.slow
+def test_a_pod_whose_claim_has_no_volume_is_told_of_the_claim(engine: Engine, image: str) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "homes"},
+        "spec": {"storageClassName": "", "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    template = pod_template(image, "true", volumes=[{"name": "homes", "persistentVolumeClaim": {"claimName": "homes"}}])
+    engine.apply(claim)
+    with pytest.raises(WaitFailed, match=r"pod s-0: .*; PersistentVolumeClaim .*/homes is not bound \(FailedBinding: .*\): give it"):
+        engine.apply(stateful_set("s", template), wait=True, wait_timeout=90)
+
+
 def test_a_failed_job_quotes_its_pod_and_is_made_anew_once_on_demand(engine: Engine, image: str) -> None:
     failing = job("j", pod_template(image, "echo disk full >&2; exit 3"))
     with pytest.raises(WaitFailed, match=r"Job .*/j: it failed \(BackoffLimitExceeded.*exit code 3: .*disk full"):

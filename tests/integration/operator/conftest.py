@@ -50,7 +50,9 @@ class Operator:
     def install(self, *args: str, **more: Any) -> Run:
         """Install or upgrade it; what was given once stays given."""
         self.variables |= {"operator_namespace": self.namespace, **{f"operator_{name}": value for name, value in more.items()}}
-        return playbook("operator", None, "-e", json.dumps(self.variables), *args)
+        # It is taken away without its image, too.
+        given = {name: value for name, value in self.variables.items() if name != "operator_image" or more.get("state") != "absent"}
+        return playbook("operator", None, "-e", json.dumps(given), *args)
 
     def pods(self) -> list[str]:
         """Names of the pods that are ready."""

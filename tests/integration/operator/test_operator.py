@@ -466,3 +466,10 @@ def test_no_right_was_given_in_vain_and_none_was_missing(operator: Operator) -> 
     assert granted - used - SELDOM.keys() == set()
     # Secrets can not be listed, on purpose; and in a namespace without rights it has none.
     assert {right for right, namespace in refused if namespace != "test-unserved"} <= {("", "secrets", "list")}
+
+
+def test_a_namespace_that_is_deleted_takes_its_cluster_along(cluster: Served) -> None:
+    """With it goes the RoleBinding by which the operator works there, so nothing may wait for a run."""
+    cluster.apply()
+    eventually(lambda: cluster.is_("Reconciling", "True") and bool(cluster.objects()), "the cluster is being made", 30)
+    cluster.kubectl("delete", "namespace", cluster.namespace, "--timeout=120s")

@@ -544,6 +544,33 @@ def test_a_deleted_document_takes_the_cluster_away(tmp_path: Path, policy: str |
     run(story())
 
 
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("rights", [False, True])
+def test_a_document_goes_at_once_with_its_namespace(tmp_path: Path, rights: bool, paused: bool) -> None:
+    """The namespace's controller deletes the RoleBinding as early as anything else: then nothing of the namespace may be listed any more."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put("/api/v1/namespaces/one", {"metadata": {"name": "one"}})
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            count = len(world.engine.started)
+            if paused:
+                found = world.api.objects[path()]
+                world.api.put(path(), {**found, "metadata": {**found["metadata"], "annotations": {"corral.hpc/paused": "true"}}})
+            world.api.objects["/api/v1/namespaces/one"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            if not rights:
+                world.api.refuse = lambda _method, where: 403 if "/namespaces/one/" in where and "/slurmclusters" not in where else 0
+                world.api.end_watches()
+            world.api.delete(path())
+            await asyncio.sleep(5)
+            assert path() not in world.api.objects
+            assert len(world.engine.started) == count, "there was nothing to do any more"
+
+    run(story())
+
+
 def test_deletion_ends_the_run_that_is_under_way(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)

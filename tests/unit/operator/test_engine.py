@@ -69,11 +69,17 @@ RICH = """
     - name: Skip
       ansible.builtin.fail: {msg: never}
       when: word == 'other'
+    - name: Not yet
+      ansible.builtin.debug: {msg: "{{ ansible_facts }}"}
+      when: counted is defined
     - name: Try
       vars: {kept: "turn {{ turn }}"}
       block:
         - name: Count
           ansible.builtin.set_fact: {counted: {x: 7}}
+        - name: Now
+          ansible.builtin.debug: {msg: "{{ ansible_facts.counted }}"}
+          when: counted is defined
         - name: Show what the block has kept
           ansible.builtin.debug: {msg: "{{ kept }}"}
           register: shown
@@ -100,6 +106,21 @@ RICH = """
 MORE = """
 - name: Included
   ansible.builtin.debug: {var: counted}
+"""
+# What nobody wants on a disk, run after run.
+BULK = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Make a model
+      ansible.builtin.set_fact: {model: {key: secret-word}}
+    - name: Return a lot
+      ansible.builtin.debug: {msg: "{{ ['many'] * 4000 }}"}
+    - name: Say a lot
+      ansible.builtin.debug: {msg: "{{ 'long ' * 4000 }}"}
+    - name: Say little
+      ansible.builtin.debug: {msg: little}
 """
 WAITS = """
 - hosts: localhost
@@ -234,6 +255,26 @@ def test_a_warm_run_tells_what_a_cold_one_tells(tmp_path: Path) -> None:
         assert json.dumps(warm, indent=1, sort_keys=True) == json.dumps(cold, indent=1, sort_keys=True)
 
 
+@ENGINES
+def test_what_is_large_in_a_result_is_not_kept(make: Callable[[], Engine], tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        outcome = await play(engine, request(tmp_path, BULK, "1"))
+        assert outcome.successful, outcome.failure
+
+    with_engine(make, story)
+    results = {
+        event["event_data"]["task"]: event["event_data"]["res"]
+        for event in told(tmp_path / "runs" / "1")
+        if event["event"] == "runner_on_ok"
+    }
+    assert "ansible_facts" not in results["Make a model"]
+    assert results["Return a lot"]["msg"] == "32000 characters, not kept"
+    assert results["Say a lot"]["msg"] == "long " * 2000 + "…"
+    assert results["Say little"]["msg"] == "little"
+    left = "".join(path.read_text() for path in (tmp_path / "runs" / "1" / "job_events").iterdir())
+    assert "secret-word" not in left
+
+
 def test_tasks_that_only_compute_are_done_by_the_process_of_the_run(tmp_path: Path) -> None:
     processes: dict[str, set[str]] = {}
 
@@ -252,10 +293,25 @@ def test_the_rehearsal_goes_through_both_playbooks_and_leaves_nothing_of_its_doc
     script = (
         "from corral_operator import play, zygote; import os; os.environ.update(play.ENVIRONMENT); zygote._warm_up(); "
         "from corral_operator import warmth; made = warmth._made; "
-        "print([set(made['rehearsed'].values()), made['variables'].extra_vars, bool(warmth.in_process._compiled)])"
+        "print([set(made['rehearsed'].values()), made['variables'].extra_vars, bool(warmth.in_process._compiled), "
+        "warmth.plan('corral.slurm.site')['tasks'] > 10, warmth.plan('other')])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=_environment())
-    assert done.stdout.splitlines()[-1:] == ["[{0}, {}, True]"], done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1:] == ["[{0}, {}, True, True, None]"], done.stdout + done.stderr
+
+
+@ENGINES
+def test_runs_of_several_clusters_have_the_same_name_where_they_begin_in_the_same_second(
+    make: Callable[[], Engine], tmp_path: Path
+) -> None:
+    async def story(engine: Engine) -> None:
+        asked = [request(tmp_path / name, GOOD, word=name) for name in ("a", "b", "c")]
+        outcomes = await asyncio.wait_for(asyncio.gather(*(play(engine, one) for one in asked)), 60)
+        assert [outcome.successful for outcome in outcomes] == [True] * 3
+        for name in ("a", "b", "c"):
+            assert f'"msg": "{name}"' in (tmp_path / name / "runs" / "1" / "stdout").read_text()
+
+    with_engine(make, story)
 
 
 @ENGINES

@@ -387,6 +387,20 @@ def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
     assert outcome.failure == ""
 
 
+def test_an_outcome_says_which_of_how_many_tasks_is_done() -> None:
+    outcome = Outcome()
+    assert outcome.doing == ""
+    said = []
+    for line in (
+        {"kind": "task", "task": "First", "role": ""},
+        {"kind": "plan", "tasks": 2},
+        *[{"kind": "task", "task": "Next", "role": "x"}] * 2,
+    ):
+        outcome.add(line)
+        said.append(outcome.doing)
+    assert said == ["First (task 1)", "First (task 1 of 2)", "Next (task 2 of 2)", "Next (task 3)"]
+
+
 def test_an_outcome_without_a_word_still_says_something() -> None:
     outcome = Outcome(code=-9, task="Apply")
     assert (

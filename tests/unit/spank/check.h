@@ -106,6 +106,9 @@ static inline int count_mounts(void)
 	return count;
 }
 
+/* A jail is a volume of its own, as in a pod, or a plain directory. */
+static bool jail_is_volume __attribute__((unused));
+
 /* Turns this process into a pod: tmpfs where the image has directories of its own, and a jail as the populate job leaves it. */
 static inline void make_pod(void)
 {
@@ -121,6 +124,8 @@ static inline void make_pod(void)
 	CHECK(mount("tmpfs", POD, "tmpfs", 0, "mode=755") == 0);
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
 		make_directory(directories[i], 0755);
+	if (jail_is_volume)
+		CHECK(mount(JAIL, JAIL, NULL, MS_BIND, NULL) == 0);
 	CHECK(symlink("usr/lib", JAIL "/lib") == 0);
 	make_file(JAIL "/etc/corral-jail", "{}\n");
 	make_file(JAIL "/etc/hosts", "jail\n");

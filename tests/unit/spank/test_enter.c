@@ -465,10 +465,83 @@ static void capabilities_are_gone_for_good(void)
 		CHECK(prctl(PR_CAPBSET_READ, kept[i], 0, 0, 0) == 1);
 }
 
-int main(void)
+/* A /dev as a container has it: what Kubernetes mounts there for a pod that asked for huge pages, and the runtime for message queues. */
+static void huge_pages_and_message_queues_are_the_pods(void)
 {
-	if (needs_root())
-		return 0;
+	make_pod();
+	make_directory(POD "/dev", 0755);
+	CHECK(mount("tmpfs", POD "/dev", "tmpfs", 0, "mode=755") == 0);
+	make_directory(POD "/dev/pts", 0755);
+	make_directory(POD "/dev/mqueue", 0755);
+	make_directory(POD "/dev/hugepages", 0755);
+	make_directory(POD "/dev/disks", 0755);
+	make_file(POD "/dev/null", "");
+	CHECK(mount("/dev/null", POD "/dev/null", NULL, MS_BIND, NULL) == 0);
+	CHECK(mount("/dev/pts", POD "/dev/pts", NULL, MS_BIND, NULL) == 0);
+	CHECK(mount("tmpfs", POD "/dev/mqueue", "tmpfs", 0, "mode=1777") == 0);
+	CHECK(mount("tmpfs", POD "/dev/hugepages", "tmpfs", 0, "mode=1777") == 0);
+	CHECK(mount(POD "/dev", "/dev", NULL, MS_MOVE, NULL) == 0);
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(writable("/dev/mqueue/queue") && writable("/dev/hugepages/pool") && !there_is("/dev/disks"));
+	jail_view_close(&view);
+}
+
+/* As another node does, where the directory is no mount point. */
+static void remove_elsewhere(const char *path)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(unshare(CLONE_NEWNS) == 0 && umount2(path, MNT_DETACH) == 0 && rmdir(path) == 0 ? 0 : 1);
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void a_volume_that_was_lost_comes_back_or_nothing_is_run(void)
+{
+	char *words[] = {"jail=" JAIL, "bind=" POD "/volume:/data"};
+
+	make_pod();
+	make_directory(POD "/volume", 0755);
+	make_file(POD "/volume/iam-volume", "");
+	CHECK(jail_plan_parse(&plan, 2, words, &error) == 0);
+	CHECK(jail_attach_binds(&plan, NULL, &error) == 0);
+	jail_plan_free(&plan);
+	remove_elsewhere(JAIL "/data");
+	refuses("the volume at /data is lost, since its directory in the jail " JAIL " was removed");
+	make_directory(JAIL "/data", 0755);
+	CHECK(enter_with(NULL) == 0);
+	CHECK_HAS(said, "the volume at /data was lost");
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/data/iam-volume"));
+	jail_view_close(&view);
+}
+
+static void make_map(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
+/* As in a pod with a user namespace of its own, whose mounts another one made: the kernel does not let such a mount go from its place. */
+static void a_jail_that_is_locked_in_its_place(void)
+{
+	make_pod();
+	CHECK(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0);
+	make_map("/proc/self/setgroups", "deny");
+	make_map("/proc/self/uid_map", "0 0 1");
+	make_map("/proc/self/gid_map", "0 0 1");
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/iam-jail") && !there_is(POD "/iam-pod"));
+	jail_view_close(&view);
+}
+
+static void all_cases(void)
+{
 	CASE(the_step_sees_the_pods_programs);
 	CASE(the_task_sees_the_jail_alone);
 	CASE(slurmstepd_writes_cgroups_and_its_task_reads_them);
@@ -484,6 +557,8 @@ int main(void)
 	CASE(before_the_first_job);
 	CASE(no_spool);
 	CASE(volumes_below_the_jail_come_along);
+	CASE(huge_pages_and_message_queues_are_the_pods);
+	CASE(a_volume_that_was_lost_comes_back_or_nothing_is_run);
 	CASE(binds_are_shown);
 	CASE(bind_to_nowhere_is_refused);
 	CASE(missing_optional_mount_point_is_skipped);
@@ -496,5 +571,17 @@ int main(void)
 	CASE(moved_out_is_noticed);
 	CASE(nothing_stays_open);
 	CASE(capabilities_are_gone_for_good);
+	CASE(a_jail_that_is_locked_in_its_place);
+}
+
+int main(void)
+{
+	if (needs_root())
+		return 0;
+	all_cases();
+	jail_is_volume = true;
+	puts("the same with a jail that is a volume of its own:");
+	fflush(stdout);
+	all_cases();
 	return finish();
 }

@@ -116,6 +116,23 @@ static void goes_on_after_a_stop_half_way(void)
 	CHECK(count_mounts() == whole);
 }
 
+/* Its directory was removed where it is no mount point: the kernel takes the mount away here too. */
+static void a_mount_that_was_lost_comes_back_and_the_devices_live(void)
+{
+	struct statvfs status;
+
+	make_pod();
+	CHECK(mount(JAIL, JAIL, NULL, MS_BIND, NULL) == 0);
+	CHECK(prepare() == 0);
+	CHECK(umount2(JAIL "/proc", MNT_DETACH) == 0 && rmdir(JAIL "/proc") == 0);
+	CHECK(prepare() == -1);
+	CHECK_HAS(error.text, "/proc can not be shown in the jail");
+	make_directory(JAIL "/proc", 0755);
+	CHECK(prepare() == 0);
+	CHECK(there_is(JAIL "/proc/self"));
+	CHECK(statvfs(JAIL "/dev/null", &status) == 0 && !(status.f_flag & ST_NODEV));
+}
+
 static void refuses_what_is_no_jail(void)
 {
 	int before;
@@ -138,6 +155,7 @@ int main(void)
 	CASE(volumes_lose_set_uid_and_the_jail_does_not);
 	CASE(again_changes_nothing);
 	CASE(goes_on_after_a_stop_half_way);
+	CASE(a_mount_that_was_lost_comes_back_and_the_devices_live);
 	CASE(refuses_what_is_no_jail);
 	return finish();
 }

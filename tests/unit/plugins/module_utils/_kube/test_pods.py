@@ -91,6 +91,38 @@ def test_no_place_ends_patience_later() -> None:
     assert follow(Patience(), (0.0, unschedulable()), (29.0, unschedulable()), (30.0, unschedulable())) == 30.0
 
 
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found", "volume"),
+        ('0/2 nodes are available: persistentvolumeclaim "homes" not found. preemption: 0/2 nodes are available', "volume"),
+        ('0/1 nodes are available: persistentvolumeclaim "homes" bound to non-existent persistentvolume "pv1".', "volume"),
+        (
+            "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 node(s) didn't find available persistent volumes to bind.",
+            "volume",
+        ),
+        ("0/2 nodes are available: 2 node(s) had volume node affinity conflict. preemption: 0/2 nodes are available", "volume"),
+        ("0/2 nodes are available: 2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).", "volume"),
+        ("0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found.", "place"),
+        ("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.", "place"),
+    ],
+)
+def test_what_the_scheduler_says_tells_volumes_from_nodes(message: str, cause: str) -> None:
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    waits = pod(conditions=[scheduled])
+    assert [trouble.cause for trouble in pods.troubles(waits)] == [cause]
+    assert follow(Patience(), (0.0, waits), (29.0, waits), (30.0, waits)) == 30.0
+
+
+def test_claims_of_a_pod() -> None:
+    volumes = [
+        {"name": "a", "persistentVolumeClaim": {"claimName": "homes"}},
+        {"name": "b", "emptyDir": {}},
+        {"name": "c", "ephemeral": {"volumeClaimTemplate": {}}},
+    ]
+    assert pods.claims({"metadata": {"name": "p-0"}, "spec": {"volumes": volumes}}) == ["homes", "p-0-c"]
+
+
 def test_a_node_that_turns_pods_away_ends_patience_at_once() -> None:
     """Each such pod is replaced by the next within a second."""
     away = pod(phase="Failed", reason="AppArmor", message="Cannot enforce AppArmor:\nAppArmor is not enabled on the host")

@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: k8s_release
+short_description: Take a finalizer off objects when nobody is there to answer for it
+version_added: 0.1.0
+description:
+  - An object with a finalizer can not be deleted until its owner has taken the finalizer off. Where the owner is taken away itself, this is done in its
+    place. Nothing else of the objects is changed, other finalizers are kept, and nothing is deleted that nobody has deleted.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.attributes
+attributes:
+  check_mode:
+    details:
+      - The API server is asked whether it would do it.
+  diff_mode:
+    details:
+      - Shows the finalizers of each object before and after.
+options:
+  api_version:
+    description:
+      - The objects' C(apiVersion). Where the API server does not have it there is nothing to do.
+    type: str
+    required: true
+  kind:
+    description:
+      - The objects' C(kind).
+    type: str
+    required: true
+  finalizer:
+    description:
+      - The finalizer.
+    type: str
+    required: true
+  namespaces:
+    description:
+      - Namespaces of the objects. Empty - all.
+    type: list
+    elements: str
+    default: []
+  selector:
+    description:
+      - Label selector of the objects. Empty - all.
+    type: str
+    default: ""
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.k8s_apply
+"""
+
+EXAMPLES = r"""
+- name: Let go of the documents of an operator that is gone
+  corral.slurm.k8s_release:
+    api_version: corral.hpc/v1alpha1
+    kind: SlurmCluster
+    finalizer: corral.hpc/destroy
+"""
+
+RETURN = r"""
+objects:
+  description: One row for each object that carried the finalizer.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {kind: SlurmCluster, namespace: slurm, name: lab, result: released}
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 3
+writes:
+  description: Number of objects that were written. V(0) in check mode.
+  returned: always
+  type: int
+  sample: 1
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._kube.release import release
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **connection_options(env_fallback),
+        "api_version": {"type": "str", "required": True},
+        "kind": {"type": "str", "required": True},
+        "finalizer": {"type": "str", "required": True},
+        "namespaces": {"type": "list", "elements": "str", "default": []},
+        "selector": {"type": "str", "default": ""},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        module.exit_json(**release(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()

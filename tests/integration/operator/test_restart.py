@@ -1,0 +1,168 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator's process is killed again and again while it makes a cluster; then the API server itself, while it changes it and a job runs.
+
+The operator runs beside the lab: what is restarted is not what it runs in. All of the lab notices when its API server is gone, so no other test runs
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from corral_operator import processes
+from corral_operator.engine import _environment
+
+from ...faultproxy.proxy import Fault, FaultProxy, changed
+from ..conftest import REPOSITORY, VOLUMES, Cluster, eventually
+from ..kubectl import Kubectl
+from .conftest import DOCUMENTS, Served, let_go
+
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
+LAB = VOLUMES.parent
+NAME = "restarted"
+# Making this cluster takes some sixty writes, with those of the operator's own: its finalizer, the status and the events.
+EVERY = 12
+
+
+class Beside:
+    """The operator as a process of this machine."""
+
+    def __init__(self, directory: Path, namespace: str) -> None:
+        self._directory = directory
+        self._settings = {
+            "CORRAL_ELECT": "false",
+            "CORRAL_NAMESPACES": namespace,
+            "CORRAL_ADDRESS": "127.0.0.1",
+            "CORRAL_METRICS_PORT": "0",
+            "CORRAL_HEALTH_PORT": "0",
+            "CORRAL_SCRATCH": str(directory / "scratch"),
+            "CORRAL_RUNS": str(directory / "runs"),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None while it lives."""
+        return None if self.process is None else self.process.poll()
+
+    def start(self, **environment: str) -> None:
+        with (self._directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "corral_operator"], env={**_environment(), **self._settings, **environment}, stdout=log, stderr=log
+            )
+
+    @property
+    def lives(self) -> bool:
+        return self.process is not None and self.code is None
+
+    def kill(self) -> None:
+        """The process and all below it: nothing of it can say good-bye."""
+        assert self.process is not None
+        processes.kill_tree(self.process.pid)
+
+    def stop(self) -> None:
+        """In order."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) == 0, self.log
+
+    @property
+    def log(self) -> str:
+        return (self._directory / "log").read_text()
+
+
+@pytest.fixture(scope="module")
+def cluster(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> Iterator[Served]:
+    let_go(kubectl, f"test-{NAME}")
+    had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
+    if not had:
+        kubectl("apply", "--server-side", "-f", str(REPOSITORY / "playbooks" / "files" / f"{DOCUMENTS}.yml"))
+    made = Served(**vars(make_cluster(NAME, 31403)))
+    kubectl("create", "namespace", made.namespace)
+    made.spec["nodeSets"] = made.spec["nodeSets"][:1]
+    made.spec["nodeSets"][0]["replicas"] = 1
+    yield made
+    let_go(kubectl, made.namespace)
+    if not had:
+        kubectl("delete", "crd", DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+    directory = tmp_path_factory.mktemp("operator")
+    made = Beside(directory, cluster.namespace)
+    yield made
+    if made.lives:
+        made.stop()
+    shutil.rmtree(directory)
+
+
+def keys(cluster: Served) -> dict[str, str]:
+    """Each key that is there, by its Secret."""
+    found = cluster.kubectl.items("secrets", "-n", cluster.namespace)
+    return {f"{one['metadata']['name']}/{key}": value for one in found for key, value in one["data"].items()}
+
+
+def as_by_hand(cluster: Served) -> None:
+    """The playbook by hand finds nothing to do: the objects are, byte for byte, what it makes."""
+    run = cluster.site()
+    assert (run.rc, run.changed) == (0, 0), run.output
+
+
+def test_an_operator_that_is_killed_after_every_few_writes_makes_the_cluster(operator: Beside, cluster: Served, tmp_path: Path) -> None:
+    known: dict[str, str] = {}
+    lives = 0
+    with FaultProxy(LAB / "kubeconfig", effects=changed) as proxy:
+        proxy.kill = operator.kill
+        kubeconfig = str(proxy.kubeconfig(tmp_path / "kubeconfig"))
+        cluster.apply()
+        while not cluster.settled:
+            assert lives < 20, operator.log
+            lives += 1
+            proxy.plan(Fault("kill-committed", effect=EVERY))
+            operator.start(KUBECONFIG=kubeconfig)
+            eventually(lambda: not operator.lives or cluster.settled, "the operator is killed, or through", 100)
+            assert operator.code in (None, -signal.SIGKILL), operator.log
+            now = keys(cluster)
+            assert known.items() <= now.items(), "a key was made anew"
+            known = now
+        operator.stop()
+    print(f"MEASURED the operator was killed {lives - 1} times, after {EVERY} writes each, until the cluster was made")
+    assert lives > 3
+    as_by_hand(cluster)
+
+
+def test_the_api_server_is_killed_in_the_middle_of_a_run(operator: Beside, cluster: Served) -> None:
+    number = cluster.ssh("sbatch --parsable -N1 --wrap 'sleep 3600'").stdout.strip()
+    eventually(lambda: "RUNNING" in cluster.slurm("squeue", "-h", "-j", number, "-o", "%T"), "the job runs")
+    before = cluster.objects()[f"ConfigMap/{NAME}-controller-config"], keys(cluster)
+    operator.start()
+    cluster.spec["nodeSets"][0]["features"] = ["plain", "other"]
+    cluster.spec["login"]["service"]["annotations"] = {"example.com/changed": "yes"}
+    cluster.apply()
+    eventually(lambda: cluster.objects()[f"ConfigMap/{NAME}-controller-config"] != before[0], "the run has changed something", 60)
+    os.kill(int(json.loads((LAB / "run" / "kube-apiserver.json").read_text())["pid"]), signal.SIGKILL)
+    subprocess.run([str(REPOSITORY / "lab" / "lab"), "up"], check=True, capture_output=True)
+    eventually(lambda: cluster.settled, "the cluster is at rest", 100)
+    assert operator.lives, "it is still the same process"
+    assert "other" in cluster.slurm("scontrol", "show", "node", "cpu-0")
+    said = cluster.slurm("scontrol", "show", "job", number)
+    assert "JobState=RUNNING" in said and "Restarts=0" in said
+    assert keys(cluster) == before[1]
+    # And it sees what happens now: its watches are back.
+    wanted = cluster.contents()
+    cluster.kubectl("delete", "networkpolicy", f"{NAME}-base", "-n", cluster.namespace)
+    eventually(lambda: cluster.contents() == wanted, "what was deleted is made again", 30)
+    eventually(lambda: cluster.settled, "the cluster is at rest again", 30)
+    operator.stop()
+    as_by_hand(cluster)
