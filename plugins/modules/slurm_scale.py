@@ -71,6 +71,11 @@ options:
       - The partitions of the document. Of live ones that are not among them it is seen whether jobs run or wait there. Without this option, none is looked at.
     type: list
     elements: str
+  slurm_conf:
+    description:
+      - The C(slurm.conf) that the document makes. Where it is another than the live one, Slurm's own parser reads it first, in the controller's pod, and the
+        module fails with its words before anything is done when it refuses it. Without such a pod it is not read.
+    type: str
   policy:
     description:
       - What becomes of jobs on nodes of a set that is not in O(node_sets).
@@ -116,6 +121,7 @@ EXAMPLES = r"""
     config_map: "{{ corral.scaling.config_map }}"
     node_sets: "{{ corral.scaling.node_sets }}"
     partitions: "{{ corral.scaling.partitions }}"
+    slurm_conf: "{{ corral.config.files['slurm.conf'] }}"
   register: scale
 
 - name: Have pods end on which no job is left
@@ -197,6 +203,7 @@ def argument_spec() -> dict[str, object]:
             },
         },
         "partitions": {"type": "list", "elements": "str"},
+        "slurm_conf": {"type": "str"},
         "policy": _POLICY,
         "deadline": _DEADLINE,
         "wait": {"type": "bool", "default": False},

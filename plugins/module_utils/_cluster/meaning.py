@@ -95,6 +95,23 @@ OWN_PATHS = (
 # sssd's sockets are mounted in it.
 SSSD_PATH = "/var/lib/sss"
 # Of the containers that the document's variables go to.
+# What a kubelet lets any pod set, since each pod has its own (kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster, Kubernetes 1.32).
+SAFE_SYSCTLS = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    }
+)
 OWN_VARIABLES = frozenset({"POD_NAME", "POD_IP"})
 # Of the pods: where the cluster's own files are, or what leads into the jail.
 POD_PATHS = (
@@ -210,6 +227,12 @@ def _node_sets(cluster: str, node_sets: list[Json]) -> Iterator[str]:
         yield from _size(path, node_set)
         yield from _node_line(path, node_set)
         yield from _init_scripts(path, node_set)
+        for place, setting in enumerate(node_set.get("sysctls") or []):
+            if setting["name"] not in SAFE_SYSCTLS:
+                yield (
+                    f"{path}.sysctls[{place}].name is {setting['name']}, which Kubernetes lets no pod set, as it is the machine's or not known to be safe; "
+                    f"set it on the machines (sysctl.d), or choose one of {', '.join(sorted(SAFE_SYSCTLS))}."
+                )
         for place, variable in enumerate(node_set.get("environment") or []):
             if variable["name"] in OWN_VARIABLES or variable["name"].startswith(("CORRAL_", "SLURM_")):
                 yield f"{path}.environment[{place}].name is {variable['name']}, which corral sets or Slurm's daemons read; remove it."

@@ -160,8 +160,8 @@ class Gpus:
 @dataclass(frozen=True, slots=True)
 class NodeSet:
     """One StatefulSet of workers. ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB; ``extra`` are further pairs
-    of its line in slurm.conf, and ``gpus`` what Slurm has of GPUs. ``environment``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor`` are as a pod or
-    container has them, empty where nothing is asked; ``runtime_class`` is None where the nodes' own is; ``accounts`` as in Login.
+    of its line in slurm.conf, and ``gpus`` what Slurm has of GPUs. ``environment``, ``sysctls``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor``
+    are as a pod or container has them, empty where nothing is asked; ``runtime_class`` is None where the nodes' own is; ``accounts`` as in Login.
 
     ``init_scripts`` are the texts that the document itself has, by name, for the ConfigMap ``init_config_map``; ``probes`` are startup, readiness
     and liveness, as a container has their times; ``place`` is the switch or block of spec.slurm.topology, None without one."""
@@ -177,6 +177,7 @@ class NodeSet:
     gpus: Gpus | None
     extra: dict[str, str]
     environment: list[Json]
+    sysctls: list[Json]
     resources: Json
     node_selector: Labels
     tolerations: list[Json]

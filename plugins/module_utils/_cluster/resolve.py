@@ -431,6 +431,7 @@ class _Resolver:
             gpus=_gpus(spec["gpu"]) if "gpu" in spec else None,
             extra=spec["extraNodeParameters"],
             environment=[*_gpu_environment(spec), *spec["environment"]],
+            sysctls=spec["sysctls"],
             resources=_resources(spec),
             node_selector=spec["nodeSelector"],
             tolerations=spec["tolerations"],

@@ -45,6 +45,7 @@ _TIME = "^(INFINITE|([0-9]{1,4}-)?[0-9]{1,2}:[0-5][0-9]:[0-5][0-9])$"
 _PROFILE_PATH = "^[A-Za-z0-9][-A-Za-z0-9_.]*(/[A-Za-z0-9][-A-Za-z0-9_.]*)*$"
 _PROFILE = "^[A-Za-z0-9][-A-Za-z0-9_.]*$"
 _SHARING = "^(NO|EXCLUSIVE|(YES|FORCE)(:[0-9]{1,4})?)$"
+_SYSCTL = "^[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-_a-z0-9]*[a-z0-9])?)+$"
 _VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"
 _LINE = "^[^\\x00-\\x1f\\x7f]+$"
 _EXTENDED = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
@@ -694,6 +695,20 @@ def _node_set() -> Schema:
                     required=("name", "value"),
                 ),
                 maximum=64,
+                keys=("name",),
+                default=[],
+            ),
+            "sysctls": _list(
+                "Settings of the kernel for the set's pods, of those that Kubernetes calls safe: they are the pod's own and change nothing for its neighbours.",
+                _object(
+                    "One setting.",
+                    {
+                        "name": _string("Its name, such as net.ipv4.tcp_keepalive_time.", _SYSCTL),
+                        "value": _string('Its value, as text: "600".', max_length=253),
+                    },
+                    required=("name", "value"),
+                ),
+                maximum=16,
                 keys=("name",),
                 default=[],
             ),

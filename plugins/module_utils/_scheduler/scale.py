@@ -14,10 +14,17 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, NotFound, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
+    ApiError,
+    ExecError,
+    Forbidden,
+    KubeError,
+    NotFound,
+    WaitTimeout,
+)
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, tasks_on
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference, wait
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, leavers, partitions, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, jobs, leavers, partitions, scaling
 
 NODE_SET = "corral.hpc/node-set"
 MANAGER = "corral"
@@ -26,6 +33,17 @@ _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
 # States in which a partition takes no new jobs.
 _CLOSED = frozenset({"DRAIN", "INACTIVE"})
 _LATER = "A later run goes on from here."
+# Slurm's own parser reads a file that is to come, in the controller's pod, as every command of Slurm's does before anything else. Where it can not read
+# the file that is there either, something else is wrong, which is not to be told as a fault of the new one. The arguments are plugins that are new.
+_PARSE = """
+parse() { SLURM_CONF=$1 timeout 10 scontrol show hostnames corral-0 2>&1 >/dev/null; }
+new=$(mktemp -d) && trap 'rm -rf "$new"' EXIT && cp /etc/slurm/*.conf "$new" && cat >"$new/slurm.conf" || exit 0
+for file; do
+    [ -e "/opt/corral/lib/slurm/$file" ] || { [ ! -d /opt/corral/lib/slurm ] || { echo "$file"; exit 3; }; }
+done
+said=$(parse "$new/slurm.conf") || { [ -n "$said" ] && parse /etc/slurm/slurm.conf >/dev/null || exit 0; printf '%s\\n' "$said"; exit 4; }
+"""
+_MISSING, _BROKEN = 3, 4
 # Jobs end in minutes or hours, and each look is three commands in slurmctld's pod.
 _SLOWEST = 5.0
 
@@ -37,6 +55,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
+        work.preflight()
         try:
             words = work.begin() if not params["wait"] or check else work.wait(float(params["wait_timeout"]))
             consequences = work.consequences()
@@ -80,6 +99,33 @@ class _Work:
     def shrinks(self) -> bool:
         """True when something is to go."""
         return bool(self.victims or self.leaving)
+
+    def preflight(self) -> None:
+        """Have Slurm's parser read a slurm.conf that is to come, before anything is done. Raises CorralError with its words.
+
+        It runs where slurmctld does, so on a first run, and where the controller's pod is away, there is nobody to ask.
+        """
+        text = str(self._params.get("slurm_conf") or "")
+        before = self._live_config().get("slurm.conf") if text else None
+        if before is None or before == text:
+            return
+        known = conf.plugins(before)
+        new = {file: setting for setting, file in conf.plugins(text).items() if setting not in known}
+        try:
+            done = Slurmctld(self._client, self._params).run(["sh", "-c", _PARSE, "parse", *new], text.encode())
+        except (ApiError, ExecError):
+            return
+        if done.code == _MISSING:
+            file = done.stdout.strip()
+            wrong = f"{new.get(file, file)} is a plugin that the image does not have"
+        elif done.code == _BROKEN:
+            wrong = conf.refused(done.stdout) or "it can not be read"
+        else:
+            return
+        raise CorralError(
+            f"Slurm's own parser refuses the slurm.conf that the document makes: {wrong}. "
+            "slurmctld, nodes and jobs were left as they are; correct the document (mostly spec.slurm.extraConfig) and run again."
+        )
 
     def begin(self) -> str:
         """Do what can be done now; return a sentence for whoever reads the run, "" where the wait will tell it."""

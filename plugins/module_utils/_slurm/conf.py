@@ -103,6 +103,23 @@ def parse_pairs(text: str) -> list[tuple[str, str]]:
     return [parse_pair(match[0]) for match in _PAIR.finditer(text)]
 
 
+def plugins(text: str) -> dict[str, str]:
+    """Return the plugins that a slurm.conf names, as ``PriorityType=priority/multifactor``, each with the name of its file."""
+    found: dict[str, str] = {}
+    for key, raw in re.findall(r"^([A-Za-z]+(?:Type|Plugin|Plugins))=(\S+)$", text, re.MULTILINE):
+        for name in raw.split(","):
+            kind, _slash, one = name.partition("/")
+            if one and one != "none":
+                found[f"{key}={name}"] = f"{kind}_{one}.so"
+    return found
+
+
+def refused(said: str) -> str:
+    """Return what Slurm's parser found wrong, out of what a command of Slurm's says on its standard error when it can not read slurm.conf."""
+    lines = [re.sub(r"^\w+: (error|fatal): (_\w+: )?", "", line).strip().rstrip(".") for line in said.splitlines()]
+    return "; ".join(dict.fromkeys(line for line in lines if line and not line.startswith("Unable to process configuration file")))
+
+
 def plugin_line(required: bool, path: str, arguments: Sequence[tuple[str, str]] = ()) -> str:
     """Return a line of plugstack.conf. Its parser splits at white space and knows quotes only in newer releases, so white space is refused."""
     words = ["required" if required else "optional", path, *(f"{key}={raw}" for key, raw in arguments)]

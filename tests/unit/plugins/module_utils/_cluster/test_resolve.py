@@ -100,7 +100,7 @@ def test_without_lines_of_theirs_there_are_no_further_files() -> None:
 
 def test_where_nothing_is_asked_pods_are_placed_as_before() -> None:
     for node_set in model(good())["workers"]["node_sets"]:
-        assert [node_set[field] for field in ("affinity", "spread", "environment", "extra")] == [{}, [], [], {}]
+        assert [node_set[field] for field in ("affinity", "spread", "environment", "sysctls", "extra")] == [{}, [], [], [], {}]
 
 
 def test_pods_of_a_set_keep_apart_beside_what_the_document_says() -> None:

@@ -232,6 +232,12 @@ SETS = [
     ),
     (f"{NODE}.extraNodeParameters", {"ThreadsPerCore": "8"}, "has 1 cores a socket and 8 threads a core, of which 4 CPUs are no multiple"),
     (f"{NODE}.extraNodeParameters", {"MemSpecLimit": "1920"}, "sets MemSpecLimit to 1920 MiB, but the node has 1920; give less."),
+    (
+        f"{NODE}.sysctls",
+        [{"name": "vm.max_map_count", "value": "262144"}],
+        f"{NODE}.sysctls[0].name is vm.max_map_count, which Kubernetes lets no pod set",
+    ),
+    (f"{NODE}.sysctls", [{"name": "net.ipv4.tcp_rmem", "value": 3}], f"{NODE}.sysctls[0].value"),
     (f"{NODE}.environment", [{"name": "A"}], f"{NODE}.environment[0].value is missing"),
     (f"{NODE}.environment", [{"name": "a-b", "value": ""}], f"{NODE}.environment[0].name is 'a-b'; it must be letters, digits and '_'"),
     (f"{NODE}.environment", [{"name": "CORRAL_SSH", "value": "x"}], f"{NODE}.environment[0].name is CORRAL_SSH, which corral sets"),

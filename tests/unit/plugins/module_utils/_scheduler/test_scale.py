@@ -345,3 +345,46 @@ def test_a_live_configuration_that_is_gone_is_an_error_before_anything_is_lost(w
     with pytest.raises(CorralError, match="no line of cpu-2") as caught:
         run()
     assert caught.value.data["changed"], "the drain was told"
+
+
+def test_a_slurm_conf_that_is_served_already_costs_nothing(world: Fake) -> None:
+    assert run(3, partitions=["main"], slurm_conf=CONFIG)["changed"] is False
+    assert (world.execs, world.requests) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "words"),
+    [
+        # As scontrol 24.11.5 says it.
+        (
+            4,
+            "scontrol: error: MinJobAge value (abc) is not a valid number\nscontrol: fatal: Unable to process configuration file\n",
+            "MinJobAge value (abc) is not a valid number. slurmctld, nodes and jobs were left",
+        ),
+        (
+            4,
+            "scontrol: error: _parse_next_key: Parsing error at unrecognized key: NoSuchKey\n",
+            "that the document makes: Parsing error at unrecognized key: NoSuchKey.",
+        ),
+        (4, "scontrol: error: x\nscontrol: error: x\nscontrol: fatal: PrologFlags invalid: Nope\n", "makes: x; PrologFlags invalid: Nope."),
+        (3, "priority_nope.so\n", "makes: PriorityType=priority/nope is a plugin that the image does not have."),
+    ],
+)
+def test_a_slurm_conf_that_slurms_parser_refuses_is_told_before_anything_is_done(world: Fake, code: int, said: str, words: str) -> None:
+    new = CONFIG + "MinJobAge=abc\nPriorityType=priority/nope\nTaskPlugin=task/none\n"
+    world.answers["sh",] = Output(code, said, "")
+    with pytest.raises(CorralError) as caught:
+        run(1, slurm_conf=new)
+    assert words in str(caught.value), caught.value
+    assert [command[0] for command in world.execs] == ["sh"], "a node was drained before the file was read"
+    assert world.execs[0][4:] == ["priority_nope.so"] and world.stdin == [new.encode()]
+
+
+@pytest.mark.parametrize("answer", [UNREACHABLE, Output(0, "", ""), Output(127, "", "sh: scontrol: not found")])
+def test_where_nobody_can_be_asked_a_slurm_conf_is_not_refused(world: Fake, answer: Output | Exception) -> None:
+    world.answers["sh",] = answer
+    assert run(3, slurm_conf=CONFIG + "MinJobAge=300\n")["changed"] is False
+    world.config_map = {}
+    world.execs.clear()
+    run(3, slurm_conf=CONFIG)
+    assert not world.execs, "before the first run there is nobody to ask"
