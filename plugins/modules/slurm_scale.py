@@ -76,6 +76,10 @@ options:
       - The C(slurm.conf) that the document makes. Where it is another than the live one, Slurm's own parser reads it first, in the controller's pod, and the
         module fails with its words before anything is done when it refuses it. Without such a pod it is not read.
     type: str
+  image:
+    description:
+      - The image that slurmctld shall have. Where its pod has another one, O(slurm_conf) is not read, since another release of Slurm knows other words.
+    type: str
   policy:
     description:
       - What becomes of jobs on nodes of a set that is not in O(node_sets).
@@ -122,6 +126,7 @@ EXAMPLES = r"""
     node_sets: "{{ corral.scaling.node_sets }}"
     partitions: "{{ corral.scaling.partitions }}"
     slurm_conf: "{{ corral.config.files['slurm.conf'] }}"
+    image: "{{ corral.images.slurm }}"
   register: scale
 
 - name: Have pods end on which no job is left
@@ -204,6 +209,7 @@ def argument_spec() -> dict[str, object]:
         },
         "partitions": {"type": "list", "elements": "str"},
         "slurm_conf": {"type": "str"},
+        "image": {"type": "str"},
         "policy": _POLICY,
         "deadline": _DEADLINE,
         "wait": {"type": "bool", "default": False},

@@ -103,11 +103,12 @@ class _Work:
     def preflight(self) -> None:
         """Have Slurm's parser read a slurm.conf that is to come, before anything is done. Raises CorralError with its words.
 
-        It runs where slurmctld does, so on a first run, and where the controller's pod is away, there is nobody to ask.
+        It runs where slurmctld does, so on a first run, where the controller's pod is away, and where it is of another image than the one that shall
+        read the file (another release has other keys and plugins), there is nobody to ask.
         """
         text = str(self._params.get("slurm_conf") or "")
         before = self._live_config().get("slurm.conf") if text else None
-        if before is None or before == text:
+        if before is None or before == text or not self._has_image():
             return
         known = conf.plugins(before)
         new = {file: setting for setting, file in conf.plugins(text).items() if setting not in known}
@@ -126,6 +127,15 @@ class _Work:
             f"Slurm's own parser refuses the slurm.conf that the document makes: {wrong}. "
             "slurmctld, nodes and jobs were left as they are; correct the document (mostly spec.slurm.extraConfig) and run again."
         )
+
+    def _has_image(self) -> bool:
+        """True when the controller's pod is of the image that the document wants, or nobody says which that is."""
+        image, pod = self._params.get("image"), Slurmctld(self._client, self._params)
+        try:
+            found = self._client.get(pod.ref.path, what=f"read {pod.ref}").data if image else {}
+        except ApiError:
+            return False
+        return not image or any(one["name"] == pod.container and one.get("image") == image for one in found["spec"]["containers"])
 
     def begin(self) -> str:
         """Do what can be done now; return a sentence for whoever reads the run, "" where the wait will tell it."""

@@ -380,6 +380,17 @@ def test_a_slurm_conf_that_slurms_parser_refuses_is_told_before_anything_is_done
     assert world.execs[0][4:] == ["priority_nope.so"] and world.stdin == [new.encode()]
 
 
+@pytest.mark.parametrize(("image", "read"), [("slurm:24.11", True), ("slurm:26.05", False)])
+def test_a_slurm_conf_for_another_release_is_not_read_by_this_one(world: Fake, image: str, read: bool) -> None:
+    world.pods[0]["spec"]["containers"] = [{"name": "munged", "image": "slurm:26.05"}, {"name": "slurmctld", "image": "slurm:24.11"}]
+    run(3, slurm_conf=CONFIG + "MinJobAge=300\n", image=image)
+    assert bool(world.execs) is read
+    world.execs.clear()
+    world.pods.clear()
+    run(3, slurm_conf=CONFIG + "MinJobAge=300\n", image=image)
+    assert not world.execs, "there is no pod"
+
+
 @pytest.mark.parametrize("answer", [UNREACHABLE, Output(0, "", ""), Output(127, "", "sh: scontrol: not found")])
 def test_where_nobody_can_be_asked_a_slurm_conf_is_not_refused(world: Fake, answer: Output | Exception) -> None:
     world.answers["sh",] = answer
