@@ -164,7 +164,7 @@ def test_partitions_are_closed_and_opened(call: Call, cluster: Cluster) -> None:
     assert (plan["changed"], done["changed"], done["diff"]) == (True, True, plan["diff"])
     assert not call("slurm_partition", name=["side"], state="DOWN")["changed"]
     assert "State=DOWN" in cluster.slurm("scontrol", "show", "partition", "side")
-    assert "of its partitions main is DOWN" in call("slurm_why", nodes="cpu-0")["lines"][0]
+    assert "no partition of it takes jobs (main is DOWN" in call("slurm_why", nodes="cpu-0")["lines"][0]
     assert [one["state"] for one in call("slurm_partition_info")["partitions"]] == ["DOWN", "DOWN"]
 
 
