@@ -108,12 +108,15 @@ class _Work:
         """
         text = str(self._params.get("slurm_conf") or "")
         before = self._live_config().get("slurm.conf") if text else None
-        if before is None or before == text or not self._has_image():
+        if before is None or before == text:
+            return
+        slurmctld = Slurmctld(self._client, self._params)
+        if not self._has_image(slurmctld):
             return
         known = conf.plugins(before)
         new = {file: setting for setting, file in conf.plugins(text).items() if setting not in known}
         try:
-            done = Slurmctld(self._client, self._params).run(["sh", "-c", _PARSE, "parse", *new], text.encode())
+            done = slurmctld.run(["sh", "-c", _PARSE, "parse", *new], text.encode())
         except (ApiError, ExecError):
             return
         if done.code == _MISSING:
@@ -128,14 +131,14 @@ class _Work:
             "slurmctld, nodes and jobs were left as they are; correct the document (mostly spec.slurm.extraConfig) and run again."
         )
 
-    def _has_image(self) -> bool:
+    def _has_image(self, slurmctld: Slurmctld) -> bool:
         """True when the controller's pod is of the image that the document wants, or nobody says which that is."""
-        image, pod = self._params.get("image"), Slurmctld(self._client, self._params)
+        image = self._params.get("image")
         try:
-            found = self._client.get(pod.ref.path, what=f"read {pod.ref}").data if image else {}
+            found = self._client.get(slurmctld.ref.path, what=f"read {slurmctld.ref}").data if image else {}
         except ApiError:
             return False
-        return not image or any(one["name"] == pod.container and one.get("image") == image for one in found["spec"]["containers"])
+        return not image or any(one["name"] == slurmctld.container and one.get("image") == image for one in found["spec"]["containers"])
 
     def begin(self) -> str:
         """Do what can be done now; return a sentence for whoever reads the run, "" where the wait will tell it."""
