@@ -24,6 +24,14 @@ os.environ["ANSIBLE_COLLECTIONS_PATH"] = TREE
 os.environ["PYTHONPATH"] = TREE
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """With CI set, say at once what failed and why: a run that is ended by its time limit prints no summary."""
+    if os.environ.get("CI") and report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = " ".join(str(crash.message if crash else report.longrepr).split())
+        print(f"\nFAILED after {report.duration:.0f} s: {report.nodeid} ({report.when}): {why[:600]}", file=sys.__stdout__, flush=True)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A machine of somebody's may lack what a test needs; where all is installed, a test that is left out is a test that is lost."""

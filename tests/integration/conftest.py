@@ -38,12 +38,14 @@ collect_ignore += [] if os.environ.get("CORRAL_CROWD") else ["operator/test_crow
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failure what the cluster said; nobody can ask it any more when the report is read."""
+    """Show with a failure what the cluster said; nobody can ask it any more when the report is read. What the test left in the queue goes: it would
+    hold the nodes, and the tests after it would fail for it."""
     report = yield
     if report.failed:
         for one in getattr(item, "funcargs", {}).values():
             if isinstance(one, Cluster):
                 report.sections.append((f"cluster {one.name}", one.said()))
+                one.cancel_jobs()
     return report
 
 
@@ -144,6 +146,11 @@ class Cluster:
             (*logs, "app.kubernetes.io/component=worker", "-c", "slurmd", "--tail=40"),
         ]
         return "\n".join(f"-- {' '.join(command)}\n{self.kubectl(*command, check=False)}" for command in commands)
+
+    def cancel_jobs(self) -> None:
+        """End all of its jobs, if it answers."""
+        inside = ("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--", "sh", "-c")
+        self.kubectl(*inside, "squeue -h -o %A | sort -u | xargs -r scancel", check=False)
 
     def ssh(
         self,

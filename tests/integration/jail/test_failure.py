@@ -52,7 +52,9 @@ def held(cluster: Cluster) -> bool:
 def test_a_jail_that_is_gone_for_a_while(cluster: Cluster, script: Script, root: Path, kind: str) -> None:
     """On both nodes at once. One of them is drained; then it is the volume: jobs wait, the other stays in service, the job that runs on both goes
     on, and all is well again without a hand."""
-    through = submit(script, "-N2 -o through.txt", command="until test -e go; do sleep 0.5; done; echo went on; srun hostname")
+    through = submit(script, "-N2 -o through.txt", command="touch begun; until test -e go; do sleep 0.5; done; echo went on; srun hostname")
+    # Slurm says RUNNING before slurmd has begun, and what finds no jail when it begins is queued again.
+    eventually(lambda: script("test -e begun && rm begun && echo yes", check=False) == "yes", "the job that shall go on has begun")
     words, mend = broken(root, kind)
     try:
         eventually(lambda: held(cluster) and len(reasons(cluster)) == 1, "new jobs are held, and one node is out")
