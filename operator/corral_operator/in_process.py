@@ -152,27 +152,30 @@ def _settings(environment: Any) -> tuple[Any, ...]:
     return type(environment), *overrides, context and context.escape_backslashes
 
 
-# The facts that were cleaned last, and what came of them; and the same for their copy by its other name. The manager changes the facts of a host
-# in place, by one method.
-_cleaned: list[Any] = [None, None]
-_named: list[Any] = [None, None]
-_clean: Any = vars(manager)["clean_facts"]  # imported there
-_name: Any = vars(manager)["namespace_facts"]
+class _Last:
+    """A function of the facts that remembers what came of the last ones: the manager changes those of a host in place, by one method."""
+
+    def __init__(self, name: str) -> None:
+        self._work: Any = vars(manager)[name]  # imported there
+        self._facts: Any = None
+        self._made: Any = None
+
+    def __call__(self, facts: Any) -> Any:
+        if self._facts is not facts or not facts:
+            self._facts, self._made = facts, self._work(facts)
+        return self._made
+
+    def forget(self) -> None:
+        """Forget it, since the facts have changed."""
+        self._facts = self._made = None
+
+
+_clean_facts = _Last("clean_facts")
+_namespace_facts = _Last("namespace_facts")
 _set_facts: Any = manager.VariableManager.set_host_facts
 
 
-def _clean_facts(facts: Any) -> Any:
-    if _cleaned[0] is not facts or not facts:
-        _cleaned[:] = facts, _clean(facts)
-    return _cleaned[1]
-
-
-def _namespace_facts(facts: Any) -> Any:
-    if _named[0] is not facts or not facts:
-        _named[:] = facts, _name(facts)
-    return _named[1]
-
-
 def _set_host_facts(variables: Any, host: Any, facts: Any) -> None:
-    _cleaned[:] = _named[:] = None, None
+    _clean_facts.forget()
+    _namespace_facts.forget()
     _set_facts(variables, host, facts)

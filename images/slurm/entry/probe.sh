@@ -5,8 +5,6 @@
 # probe.sh slurmctld|slurmd|sackd|sshd|munged [alive]: exit 0 when the daemon of this container does its work, else 1 with the reason in
 # one line. Asks the daemon itself where that costs it no line in its log. With "alive" only the daemon counts, and not what it needs.
 set -uo pipefail
-# shellcheck source-path=SCRIPTDIR source=common.sh
-. /usr/local/lib/corral/common.sh
 
 bad() {
 	echo "$1"
@@ -60,6 +58,8 @@ sshd)
 	[ -e /mnt/jail/etc/corral-jail ] || bad "the jail at /mnt/jail is not mounted or not populated"
 	# What login.sh did, again: it changes nothing where all is there. A mount goes when its directory in the jail is removed where it is none,
 	# and sshd has no capability left to bring it back.
+	# shellcheck source-path=SCRIPTDIR source=common.sh
+	. /usr/local/lib/corral/common.sh
 	said=$(attach_submounts 2>&1) || bad "the jail's volumes are not all there: ${said#jail-exec: }"
 	[ "${CORRAL_LOGIN_ENTRY:-Chroot}" = Chroot ] || exit 0
 	said=$(/opt/corral/bin/jail-exec --prepare /mnt/jail wait=0 timeout=5 2>&1) || bad "the jail is not made ready for sessions: ${said#jail-exec: }"
