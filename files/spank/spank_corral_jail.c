@@ -5,14 +5,16 @@
  *
  *   slurm_spank_init            everywhere: are the arguments right? the options of srun, sbatch and salloc
  *   slurm_spank_init_post_opt   srun, sbatch, salloc: are the options right?
- *                               slurmstepd, before it opens the job's files: enter
+ *                               slurmstepd, before it opens the job's files: enter, and give up for its children what leads out
  *   slurm_spank_task_init_privileged  the task, still root: are we in? leave the pod's libraries and the capabilities behind
+ *   slurm_spank_task_post_fork  slurmstepd, when all tasks are forked: what it forks from now on leaves them behind too
  *   slurm_spank_job_epilog      after the job: end who came to it by ssh, remove what it had of its own
  *
  * In plugstack.conf it must be "required" and first: an "optional" plugin that fails lets the job run in the pod (seen with
  * 24.11). What fails in init_post_opt comes before the user's output exists, so its sentence is in slurmd's log only; what fails
  * in task_init_privileged is read by the user. So a fault of the node ends in the first, a fault of the job in the second.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,6 +270,9 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 	}
 	if (result == 0 && jailed)
 		result = jail_enter(&plan, job->id, &slurm_log, &view, &error);
+	/* Its own effective set stays. The extern step's is the administrator's: Slurm runs his Prolog from there (RunInJob). */
+	if (result == 0 && job->step != SLURM_EXTERN_CONT)
+		result = jail_drop_capabilities(&error);
 	jail_plan_free(&plan);
 	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
 }
@@ -286,6 +291,12 @@ EXPORTED int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
 	return enter(spank, &job, count, words);
 }
 
+/* For a child of slurmstepd, still root: from here on it has what a task has. */
+static int confine(struct jail_error *error)
+{
+	return (!outside && jail_strip(&view, error) < 0) || jail_drop_capabilities(error) < 0 ? -1 : 0;
+}
+
 EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char **words)
 {
 	struct jail_error error;
@@ -296,9 +307,39 @@ EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char **w
 		return ESPANK_SUCCESS;
 	if (deferred.text[0])
 		return refuse(&deferred);
-	if ((!outside && jail_strip(&view, &error) < 0) || jail_drop_capabilities(&error) < 0)
-		return refuse(&error);
-	return ESPANK_SUCCESS;
+	return confine(&error) < 0 ? refuse(&error) : ESPANK_SUCCESS;
+}
+
+/* Runs in the child, within fork(). */
+static void confine_child(void)
+{
+	static bool confined;
+	struct jail_error error;
+
+	/* A child of the child is the user by now, and could not. */
+	if (confined)
+		return;
+	confined = true;
+	if (confine(&error) < 0) {
+		refuse(&error);
+		_exit(127);
+	}
+}
+
+/* The user's --task-epilog and the site's TaskEpilog are forked by slurmstepd as its tasks are, but no callback comes before their exec (seen with
+ * 24.11.5 and the source of 26.11). They would run in slurmstepd's own view, where its spool can be written: who planted a set-uid program
+ * would be root of the pod. The tasks, all forked by now, need the pod's libraries a while longer, and do not have this. */
+EXPORTED int slurm_spank_task_post_fork(spank_t spank, int count, char **words)
+{
+	static bool prepared;
+	struct jail_error error = {.text = "what this step would run after its tasks can not be confined: the node is short of memory"};
+
+	(void)count;
+	(void)words;
+	if (!is_jailed_step(spank) || prepared)
+		return ESPANK_SUCCESS;
+	prepared = true;
+	return pthread_atfork(NULL, NULL, confine_child) == 0 ? ESPANK_SUCCESS : refuse(&error);
 }
 
 static void report(int result, const struct jail_error *error)

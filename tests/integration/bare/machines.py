@@ -23,7 +23,7 @@ ADDRESS = "192.0.2.1"
 JAIL = "/mnt/jail"
 OLD_JAIL = "/mnt/old"
 SPANK = "/opt/corral/lib/corral/spank_corral_jail.so"
-PLUGIN = f"required {SPANK} jail={JAIL} jail.old={OLD_JAIL} wait=2"
+PLUGIN = f"required {SPANK} jail={JAIL} jail.old={OLD_JAIL} no-jail=10002 wait=2"
 CONTROLLER = "head"
 # Nodes with the plugin, and one of the same kind without, to compare with.
 NODES = ("n1", "n2")

@@ -66,6 +66,32 @@ def test_tmp_is_the_jobs_own_and_goes_with_it(bare: Cluster) -> None:
     eventually(lambda: node.sh("ls /var/spool/slurmd/corral/tmp /dev/shm/corral").count("\n") == 2, "nothing is left of jobs")
 
 
+# What this process may do, what a set-uid program of root's may that it starts, and where both are.
+LOOK = """\
+#!/bin/sh
+{ grep -E '^(Uid|Cap)' /proc/self/status; /opt/root-grep -E '^(Uid|Cap)' /proc/self/status; readlink /proc/self/ns/mnt; } >/var/tmp/${0##*/}
+"""
+SYS_ADMIN = 1 << 21
+
+
+@pytest.mark.parametrize(("user", "option"), [("ada", ""), (None, ""), ("bob", "--no-jail")])
+def test_what_runs_around_a_task_is_confined_as_the_task_is(bare: Cluster, user: str | None, option: str) -> None:
+    """Slurm forks the task's epilog from slurmstepd, and calls no plugin before its exec."""
+    node = bare.machines["n1"]
+    root = "" if option == "--no-jail" else JAIL
+    scripts = {name: f"/opt/look-{name}" for name in ("task", "prolog", "epilog")}
+    for path in scripts.values():
+        node.write(f"{root}{path}", LOOK, 0o755)
+    node.sh(f"install -m 4755 /usr/bin/grep {root}/opt/root-grep; rm -f {root}/var/tmp/look-*")
+    around = f"--task-prolog={scripts['prolog']} --task-epilog={scripts['epilog']}"
+    bare.head.sh(f"srun -Q -w n1 {option} {around} {scripts['task']}", user=user)
+    seen = {name: node.read(f"{root}/var/tmp/look-{name}").splitlines() for name in scripts}
+    assert seen["epilog"] == seen["prolog"] == seen["task"]
+    as_root = dict(line.split(":\t") for line in seen["epilog"][6:12])
+    assert as_root["Uid"].split()[1] == "0" and int(as_root["CapEff"], 16)
+    assert not int(as_root["CapEff"], 16) & SYS_ADMIN and not int(as_root["CapBnd"], 16) & SYS_ADMIN
+
+
 def test_a_named_jail(bare: Cluster) -> None:
     assert bare.head.sh("srun -Q -w n1 --jail=old sh -c 'cat /etc/corral-jail; echo $CORRAL_JAIL'", user="ada").splitlines() == [
         '{"version": 1, "image": "old:1"}',
@@ -165,6 +191,15 @@ def running(bare: Cluster) -> Iterator[Callable[[], str]]:
         yield end
     finally:
         bare.head.sh("scancel -u ada", check=False)
+
+
+def test_what_slurmstepd_starts_gets_no_way_out(bare: Cluster) -> None:
+    """It keeps what it works with, and its children lose it when they become a program."""
+    node = bare.machines["n1"]
+    with running(bare):
+        said = node.sh("for step in $(pgrep -x slurmstepd); do grep -E 'Cap(Eff|Bnd)' /proc/$step/status; done").split()
+        effective, bounding = ({int(word, 16) & SYS_ADMIN for word in said[start::4]} for start in (1, 3))
+        assert effective == {SYS_ADMIN} and bounding == {0}, said
 
 
 def slurmd_of(node: Machine) -> str:

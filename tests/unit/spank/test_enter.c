@@ -465,6 +465,17 @@ static void capabilities_are_gone_for_good(void)
 		CHECK(prctl(PR_CAPBSET_READ, kept[i], 0, 0, 0) == 1);
 }
 
+/* slurmstepd drops them for what it starts, and goes on with its own. */
+static void who_has_dropped_them_leaves_for_the_jail_all_the_same(void)
+{
+	make_pod();
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_drop_capabilities(&error) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is("/usr/iam-jail") && !there_is("/usr/bin"));
+	jail_view_close(&view);
+}
+
 /* A /dev as a container has it: what Kubernetes mounts there for a pod that asked for huge pages, and the runtime for message queues. */
 static void huge_pages_and_message_queues_are_the_pods(void)
 {
@@ -571,6 +582,7 @@ static void all_cases(void)
 	CASE(moved_out_is_noticed);
 	CASE(nothing_stays_open);
 	CASE(capabilities_are_gone_for_good);
+	CASE(who_has_dropped_them_leaves_for_the_jail_all_the_same);
 	CASE(a_jail_that_is_locked_in_its_place);
 }
 
