@@ -92,6 +92,7 @@ struct jail_view {
 
 /* plan.c */
 int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail_error *error);
+int jail_plan_of_plugin(struct jail_plan *plan, const char *file, int count, char **words, struct jail_error *error);
 int jail_plan_choose(struct jail_plan *plan, const char *name, struct jail_error *error);
 int jail_plan_choose_mode(struct jail_plan *plan, enum jail_mode mode, struct jail_error *error);
 const char *jail_mode_name(enum jail_mode mode);

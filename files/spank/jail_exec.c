@@ -14,6 +14,7 @@
 
 #include "jail.h"
 
+#define PLUGSTACK "plugstack="
 #define FAILED 125 /* as env, nohup and timeout: not the command's own status */
 
 static bool verbose;
@@ -38,6 +39,7 @@ static int usage(FILE *to)
 	      "or mounts the pod's directories below the jail at PATH, there, following no link (again: changes nothing);\n"
 	      "or enters COUNT times and prints how long the median and the slowest of a hundred took, in microseconds.\n"
 	      "KEY=VALUE are those of the plugin: jail= spool= tmp= shm= overlay= timeout= wait= bind= dev=.\n"
+	      "plugstack=FILE: those that the plugin has in its plugstack.conf, outweighed by what else is given.\n"
 	      "--job ID: with what that job has of its own. --ro, --overlay: as a job has it with --jail-ro, --jail-overlay.\n",
 	      to);
 	return to == stdout ? EXIT_SUCCESS : FAILED;
@@ -142,6 +144,7 @@ static int read_number(const char *option, const char *text, uint32_t *number)
 struct line {
 	int count;
 	char **word;
+	const char *plugstack; /* the file that has more of them */
 	char *prepare;
 	bool attach; /* "prepare" is --attach's path */
 	char **command;
@@ -157,7 +160,9 @@ static int act(struct line *line)
 	struct jail_error error;
 	int result;
 
-	if (jail_plan_parse(&plan, line->count, line->word, &error) < 0 || jail_plan_choose_mode(&plan, line->mode, &error) < 0 ||
+	result = line->plugstack ? jail_plan_of_plugin(&plan, line->plugstack, line->count, line->word, &error) :
+				   jail_plan_parse(&plan, line->count, line->word, &error);
+	if (result < 0 || jail_plan_choose_mode(&plan, line->mode, &error) < 0 ||
 	    (line->mode == JAIL_OVERLAY && jail_overlay_mount(&plan, line->job, &error) < 0))
 		result = refuse(&error);
 	else if (line->attach)
@@ -194,7 +199,9 @@ static int read_argument(struct line *line, int left, char **argument)
 			return 0;
 		line->word[line->count++] = line->prepare;
 		return 2;
-	} else if (word[0] != '-' && strchr(word, '='))
+	} else if (strncmp(word, PLUGSTACK, strlen(PLUGSTACK)) == 0 && !line->plugstack)
+		line->plugstack = word + strlen(PLUGSTACK);
+	else if (word[0] != '-' && strchr(word, '='))
 		line->word[line->count++] = argument[0];
 	else
 		return 0;

@@ -52,56 +52,15 @@ static void load_name_services(pam_handle_t *handle)
 	getgrnam("tty");
 }
 
-#define PLUGIN "spank_corral_jail.so"
-#define WORDS_MAX 256
-
-/* The words after the plugin's name in plugstack.conf; "line" keeps their text. Returns their number, or -1. */
-static int plugin_words(const char *file, char **line, char **words, struct jail_error *error)
-{
-	size_t size = 0;
-	int count = -1;
-	FILE *stream = fopen(file, "re");
-
-	while (stream && count < 0 && getline(line, &size, stream) > 0) {
-		char *rest = *line;
-		char *word = strsep(&rest, " \t\n");
-		size_t length;
-
-		if (word[0] == '#')
-			continue;
-		while (rest && (word = strsep(&rest, " \t\n"))) {
-			length = strlen(word);
-			if (count >= 0 && length && count < WORDS_MAX)
-				words[count++] = word;
-			else if (length >= strlen(PLUGIN) && strcmp(word + length - strlen(PLUGIN), PLUGIN) == 0)
-				count = 0;
-		}
-	}
-	if (count < 0)
-		snprintf(error->text, sizeof(error->text), "%s has no line of " PLUGIN " (%s): is slurmd running?", file,
-			 stream ? "it can be read" : strerror(errno));
-	if (stream)
-		fclose(stream);
-	return count;
-}
-
 static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, int count, const char **words, struct jail_error *error)
 {
 	static const char option[] = "plugstack=";
-	char *line = NULL;
-	char *found[WORDS_MAX];
 	const char *id = pam_getenv(handle, "SLURM_JOB_ID");
-	int result;
 
 	*job = 0;
-	memset(plan, 0, sizeof(*plan));
 	if (strncmp(words[0], option, strlen(option)) != 0)
 		return jail_plan_parse(plan, count, (char **)words, error);
-	result = plugin_words(words[0] + strlen(option), &line, found, error);
-	if (result >= 0)
-		result = jail_plan_parse(plan, result, found, error);
-	free(line);
-	if (result < 0)
+	if (jail_plan_of_plugin(plan, words[0] + strlen(option), count - 1, (char **)words + 1, error) < 0)
 		return -1;
 	*job = id ? (uint32_t)strtoul(id, NULL, 10) : 0;
 	if (*job == 0) {

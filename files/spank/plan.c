@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@
 #define DEFAULT_WAIT 20
 #define MAX_SECONDS 3600
 #define NAME_MAX_LENGTH 63
+#define PLUGIN "spank_corral_jail.so"
+#define WORDS_MAX 256
 
 /* A path that can be mounted on or from: absolute, no "..", no doubled or trailing slash that would hide one name as another. */
 static bool plain_path(const char *path)
@@ -273,6 +276,52 @@ int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail
 		if (read_word(plan, words[i], error) < 0)
 			return -1;
 	return check_plan(plan, error);
+}
+
+/* The words after the plugin's name in plugstack.conf; "line" keeps their text. Returns their number, or -1. */
+static int plugin_words(const char *file, char **line, char **words, struct jail_error *error)
+{
+	size_t size = 0;
+	int count = -1;
+	FILE *stream = fopen(file, "re");
+
+	while (stream && count < 0 && getline(line, &size, stream) > 0) {
+		char *rest = *line;
+		char *word = strsep(&rest, " \t\n");
+		size_t length;
+
+		if (word[0] == '#')
+			continue;
+		while (rest && (word = strsep(&rest, " \t\n"))) {
+			length = strlen(word);
+			if (count >= 0 && length && count < WORDS_MAX)
+				words[count++] = word;
+			else if (length >= strlen(PLUGIN) && strcmp(word + length - strlen(PLUGIN), PLUGIN) == 0)
+				count = 0;
+		}
+	}
+	if (count < 0)
+		jail_fail(error, "%s has no line of " PLUGIN " (%s): is slurmd running?", file, stream ? "it can be read" : strerror(errno));
+	if (stream)
+		fclose(stream);
+	return count;
+}
+
+/* By the words that the SPANK plugin has in a plugstack.conf, and by "count" more, which outweigh them. On failure too the plan has to be freed. */
+int jail_plan_of_plugin(struct jail_plan *plan, const char *file, int count, char **words, struct jail_error *error)
+{
+	char *line = NULL;
+	char *found[WORDS_MAX * 2];
+	int result;
+
+	memset(plan, 0, sizeof(*plan));
+	result = plugin_words(file, &line, found, error);
+	for (int i = 0; result >= 0 && i < count && i < WORDS_MAX; i++)
+		found[result++] = words[i];
+	if (result >= 0)
+		result = jail_plan_parse(plan, result, found, error);
+	free(line);
+	return result;
 }
 
 /* The jail that a user asks for; only the administrator's are there to be chosen. */

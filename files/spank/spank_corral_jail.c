@@ -327,7 +327,7 @@ static void confine_child(void)
 }
 
 /* The user's --task-epilog and the site's TaskEpilog are forked by slurmstepd as its tasks are, but no callback comes before their exec (seen with
- * 24.11.5 and the source of 26.11). They would run in slurmstepd's own view, where its spool can be written: who planted a set-uid program
+ * 24.11.5 and 26.05). They would run in slurmstepd's own view, where its spool can be written: who planted a set-uid program
  * would be root of the pod. The tasks, all forked by now, need the pod's libraries a while longer, and do not have this. */
 EXPORTED int slurm_spank_task_post_fork(spank_t spank, int count, char **words)
 {

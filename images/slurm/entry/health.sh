@@ -14,14 +14,9 @@ ours="corral: jail:"
 outage=corral-jail-outage
 node=$(</run/corral-node)
 
-# The plugin's own words, so that this tries what a step does. At most one quick look: slurmd asks again.
-words=()
-while read -r word; do
-	words+=("$word")
-done < <(sed -n 's/^ *required .*spank_corral_jail\.so *//p' /run/slurm/conf/plugstack.conf | tr ' ' '\n')
-
+# By the plugin's own words, so that this tries what a step does. At most one quick look: slurmd asks again.
 code=0
-said=$(/opt/corral/bin/jail-exec "${words[@]}" wait=0 timeout=5 -- /bin/true 2>&1) || code=$?
+said=$(/opt/corral/bin/jail-exec plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=5 -- /bin/true 2>&1) || code=$?
 shown=$(scontrol show node "$node" --oneliner)
 state=$(sed -n 's/.* State=\([^ ]*\).*/\1/p' <<<"$shown")
 reason=$(sed -n 's/.* Reason=//p' <<<"$shown")

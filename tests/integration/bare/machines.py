@@ -203,9 +203,11 @@ class Cluster:
         """To both jails; the machines look users up there (libnss-extrausers)."""
         lines = "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\\n" for name, uid in USERS.items())
         groups = "".join(f"{name}:x:{uid}:\\n" for name, uid in USERS.items())
+        shadow = "".join(f"{name}:*:20000:0:99999:7:::\\n" for name in USERS)
         homes = "".join(f"install -d -o {uid} -g {uid} $jail/home/{name}; " for name, uid in USERS.items())
         self.head.sh(
-            f"for jail in {JAIL} {OLD_JAIL}; do printf '{lines}' >>$jail/etc/passwd; printf '{groups}' >>$jail/etc/group; {homes} done; "
+            f"for jail in {JAIL} {OLD_JAIL}; do printf '{lines}' >>$jail/etc/passwd; printf '{groups}' >>$jail/etc/group; "
+            f"printf '{shadow}' >>$jail/etc/shadow; {homes} done; "
             f"""printf '{{"version": 1, "image": "old:1"}}\\n' >{OLD_JAIL}/etc/corral-jail"""
         )
 

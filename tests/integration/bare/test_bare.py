@@ -92,6 +92,21 @@ def test_what_runs_around_a_task_is_confined_as_the_task_is(bare: Cluster, user:
     assert not int(as_root["CapEff"], 16) & SYS_ADMIN and not int(as_root["CapBnd"], 16) & SYS_ADMIN
 
 
+@pytest.mark.parametrize("option", ["--get-user-env", "--export=NONE", "--export=GIVEN=too"])
+def test_the_users_login_files_are_read_in_the_jail(bare: Cluster, option: str) -> None:
+    """slurmd has a login shell tell a batch job's environment, and starts it as root."""
+    look = "ls -d /etc/corral-jail /usr/sbin/slurmd 2>/dev/null; grep CapBnd /proc/self/status"
+    bare.head.write(f"{JAIL}/home/ada/.profile", f"{{ {look}; }} >~/seen; export OF_PROFILE=here\n")
+    submit = f"sbatch -Q --wait -w n1 -D /home/ada -o out {option} --wrap '{look}; echo $OF_PROFILE$GIVEN'"
+    try:
+        bare.head.sh(submit, user="ada")
+        task = bare.head.read(f"{JAIL}/home/ada/out").splitlines()
+        assert task[-1] == "here" + option.partition("GIVEN=")[2]
+        assert bare.head.read(f"{JAIL}/home/ada/seen").splitlines() == task[:-1] and task[0] == "/etc/corral-jail"
+    finally:
+        bare.head.sh(f"rm -f {JAIL}/home/ada/.profile {JAIL}/home/ada/seen {JAIL}/home/ada/out")
+
+
 def test_a_named_jail(bare: Cluster) -> None:
     assert bare.head.sh("srun -Q -w n1 --jail=old sh -c 'cat /etc/corral-jail; echo $CORRAL_JAIL'", user="ada").splitlines() == [
         '{"version": 1, "image": "old:1"}',

@@ -122,21 +122,26 @@ def test_task_prolog_of_the_jail(script: Script) -> None:
 
 
 def test_task_epilog_of_the_jail(script: Script) -> None:
-    """slurmstepd runs it as the user, and its output goes nowhere."""
+    """slurmstepd runs it as the user, and its output goes nowhere. It may and sees what its task does."""
     said = script(
-        "printf '#!/bin/sh\\ncat /etc/corral-jail >~/e.txt; id -un >>~/e.txt\\n' >e.sh; chmod +x e.sh; srun --task-epilog=$HOME/e.sh true\n"
-        "for i in $(seq 50); do grep -q alice e.txt 2>/dev/null && break; sleep 0.2; done; cat e.txt; rm e.sh e.txt"
+        "printf '#!/bin/sh\\ngrep CapBnd /proc/self/status >~/$1e.txt; readlink /proc/self/ns/mnt >>~/$1e.txt; id -un >>~/$1e.txt\\n' >e.sh; chmod +x e.sh\n"
+        "srun --task-epilog=$HOME/e.sh ./e.sh task\n"
+        "for i in $(seq 50); do grep -q alice e.txt 2>/dev/null && break; sleep 0.2; done; cat taske.txt e.txt; rm e.sh e.txt taske.txt"
     )
-    assert '"version": 1' in said and said.endswith("alice"), said
+    assert said.endswith("alice") and said.splitlines()[:3] == said.splitlines()[3:], said
 
 
 def test_the_users_environment_is_that_of_a_login(script: Script) -> None:
-    """slurmd asks for it in the pod, by a login shell; the profile is the jail's."""
+    """slurmd asks for it by a login shell, as root and in the pod: the user's login files run in the jail all the same, and as a task does."""
+    look = "ls -d /etc/corral-jail /usr/sbin/slurmd 2>/dev/null; grep CapBnd /proc/self/status"
     said = script(
-        "cp .profile .profile.saved; echo 'export OF_PROFILE=here' >>.profile\n"
-        "sbatch -Q --wait --get-user-env -o g.txt --wrap 'echo $OF_PROFILE $HOME $(id -un)' || true; mv .profile.saved .profile; cat g.txt; rm g.txt"
+        f"cp .profile .profile.saved; echo '{{ {look}; }} >~/seen.txt; export OF_PROFILE=here' >>.profile\n"
+        f"sbatch -Q --wait --get-user-env -o g.txt --wrap '{look}; echo $OF_PROFILE $HOME $(id -un)' || true; mv .profile.saved .profile\n"
+        "cat seen.txt g.txt; rm seen.txt g.txt"
     )
-    assert said == "here /home/alice alice"
+    *seen, last = said.splitlines()
+    assert last == "here /home/alice alice"
+    assert seen[0] == "/etc/corral-jail" and seen[: len(seen) // 2] == seen[len(seen) // 2 :], said
 
 
 def test_sbcast_reaches_the_jail_or_says_that_it_does_not(script: Script) -> None:

@@ -47,6 +47,34 @@ static void everything(void)
 	jail_plan_free(&plan);
 }
 
+static void words_of_the_plugin(void)
+{
+	static const char lines[] = "# required /x/spank_corral_jail.so jail=/commented\n\nrequired /x/other.so jail=/others\n"
+				    "required\t/x/spank_corral_jail.so  jail=/mnt/jail wait=7 timeout=8\nrequired /x/spank_corral_jail.so jail=/second\n";
+	char path[] = "/tmp/corral-plugstack-XXXXXX";
+	char *more[] = {"wait=0", "nonsense"};
+	struct jail_plan plan;
+	struct jail_error error;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0 && write(fd, lines, 10) == 10);
+	CHECK(jail_plan_of_plugin(&plan, path, 0, NULL, &error) == -1);
+	CHECK_HAS(error.text, "has no line of spank_corral_jail.so (it can be read)");
+	jail_plan_free(&plan);
+	CHECK(pwrite(fd, lines, sizeof(lines) - 1, 0) == sizeof(lines) - 1);
+	CHECK(jail_plan_of_plugin(&plan, path, 1, more, &error) == 0);
+	CHECK(strcmp(plan.jail, "/mnt/jail") == 0 && plan.wait == 0 && plan.timeout == 8);
+	jail_plan_free(&plan);
+	CHECK(jail_plan_of_plugin(&plan, path, 2, more, &error) == -1);
+	CHECK_HAS(error.text, "'nonsense' is not an argument");
+	jail_plan_free(&plan);
+	close(fd);
+	unlink(path);
+	CHECK(jail_plan_of_plugin(&plan, path, 0, NULL, &error) == -1);
+	CHECK_HAS(error.text, "No such file or directory");
+	jail_plan_free(&plan);
+}
+
 static void refused(void)
 {
 	static const char *const cases[][2] = {
@@ -177,6 +205,7 @@ int main(void)
 	CASE(everything);
 	CASE(refused);
 	CASE(jail_is_required);
+	CASE(words_of_the_plugin);
 	CASE(several_jails);
 	CASE(overlays_want_room);
 	CASE(who_may_leave);
