@@ -29,7 +29,13 @@ print(*struct.unpack("3i", one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED,
 
 @pytest.mark.parametrize(
     ("user", "group", "seen"),
-    [(0, 0, "65534 65534 1"), (0, 10001, "65534 65534 1"), (64030, 64030, "65534 65534 1"), (10001, 10001, "10001 10001 1"), (64031, 64031, "64031 64031 1")],
+    [
+        (0, 0, "65534 65534 1"),
+        (0, 10001, "65534 65534 1"),
+        (64030, 64030, "65534 65534 1"),
+        (10001, 10001, "10001 10001 1"),
+        (64031, 64031, "64031 64031 1"),
+    ],
 )
 def test_who_asks(tmp_path: Path, user: int, group: int, seen: str) -> None:
     library = tmp_path / "munged_for_users.so"
@@ -38,4 +44,7 @@ def test_who_asks(tmp_path: Path, user: int, group: int, seen: str) -> None:
     command = [sys.executable, "-c", ASK, str(user), str(group)]
     plain = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert plain == f"{user} {group} 1", "without the library it is told the truth"
-    assert subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True, check=True).stdout.strip() == seen
+    assert (
+        subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True, check=True).stdout.strip()
+        == seen
+    )
