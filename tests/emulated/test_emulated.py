@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A worker's pod under corral's AppArmor profile and seccomp filter together, and with a cgroup tree of its own (v2), as most Kubernetes nodes have them and the lab's machine may not.
+"""A worker's pod under corral's AppArmor profile and seccomp filter together, with a cgroup tree of its own (v2), as most Kubernetes nodes have them.
 
-One machine is booted, its scripts try all of it (guest/attempts.sh), and each test looks at its part of what they said.
+The lab's machine may have neither. So one machine is booted, its scripts try all of it (guest/attempts.sh), and each test looks at its part of what they said.
 """
 
 from __future__ import annotations
