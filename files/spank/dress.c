@@ -270,6 +270,12 @@ out:
 	return result;
 }
 
+/* A pod has a munged for those in the jail, who see its directory as /run/munge. slurmstepd goes on with the daemons' own (veneer.c). */
+bool jail_users_munge(void)
+{
+	return access(JAIL_USERS_MUNGE, F_OK) == 0;
+}
+
 static int dress_run(const struct jail_dress *dress, struct jail_error *error)
 {
 	static const char *const options[] = {"mode", "0755", "size", "16m", NULL};
@@ -277,8 +283,8 @@ static int dress_run(const struct jail_dress *dress, struct jail_error *error)
 		const char *name;
 		mode_t mode;
 	} directories[] = {{"munge", 0755}, {"slurm", 0755}, {"lock", 01777}, {"user", 0755}};
-	static const struct part trees[] = {
-		{"/run/munge", "run/", "munge", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, true},
+	const struct part trees[] = {
+		{jail_users_munge() ? JAIL_USERS_MUNGE : "/run/munge", "run/", "munge", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, true},
 		{"/run/slurm", "run/", "slurm", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, true},
 	};
 	const struct part self = {"tmpfs", "", "run", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false}, true};

@@ -39,6 +39,9 @@ struct jail_dress {
 	bool spool;
 	bool keep; /* leave alone what is mounted already: makes a second call harmless */
 };
+/* The directory of a munged that knows neither root nor Slurm's own account; false where there is none, as on a Slurm without Kubernetes. */
+#define JAIL_USERS_MUNGE "/run/munge/jail"
+bool jail_users_munge(void);
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
 int jail_dress_binds(const struct jail_dress *dress, struct jail_error *error);
 
@@ -65,7 +68,7 @@ int jail_submounts_attach(struct jail_submounts *submounts, int root, struct jai
 void jail_submounts_close(struct jail_submounts *submounts);
 
 /* veneer.c */
-#define JAIL_VENEER_MAX 12
+#define JAIL_VENEER_MAX 16
 struct jail_veneer {
 	size_t count;
 	struct {

@@ -22,16 +22,18 @@
 #include <string.h>
 
 #define PAM_SM_SESSION
+#include <security/pam_ext.h>
 #include <security/pam_modules.h>
 
 #include "jail.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
-static int refuse(const struct jail_error *error)
+static int refuse(pam_handle_t *handle, const struct jail_error *error)
 {
-	/* sshd -e: its stderr is the container's log. */
+	/* sshd -e: its stderr is the container's log. What PAM is told sshd shows the user before it hangs up. */
 	fprintf(stderr, "pam_corral_jail: %s\n", error->text);
+	pam_error(handle, "%s", error->text);
 	return PAM_SESSION_ERR;
 }
 
@@ -96,8 +98,8 @@ EXPORTED int pam_sm_open_session(pam_handle_t *handle, int flags, int count, con
 
 	(void)flags;
 	if (count > 0 && enter(handle, count, words, &error) < 0)
-		return refuse(&error);
-	return jail_drop_capabilities(&error) < 0 ? refuse(&error) : PAM_SUCCESS;
+		return refuse(handle, &error);
+	return jail_drop_capabilities(&error) < 0 ? refuse(handle, &error) : PAM_SUCCESS;
 }
 
 EXPORTED int pam_sm_close_session(pam_handle_t *handle, int flags, int count, const char **words)

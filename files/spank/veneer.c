@@ -4,7 +4,7 @@
  * The veneer: the pod's programs and libraries over the jail's, seen by slurmstepd only. slurmstepd is root with every
  * capability and goes on loading libraries (hwloc's, PMIx', PAM's, NSS') after it entered the jail; from the jail itself it would
  * load whatever a user with sudo put there, or another distribution's that do not fit. Its spool and cgroups are here too, since
- * the tasks see them read-only.
+ * the tasks see them read-only; and the daemons' munged, which knows root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -58,6 +58,9 @@ int jail_veneer_collect(const struct jail_plan *plan, int root, struct jail_vene
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (add(veneer, files[i].target, files[i].source, false, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error) < 0)
 			return -1;
+	if (jail_users_munge() &&
+	    add(veneer, "run/munge", "/run/munge", true, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, error) < 0)
+		return -1;
 	if (plan->spool && add(veneer, plan->spool + 1, plan->spool, true, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, error) < 0)
 		return -1;
 	return add(veneer, "sys/fs/cgroup", "/sys/fs/cgroup", false, 0, error);

@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A worker's pod under corral's AppArmor profile and with a cgroup tree of its own (v2), as most Kubernetes nodes have them and the lab's machine may not.
+"""A worker's pod under corral's AppArmor profile and seccomp filter together, with a cgroup tree of its own (v2), as most Kubernetes nodes have them.
 
-One machine is booted, its scripts try all of it (guest/attempts.sh), and each test looks at its part of what they said.
+The lab's machine may have neither. So one machine is booted, its scripts try all of it (guest/attempts.sh), and each test looks at its part of what they said.
 """
 
 from __future__ import annotations
 
 import shutil
+from errno import ENOSYS, EPERM
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,15 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import resol
 
 from ..unit.plugins.module_utils._cluster.documents import good
 from ..unit.repo.apparmor import compiled
-from . import machine
+from . import machine, seccomp
 
-PROFILES = Path(__file__).resolve().parents[2] / "roles" / "node_profiles" / "files" / "apparmor"
+FILES = Path(__file__).resolve().parents[2] / "roles" / "node_profiles" / "files"
+PROFILES = FILES / "apparmor"
 HOSTS = "127.0.0.1 localhost\n192.0.2.1 vm-controller-0 vm-controller.ns.svc.cluster.local vm-n-0.vm-worker.ns.svc.cluster.local\n"
 
 
 def files() -> dict[str, bytes]:
-    """The configuration of a cluster with one node, as the collection writes it, the pod's capabilities, and the profiles."""
+    """The configuration of a cluster with one node, as the collection writes it, the pod's capabilities, its profiles and its filter."""
     parser = shutil.which("apparmor_parser", path="/usr/sbin:/sbin:/usr/bin")
     if not parser:
         pytest.skip("apparmor_parser is not installed: make prerequisites")
@@ -36,6 +38,7 @@ def files() -> dict[str, bytes]:
     return {
         "hosts": HOSTS.encode(),
         "capabilities": f"-all{capabilities}".encode(),
+        "worker.bpf": seccomp.compiled(FILES / "seccomp" / "worker.json"),
         **{f"slurm/{name}": text.encode() for name, text in texts.items()},
         **{f"profiles/{path.name}": compiled(parser, path) for path in PROFILES.iterdir()},
     }
@@ -63,6 +66,12 @@ def test_a_step_has_a_cgroup_and_runs_in_the_jail_under_the_profile(said: dict[s
     assert (profile, rest) == ("corral-worker (enforce)", ["ada", "jail"])
 
 
+def test_the_filter_holds_beside_the_profile(said: dict[str, str]) -> None:
+    """Two that are an administrator's, and one that no program has to have; the step's entry, above, went through both."""
+    mode, *calls = said["filter"].splitlines()
+    assert mode.split() == ["Seccomp:", str(2)] and calls == [f"246 {EPERM}", f"248 {ENOSYS}", f"172 {EPERM}"]
+
+
 def test_a_job_has_the_cores_and_the_memory_that_it_asked_for(said: dict[str, str]) -> None:
     assert said["cores"].split() == ["1"]
     assert "had it" not in said["memory"] and "oom" in said["memory"].lower(), said["memory"]
@@ -76,7 +85,7 @@ def test_ssh_leads_into_the_cgroup_of_ones_job(said: dict[str, str]) -> None:
     assert "you have no active jobs on this node" in said["ssh-without-job"], said["ssh-without-job"]
     cgroup, profile, *rest = said["ssh"].splitlines()
     assert "/job_" in cgroup and "/step_extern/" in cgroup, said["ssh"]
-    assert (profile, rest) == ("corral-worker (enforce)", ["ada", "jail"])
+    assert (profile, *rest) == ("corral-worker (enforce)", "ada", "jail", "Seccomp:\t2")
 
 
 def test_the_profile_refuses_the_nodes_knobs_to_root_of_the_pod(said: dict[str, str]) -> None:

@@ -4,6 +4,8 @@
 #
 # munged, as user munge. The key comes from the Secret's volume, whose files are links that anybody of the pod's group may read;
 # munged wants a plain file of its own, so it gets a copy in a volume in memory.
+#
+# A second one is for those in the jail (munged_for_users.c); the directory of its socket is what they see as /run/munge.
 set -eu
 
 key=/etc/corral/munge/munge.key
@@ -17,7 +19,10 @@ umask 077
 rm -f "$copy"
 cp -L "$key" "$copy"
 chmod 0400 "$copy"
-# All of a node's users talk to the socket; nothing else lies in its directory.
+# Users talk to the second one; nothing else lies in the directory of its socket.
 umask 022
+mkdir -p /run/munge/jail
+LD_PRELOAD=/usr/local/lib/corral/munged_for_users.so /usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy" \
+	--socket=/run/munge/jail/munge.socket.2 --pid-file=/run/munge-key/jail.pid --seed-file=/run/munge-key/jail.seed &
 exec /usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy" \
 	--socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge-key/munged.seed

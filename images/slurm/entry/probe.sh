@@ -29,8 +29,9 @@ listening() {
 
 case "${1:-}" in
 munged)
-	munge -n -S /run/munge/munge.socket.2 2>/dev/null | unmunge -S /run/munge/munge.socket.2 >/dev/null 2>&1 ||
-		bad "munged does not answer on /run/munge/munge.socket.2"
+	for socket in /run/munge/munge.socket.2 /run/munge/jail/munge.socket.2; do
+		munge -n -S "$socket" 2>/dev/null | unmunge -S "$socket" >/dev/null 2>&1 || bad "munged does not answer on $socket"
+	done
 	;;
 slurmctld)
 	# A backup that has not seen its primary yet (controller.py).

@@ -5,9 +5,8 @@
 ada() {
 	setpriv --reuid=10001 --regid=10001 --clear-groups env --chdir=/ HOME=/home/ada timeout 90 "$@" 2>&1
 }
-in_pod() { # under the profile, as all that the pod's programs start
-	# shellcheck disable=SC2016 # "$0" is the inner shell's
-	nsenter -t "$(pgrep -x slurmd)" -m -p bash -c 'echo "exec corral-worker" >/proc/self/attr/exec; exec bash -c "$0"' "$1" 2>&1
+in_pod() { # under the profile and the filter, as all that the pod's programs start
+	nsenter -t "$(pgrep -x slurmd)" -m -p python3 /guest/confine.py bash -c "$1" 2>&1
 }
 SSH=(ssh -i /mnt/jail/home/ada/.ssh/id -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null 192.0.2.1)
 
@@ -16,6 +15,16 @@ cat /sys/fs/cgroup/pod/cgroup.procs /sys/fs/cgroup/pod/cgroup.subtree_control
 
 say step
 ada srun -Q sh -c 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail'
+
+say filter
+ada srun -Q grep Seccomp: /proc/self/status
+ada srun -Q python3 -c '
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+for number in (246, 248, 172): # kexec_load, add_key, iopl, all with arguments that do nothing
+    ctypes.set_errno(0)
+    libc.syscall(ctypes.c_long(number), ctypes.c_long(0), ctypes.c_long(0), ctypes.c_long(0), ctypes.c_long(0), ctypes.c_long(0))
+    print(number, ctypes.get_errno())'
 
 say cores
 ada srun -Q -n1 -c1 --mem=100 nproc
@@ -35,7 +44,7 @@ for _ in $(seq 60); do
 	[ "$(squeue -h -j "$job" -o %t)" != R ] || break
 	sleep 0.5
 done
-ada "${SSH[@]}" -o LogLevel=ERROR 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail'
+ada "${SSH[@]}" -o LogLevel=ERROR 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail; grep Seccomp: /proc/self/status'
 scancel "$job"
 
 say unconfined

@@ -60,6 +60,8 @@ def test_a_jail_that_is_gone_for_a_while(cluster: Cluster, script: Script, root:
         eventually(lambda: held(cluster) and len(reasons(cluster)) == 1, "new jobs are held, and one node is out")
         (out,) = reasons(cluster)
         assert "corral: jail:" in out and words in out, out
+        if kind == "marker":  # login sessions (Chroot) do not look for it
+            assert words in script("ssh two-0 true", check=False), "who comes by ssh reads why"
         # From a pod, as root may for a user: login sessions have no jail either.
         waits = "sbatch --parsable --uid=10001 --gid=10001 -N2 -D /home/alice -o /home/alice/gone.txt --wrap 'srun hostname'"
         job = cluster.kubectl("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c", waits).strip()

@@ -249,6 +249,21 @@ def test_leaving_the_jail_is_for_those_who_may_and_is_logged(cluster: Cluster, s
     assert re.search(r"corral_jail: AUDIT uid=10003 job=\d+ step=0 runs outside of the jail", log)
 
 
+def test_root_of_the_jail_is_nobody_to_slurm(cluster: Cluster, script: Script) -> None:
+    """As root, or as Slurm's own account, he would be told by each daemon what he wants, and slurmd would write his files in its pod."""
+    as_root, as_slurm = "sudo env PATH=$PATH", "sudo env PATH=$PATH setpriv --reuid 64030 --regid 64030 --clear-groups"
+    assert script(f"{as_root} sinfo -h -o %P").splitlines() == ["main*", "past"], "what anybody may ask he may ask, too"
+    for who in (as_root, as_slurm):
+        said = script(f"{who} scontrol update partitionname=main state=up 2>&1 && echo done", check=False)
+        assert "done" not in said and ("denied" in said or "Invalid user" in said), said
+        said = script(f"srun -w one-0 sh -c '{who} sbcast -j $SLURM_JOB_ID -f /etc/hostname /run/wall 2>&1 && echo done'", check=False)
+        assert "done" not in said, said
+    assert script(f"cd /tmp; {as_root} srun id -u") == "65534"
+    assert "jail" not in script("ls /run/munge").split(), "not the daemons' own"
+    in_pod = cluster.kubectl("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c", "ls /run; scontrol ping")
+    assert "wall" not in in_pod and "is UP" in in_pod, "the pod's own daemons have their own"
+
+
 def test_message_queues_are_there(script: Script) -> None:
     """Those of the pod, as its other IPC: POSIX message queues of one step are seen by the job's next one."""
     said = script(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -455,6 +456,13 @@ def test_settings_are_the_environments() -> None:
     found = settings.read(given)
     assert (found.namespaces, found.elect, found.resync, found.scratch, found.keep_runs) == (("a", "b"), False, 60.0, Path("/x"), 3)
     assert found.identity
+
+
+def test_the_page_has_every_setting() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "operator.md").read_text()
+    names = {f"CORRAL_{name.upper()}" for name in vars(settings.Settings())}
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| `CORRAL_")]
+    assert names ^ set(re.findall(r"CORRAL_\w+", " ".join(rows))) == set()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""confine.py COMMAND...: run it under the worker's AppArmor profile and its seccomp filter, as a container runtime does."""
+
+import ctypes
+import os
+import sys
+
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
+
+
+class Program(ctypes.Structure):
+    """struct sock_fprog: how many instructions of 8 bytes, and where."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+with open("/guest/worker.bpf", "rb") as file:
+    code = file.read()
+with open("/proc/self/attr/exec", "w") as attribute:
+    attribute.write("exec corral-worker")
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(len(code) // 8, code)), 0, 0) != 0:
+    sys.exit(f"confine.py: the filter is refused: {os.strerror(ctypes.get_errno())}")
+os.execvp(sys.argv[1], sys.argv[1:])

@@ -1,0 +1,50 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The preload of the munged for users: root and Slurm's own account are nobody, everybody else is who he is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[3] / "images" / "slurm" / "munged_for_users.c"
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="asks as several users, so it needs root"),
+]
+# Asked through a socket of its own, as munged does; the other options of a socket are none of its business.
+ASK = """
+import os, socket, struct, sys
+os.setresgid(*[int(sys.argv[2])] * 3)
+os.setresuid(*[int(sys.argv[1])] * 3)
+one, other = socket.socketpair()
+print(*struct.unpack("3i", one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1:], one.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "seen"),
+    [
+        (0, 0, "65534 65534 1"),
+        (0, 10001, "65534 65534 1"),
+        (64030, 64030, "65534 65534 1"),
+        (10001, 10001, "10001 10001 1"),
+        (64031, 64031, "64031 64031 1"),
+    ],
+)
+def test_who_asks(tmp_path: Path, user: int, group: int, seen: str) -> None:
+    library = tmp_path / "munged_for_users.so"
+    tmp_path.chmod(0o755)
+    subprocess.run(["gcc", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-o", library, SOURCE], check=True)
+    command = [sys.executable, "-c", ASK, str(user), str(group)]
+    plain = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert plain == f"{user} {group} 1", "without the library it is told the truth"
+    assert (
+        subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True, check=True).stdout.strip()
+        == seen
+    )
