@@ -8,14 +8,14 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import signal
 import sys
-import time
 from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from corral_operator import api, content, engine, limits, log, settings, web
+from corral_operator import api, content, engine, fence, limits, log, settings, web
 from corral_operator.controller import Controller
 from corral_operator.election import Election, Elector
 from corral_operator.metrics import Metrics
@@ -45,18 +45,20 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     metrics = Metrics()
-    runs = engine.Cold() if wanted.engine == "cold" else engine.Warm()
+    limit = fence.Fence()
+    runs = engine.Cold(limit.path) if wanted.engine == "cold" else engine.Warm(limit.path)
     await runs.open()
     revision = content.revision()
     room = limits.runs(wanted.max_runs, limits.cpus(), limits.memory())
     logger.info(
         "starting", extra={"engine": wanted.engine, "content": revision, "working": room[0], "open": room[1], "identity": wanted.identity}
     )
-    async with api.Client(access) as client:
-        controller = Controller(client, runs, wanted, metrics, content=revision, limits=room)
-        election = Election(wanted.identity, time.monotonic, lease=wanted.lease, renew_deadline=wanted.renew_deadline)
+    # The election writes to be let write, so it has a client of its own.
+    async with api.Client(access) as voter, api.Client(access, before_write=limit.check) as client:
+        controller = Controller(client, runs, wanted, metrics, content=revision, limits=room, may_write=lambda: limit.open)
+        election = Election(wanted.identity, fence.now, lease=wanted.lease, renew_deadline=wanted.renew_deadline, fence=limit.move)
         elector = Elector(
-            client,
+            voter,
             election,
             namespace=wanted.lease_namespace,
             name=wanted.lease_name,
@@ -66,7 +68,7 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
             started=controller.lead,
             # Runs are killed long before the lease can be anybody else's.
             stopped=lambda: controller.halt("lost the lease", (wanted.lease - wanted.renew_deadline) * 0.4),
-            clock=time.monotonic,
+            clock=fence.now,
         )
 
         def unhealthy() -> str:
@@ -93,6 +95,7 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
         )
         campaign = asyncio.create_task(elector.run()) if wanted.elect else None
         if campaign is None:
+            limit.move(math.inf)
             controller.lead()
         gc.collect()
         gc.freeze()

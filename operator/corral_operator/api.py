@@ -11,7 +11,7 @@ import asyncio
 import asyncio.sslproto
 import json
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 import aiohttp
@@ -58,8 +58,12 @@ class Api(Protocol):
 class Client:
     """One API server. Requests are repeated when the answer is "not now", for ``patience`` seconds at most."""
 
-    def __init__(self, access: Access, *, patience: float = 20.0, timeout: float = 10.0) -> None:
+    def __init__(
+        self, access: Access, *, before_write: Callable[[], None] | None = None, patience: float = 20.0, timeout: float = 10.0
+    ) -> None:
         self._access = access
+        # Asked before each try of a write; raises for one that may not be sent.
+        self._before_write = before_write
         self._patience = patience
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0)
         self._session: aiohttp.ClientSession | None = None
@@ -116,6 +120,8 @@ class Client:
         self, method: str, path: str, query: Mapping[str, str] | None, body: Json | None, content_type: str, accept: str
     ) -> tuple[int, bytes, str | None]:
         assert self._session is not None
+        if method != "GET" and self._before_write is not None:
+            self._before_write()
         self.requests += 1
         self.writes += method != "GET"
         headers = {**self._access.headers(), "Accept": accept}

@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,17 @@ _KINDS: dict[str, Kind] = {kind.name: kind for kind in KINDS}
 class Controller:
     """Everything between the watches and the runs. ``leading`` says whether it may act; it watches either way, to be ready."""
 
-    def __init__(self, client: Api, engine: Engine, settings: Settings, metrics: Metrics, *, content: str, limits: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        client: Api,
+        engine: Engine,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        content: str,
+        limits: tuple[int, int],
+        may_write: Callable[[], bool],
+    ) -> None:
         self._api = client
         self._engine = engine
         self._settings = settings
@@ -161,7 +172,8 @@ class Controller:
         self._turns, self._turns_of_new = asyncio.Semaphore(_LISTS), asyncio.Semaphore(_LISTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
-        self.leading = False
+        self._may_write = may_write
+        self._elected = False
 
     # --- life ---
 
@@ -194,7 +206,7 @@ class Controller:
 
     def lead(self) -> None:
         """This process may write from now on: look at every cluster."""
-        self.leading = True
+        self._elected = True
         self._metrics.leader.set(1)
         for key, cluster in self._clusters.items():
             cluster.facts = status.Facts.of(cluster.document.get("status") or {})
@@ -204,7 +216,7 @@ class Controller:
 
     async def halt(self, reason: str, grace: float) -> None:
         """Write nothing from now on: end all runs, kill those that have not ended after ``grace``. When this returns none is left."""
-        self.leading = False
+        self._elected = False
         self._metrics.leader.set(0)
         for cluster in self._clusters.values():
             if cluster.run is not None:
@@ -222,6 +234,11 @@ class Controller:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def leading(self) -> bool:
+        """True while this process may act: after a freeze it may not, though nobody has told it so yet."""
+        return self._elected and self._may_write()
 
     # --- health ---
 
@@ -748,6 +765,9 @@ class Controller:
             if not cluster.syncing:
                 facts.running, facts.doing = False, ""
             cluster.syncing = False
+        if not self.leading and outcome.ended in ("", "timeout"):
+            # What it failed in is that it was not let write, and what it has done is the next leader's to judge.
+            outcome.ended = "lost the lease"
         result = outcome.ended or ("successful" if outcome.successful else "failed")
         self._metrics.runs.labels(playbook, result).inc()
         self._metrics.run_seconds.labels(playbook, result).observe(outcome.seconds)

@@ -4,7 +4,7 @@
 
 Clocks of two machines are never compared: a lease counts as expired when this process has not seen it change for as long as it lasts. The leader
 gives up ``renew_deadline`` after the request of its last good renewal was sent, which is sooner than anybody can count the lease as expired, and
-its runs are killed in between: no two ever write.
+its runs are killed in between: no two ever write. Where it can not do that, for it is frozen, the fence closes in between by itself.
 """
 
 from __future__ import annotations
@@ -32,14 +32,21 @@ class Step(Enum):
     WAIT = "wait"
 
 
-class Election:
-    """The state of one candidate."""
+# Of a lease's time, what the fence leaves at its end: for clocks of unlike rates, and for the way of a write that was let through just before.
+_MARGIN = 1 / 12
 
-    def __init__(self, identity: str, clock: Callable[[], float], *, lease: float, renew_deadline: float) -> None:
+
+class Election:
+    """The state of one candidate. ``fence`` is told until when it may write, whenever that changes; 0: not at all."""
+
+    def __init__(
+        self, identity: str, clock: Callable[[], float], *, lease: float, renew_deadline: float, fence: Callable[[float], None]
+    ) -> None:
         self._identity = identity
         self._clock = clock
         self._lease = lease
         self._renew_deadline = renew_deadline
+        self._fence = fence
         self._version: str | None = None
         self._changed = 0.0
         self._duration = lease
@@ -64,11 +71,18 @@ class Election:
     def renewed(self, sent: float, version: str) -> None:
         """A write of the lease went well that was sent at ``sent``."""
         self._renewed = sent
+        self._fence(sent + min(self._lease, self.duration) * (1 - _MARGIN))
         self._version, self._changed = version, self._clock()
 
     def lost(self) -> None:
         """Somebody else has it, or it was given back."""
         self._renewed = None
+        self._fence(0.0)
+
+    @property
+    def duration(self) -> int:
+        """Return how long the lease lasts for others: the API knows whole seconds."""
+        return max(1, round(self._lease))
 
     @property
     def deadline(self) -> float | None:
@@ -149,7 +163,8 @@ class Elector:
                 raise
             lease = None
         step = self._election.look(lease)
-        if step is Step.WAIT:
+        # A leader that was frozen until its time had run out ends first what it has begun, also where the lease is still, or again, to be had.
+        if step is Step.WAIT or (self.leading and not self._election.leads):
             self._election.lost()
             return
         sent = self._clock()
@@ -169,7 +184,7 @@ class Elector:
                 "acquireTime": now,
                 "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (step is Step.TAKE),
             }
-        spec.update(holderIdentity=self._identity, leaseDurationSeconds=max(1, round(self._lease)), renewTime=now)
+        spec.update(holderIdentity=self._identity, leaseDurationSeconds=self._election.duration, renewTime=now)
         what = f"write Lease {self._namespace}/{self._name}"
         if lease is None:
             body = {

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from corral_operator.fence import VARIABLE
 from corral_operator.outcome import Outcome
 from corral_operator.play import Request
 from corral_operator.processes import descendants, kill_left, kill_tree, resident
@@ -25,10 +26,10 @@ from corral_operator.processes import descendants, kill_left, kill_tree, residen
 log = logging.getLogger(__name__)
 
 
-def _environment() -> dict[str, str]:
-    """Return the environment of processes that run this same package, wherever it was imported from."""
+def _environment(fence: str = "") -> dict[str, str]:
+    """Return the environment of processes that run this same package, wherever it was imported from, and that write while a fence is open."""
     path = [str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), VARIABLE: fence}
 
 
 _READY = 60.0
@@ -65,7 +66,10 @@ class Engine(Protocol):
 
 
 class Cold:
-    """A process for each run, which calls ``ansible_runner.run``."""
+    """A process for each run, which calls ``ansible_runner.run``. ``fence`` is the path of the one that runs pass; none: they pass none."""
+
+    def __init__(self, fence: str = "") -> None:
+        self._fence = fence
 
     async def open(self) -> None:
         """Nothing is kept ready."""
@@ -87,15 +91,16 @@ class Cold:
         """Start it."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "corral_operator.play", request.to_json(), str(descriptor),
-            pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL, env=_environment(),
+            pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL, env=_environment(self._fence),
         )  # fmt: skip
         return Process(process.pid, asyncio.ensure_future(process.wait()))
 
 
 class Warm:
-    """The zygote, started anew when it is gone."""
+    """The zygote, started anew when it is gone. ``fence`` is the path of the one that runs pass; none: they pass none."""
 
-    def __init__(self) -> None:
+    def __init__(self, fence: str = "") -> None:
+        self._fence = fence
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._ready: asyncio.Event = asyncio.Event()
@@ -176,7 +181,7 @@ class Warm:
                 str(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
-                env=_environment(),
+                env=_environment(self._fence),
             )
         self._control = ours
         loop = asyncio.get_running_loop()

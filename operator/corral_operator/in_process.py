@@ -25,6 +25,8 @@ from ansible.vars import manager
 from jinja2 import Environment
 from jinja2.environment import TemplateExpression
 
+from corral_operator import fence
+
 _OURS = "corral.slurm."
 _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug", "fail", "include_role", "include_tasks", "set_fact"))
 
@@ -51,6 +53,7 @@ def install() -> None:
     replace(manager, "namespace_facts", _namespace_facts)
     replace(manager.VariableManager, "set_host_facts", _set_host_facts)
     keep_connections()
+    fence.guard()
 
 
 def leave_by(leave: Callable[[int, Any], None]) -> None:

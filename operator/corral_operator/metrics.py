@@ -41,5 +41,8 @@ class Metrics:
             "corral_operator_zygote_restarts", "Times that the process which starts runs was started again.", registry=registry
         )
         self.requests = Gauge(
-            "corral_operator_requests", "Requests of the controller itself, without those of runs.", ("kind",), registry=registry
+            "corral_operator_requests",
+            "Requests of the controller itself, without those of runs and of the election.",
+            ("kind",),
+            registry=registry,
         )

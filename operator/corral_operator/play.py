@@ -207,13 +207,14 @@ def cold(request: Request, descriptor: int) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     os.register_at_fork(after_in_child=die_with_parent)
+    plugins = (os.environ.get("ANSIBLE_CALLBACK_PLUGINS"), str(Path(__file__).parent / "callback"))
     done = ansible_runner.run(
         private_data_dir=request.private_data_dir,
         artifact_dir=request.artifacts,
         ident=request.ident,
         playbook=request.playbook,
         inventory="localhost,",
-        envvars=ENVIRONMENT,
+        envvars={**ENVIRONMENT, "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join(filter(None, plugins))},
         settings={"pexpect_timeout": 0.2, "suppress_ansible_output": True},
         event_handler=Reporter(descriptor),
         quiet=True,

@@ -104,8 +104,10 @@ class Client:
         if not self._keeps:
             self._pool.close()
 
-    def count(self) -> None:
-        """Count one request; for those that do not go through here (exec)."""
+    def count(self, *, writes: bool) -> None:
+        """Count one request that is about to be sent. Where it may change something, whoever is asked before writes is asked first. For exec, too."""
+        if writes and _before_write is not None:
+            _before_write()
         with self._lock:
             self.requests += 1
 
@@ -207,7 +209,7 @@ class Client:
         """
         url = self._url(path, {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)})
         try:
-            self.count()
+            self.count(writes=False)
             answer = self._pool.request(
                 "GET",
                 url,
@@ -234,7 +236,7 @@ class Client:
         return f"{self._prefix}{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
 
     def _send(self, method: str, url: str, payload: bytes | None, content_type: str, accept: str) -> urllib3.BaseHTTPResponse:
-        self.count()
+        self.count(writes=method != "GET")
         headers = {**self._headers, "Accept": accept}
         if payload is not None:
             headers["Content-Type"] = content_type
@@ -343,6 +345,16 @@ def _payload(body: Any, what: str) -> bytes:
         return as_json(body).encode()
     except (TypeError, ValueError) as error:
         raise KubeError(f"Could not {what}: the object can not be sent as JSON ({error}); correct that value.") from error
+
+
+# Asked before each write of this process; None: nobody is.
+_before_write: Callable[[], None] | None = None
+
+
+def ask_before_writes(ask: Callable[[], None]) -> None:
+    """Have the clients of this process, and of those that it forks, call this before each try of a write: one that raises a CorralError is not sent."""
+    global _before_write
+    _before_write = ask
 
 
 # Whether clients leave their connections to later ones of the same process, and those that were left.

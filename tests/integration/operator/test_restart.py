@@ -1,6 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The operator's process is killed again and again while it makes a cluster; then the API server itself, while it changes it and a job runs.
+And it is frozen in the middle of a run, until another one leads.
 
 The operator runs beside the lab: what is restarted is not what it runs in. All of the lab notices when its API server is gone, so no other test runs
 meanwhile.
@@ -14,8 +15,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +31,7 @@ from ..kubectl import Kubectl
 from .conftest import DOCUMENTS, Served, let_go
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
+Json = dict[str, Any]
 LAB = VOLUMES.parent
 NAME = "restarted"
 # Making this cluster takes some sixty writes, with those of the operator's own: its finalizer, the status and the events.
@@ -78,7 +82,7 @@ class Beside:
 
     @property
     def log(self) -> str:
-        return (self._directory / "log").read_text()
+        return log.read_text() if (log := self._directory / "log").exists() else ""
 
 
 @pytest.fixture(scope="module")
@@ -165,4 +169,73 @@ def test_the_api_server_is_killed_in_the_middle_of_a_run(operator: Beside, clust
     eventually(lambda: cluster.contents() == wanted, "what was deleted is made again", 30)
     eventually(lambda: cluster.settled, "the cluster is at rest again", 30)
     operator.stop()
+    as_by_hand(cluster)
+
+
+def of_the_run(before: Json, after: Json) -> bool:
+    """A write of the run's own, and not the lease, the status or an event."""
+    return after.get("kind") == "Service" and changed(before, after)
+
+
+def written(trace: Path, *, leases: bool) -> list[float]:
+    """When an operator wrote the lease, or else anything else, commands in pods among it; refused writes count as well."""
+    lines = [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
+    writes = [line for line in lines if line["write"] is not None or line["path"].partition("?")[0].endswith("/exec")]
+    return [line["time"] for line in writes if ("/leases" in line["path"]) is leases]
+
+
+@pytest.mark.parametrize("what", ["controller", "all"])
+def test_a_leader_that_is_frozen_in_a_run_writes_nothing_once_another_leads(
+    operator: Beside, cluster: Served, tmp_path: Path, what: str
+) -> None:
+    election = {"CORRAL_ELECT": "true", "CORRAL_LEASE_NAMESPACE": cluster.namespace, "CORRAL_LEASE_NAME": f"frozen-{what}"}
+    traces = {name: tmp_path / f"{name}.trace" for name in ("first", "second")}
+    (tmp_path / "second").mkdir()
+    other = Beside(tmp_path / "second", cluster.namespace)
+    frozen: list[int] = []
+    lost = operator.log.count('"no longer leading"')
+
+    def freeze() -> None:
+        assert operator.process is not None
+        found = [operator.process.pid, *(processes.descendants(operator.process.pid) if what == "all" else ())]
+        for pid in found:
+            os.kill(pid, signal.SIGSTOP)
+        frozen.extend(found)
+
+    def thaw() -> None:
+        while frozen:
+            os.kill(frozen.pop(), signal.SIGCONT)
+
+    with (
+        FaultProxy(LAB / "kubeconfig", effects=of_the_run, trace=traces["first"]) as ours,
+        FaultProxy(LAB / "kubeconfig", trace=traces["second"]) as theirs,
+    ):
+        ours.kill = freeze
+        operator.start(KUBECONFIG=str(ours.kubeconfig(tmp_path / "first.kubeconfig")), **election)
+        try:
+            cluster.apply()
+            eventually(lambda: cluster.settled, "the cluster is at rest", 100)
+            other.start(KUBECONFIG=str(theirs.kubeconfig(tmp_path / "second.kubeconfig")), **election)
+            eventually(lambda: "the zygote is warm" in other.log, "another operator is ready")
+            ours.plan(Fault("kill-committed", effect=1))
+            cluster.spec["login"]["service"]["annotations"] = {"example.com/frozen": what}
+            cluster.apply()
+            eventually(lambda: bool(frozen), "the leader is frozen in its run")
+            eventually(lambda: bool(written(traces["second"], leases=False)), "another one leads, and works")
+            taken = written(traces["second"], leases=True)[0]
+            thaw()
+            thawed = time.time()
+            eventually(lambda: operator.log.count('"no longer leading"') > lost, "the first has seen that it does not lead")
+            eventually(lambda: cluster.settled, "the cluster is at rest again", 100)
+            late = [moment for moment in written(traces["first"], leases=False) if moment > taken]
+            assert late == [], operator.log
+            assert not [moment for moment in written(traces["first"], leases=True) if taken < moment], "nor does it take the lease"
+            assert "lastFailure" not in cluster.resource()["status"]
+            print(f"MEASURED another operator led {thawed - taken:.1f} s before the frozen {what} went on")
+            assert operator.lives and other.lives
+        finally:
+            thaw()
+            operator.stop()
+            if other.lives:
+                other.stop()
     as_by_hand(cluster)

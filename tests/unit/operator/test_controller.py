@@ -666,6 +666,41 @@ def test_who_no_longer_leads_writes_nothing(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_controller_that_was_frozen_neither_writes_nor_takes_its_run_for_a_failed_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        refused = asyncio.Event()
+
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            await refused.wait()
+            return FAILED, 2
+
+        world.engine.script = script
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(5)
+            world.may_write = False
+            before, version = len(world.api.writes), world.api.version
+            refused.set()
+            world.api.put(path("b"), document("b"))
+            await asyncio.sleep(100)
+            assert len(world.api.writes) == before
+            assert world.api.version == version + 1, "nor is there an event"
+            assert len(world.engine.started) == 1
+            labels = {"playbook": "site", "result": "lost the lease"}
+            assert world.metrics.registry.get_sample_value("corral_operator_runs_total", labels) == 1
+            # The elector has seen it too, and leads again later.
+            await world.controller.halt("lost the lease", 1.0)
+            world.engine.script, world.may_write = world.well, True
+            world.controller.lead()
+            await asyncio.sleep(20)
+            assert world.condition("Ready")[0] == world.condition("Ready", "b")[0] == "True"
+            assert "lastFailure" not in world.status()
+
+    run(story())
+
+
 def test_watches_that_break_or_are_too_old_miss_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)

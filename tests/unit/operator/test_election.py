@@ -24,11 +24,12 @@ class Candidate:
         loop = asyncio.get_running_loop()
         self.name = name
         self.writers = writers
+        self.until = 0.0
         self.began: list[float] = []
         self.stop_takes = stop_takes
         self.elector = Elector(
             api,
-            Election(name, loop.time, lease=12, renew_deadline=8),
+            Election(name, loop.time, lease=12, renew_deadline=8, fence=self.fenced),
             namespace="ops",
             name="corral-operator",
             identity=name,
@@ -38,6 +39,20 @@ class Candidate:
             stopped=self.stop,
             clock=loop.time,
         )
+        self.task = asyncio.create_task(self.elector.run())
+
+    def fenced(self, until: float) -> None:
+        self.until = until
+
+    @property
+    def may_write(self) -> bool:
+        return asyncio.get_running_loop().time() < self.until
+
+    def freeze(self) -> None:
+        """Its processes are stopped where they are; nobody is told."""
+        self.task.cancel()
+
+    def thaw(self) -> None:
         self.task = asyncio.create_task(self.elector.run())
 
     def start(self) -> None:
@@ -123,6 +138,46 @@ def test_a_leader_that_can_not_renew_has_stopped_before_anybody_else_begins() ->
     run(story())
 
 
+@pytest.mark.parametrize("seconds", [7, 9, 11.5, 30])
+def test_a_leader_that_is_frozen_is_fenced_before_anybody_else_begins(seconds: float) -> None:
+    async def story() -> None:
+        api, writers = FakeApi(), set[str]()
+        first = Candidate(api, "first", writers, stop_takes=0)
+        await asyncio.sleep(5)
+        second = Candidate(api, "second", writers)
+        await asyncio.sleep(30)
+        assert first.may_write and not second.may_write
+        first.freeze()
+        writers.clear()  # what counts of it from now on is the fence
+        for _step in range(int(seconds / 0.05)):
+            await asyncio.sleep(0.05)
+            assert not (first.may_write and second.may_write)
+        assert (first.may_write, second.may_write) == (seconds < 11, seconds > 15)
+        first.thaw()
+        for _step in range(1200):
+            await asyncio.sleep(0.05)
+            assert not (first.may_write and second.may_write)
+        assert writers == ({"second"} if seconds > 15 else {"first"} if seconds > 8 else set())
+        assert len(first.began) == (2 if 8 < seconds < 15 else 1), "what it had begun has ended before it leads anew"
+
+    run(story())
+
+
+def test_the_fence_moves_with_each_renewal_and_closes_when_the_lease_is_given_up() -> None:
+    now, moved = 100.0, list[float]()
+    election = Election("me", lambda: now, lease=12, renew_deadline=8, fence=moved.append)
+    election.renewed(sent=99.0, version="1")
+    now = 103.0
+    election.renewed(sent=102.0, version="2")
+    election.lost()
+    assert moved == [110.0, 113.0, 0.0]
+    # Others count whole seconds, and what is left of the lease is the margin.
+    odd = Election("me", lambda: now, lease=11.4, renew_deadline=8, fence=moved.append)
+    odd.renewed(sent=100.0, version="1")
+    assert odd.duration == 11
+    assert moved[-1] == pytest.approx(100 + 11 * 11 / 12)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_never_two_whatever_happens(seed: int) -> None:
     async def story() -> None:
@@ -166,7 +221,7 @@ def test_never_two_whatever_happens(seed: int) -> None:
 
 def test_the_steps() -> None:
     now = 0.0
-    election = Election("me", lambda: now, lease=12, renew_deadline=8)
+    election = Election("me", lambda: now, lease=12, renew_deadline=8, fence=lambda _until: None)
     assert election.look(None) is Step.CREATE
     theirs = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}}
     assert election.look(theirs) is Step.WAIT

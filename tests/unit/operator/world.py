@@ -297,11 +297,20 @@ class World:
         self.settings = Settings(scratch=folder / "scratch", runs=folder / "runs", identity="me", **settings)
         self.limits = (2, 8)
         self.content = "content-1"
+        self.may_write = True
         self.controller = self.new_controller()
 
     def new_controller(self) -> Controller:
         self.metrics = Metrics()
-        return Controller(self.api, self.engine, self.settings, self.metrics, content=self.content, limits=self.limits)
+        return Controller(
+            self.api,
+            self.engine,
+            self.settings,
+            self.metrics,
+            content=self.content,
+            limits=self.limits,
+            may_write=lambda: self.may_write,
+        )
 
     async def well(self, request: Request) -> tuple[list[Json], int]:
         """A run that makes what is missing."""

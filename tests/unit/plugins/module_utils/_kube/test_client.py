@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import client as module
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client, Retry, Stop
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Conflict, KubeError, Unreachable
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 
 
 class Scripted(ThreadingHTTPServer):
@@ -161,6 +164,30 @@ def test_credentials_that_ran_out_are_read_again_once(server: Scripted) -> None:
     with pytest.raises(ApiError, match="does not accept the credentials"):
         client.get("/x", what="do")
     client.close()
+
+
+def test_who_is_asked_before_writes_is_asked_before_each_try_and_each_command_in_a_pod(
+    server: Scripted, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_before_write", None)
+    asked: list[int] = []
+
+    def ask() -> None:
+        asked.append(len(server.seen))
+        if len(asked) > 2:
+            raise CorralError("No more.")
+
+    module.ask_before_writes(ask)
+    server.script = [503, 503, 503]
+    with pytest.raises(CorralError, match="No more"):
+        client.request("PATCH", "/a", what="write a", body={})
+    assert (asked, len(server.seen), client.requests) == ([0, 1, 2], 2, 2)
+    with pytest.raises(CorralError, match="No more"):
+        run_in_pod(client, namespace="n", pod="p", container="c", command=["scontrol", "ping"])
+    assert client.requests == 2
+    server.script.clear()
+    assert client.get("/a", what="read a").code == 200
+    assert len(asked) == 4, "nobody is asked before a read"
 
 
 def test_pages(server: Scripted, client: Client) -> None:
