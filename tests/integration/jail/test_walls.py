@@ -61,7 +61,16 @@ SYSCALL = "import ctypes, os, sys; l = ctypes.CDLL(None, use_errno=True); "
 REFUSED = "sys.exit(ctypes.get_errno() in (1, 38))"
 DAEMONS = "os.environ['DAEMONS'].split()"
 
-SECOND_CHROOT = "import os; d = os.open('.', 0); os.makedirs('c', exist_ok=True); os.chroot('c'); os.fchdir(d); os.rmdir('c')"
+SECOND_CHROOT = """
+import os
+here = os.open(".", 0)
+os.makedirs("wall", exist_ok=True)
+try:
+    os.chroot("wall")
+    os.fchdir(here)
+finally:
+    os.rmdir("wall")
+"""
 MEMORY = f"""
 import os, sys
 def read(process):
@@ -231,7 +240,7 @@ def state(cluster: Cluster, root: Path) -> dict[str, str]:
     """What attempts would change: the kernel's knobs, the pods' mounts and interfaces, and files of theirs."""
     files = [Path("/proc/sys") / name for name in ("kernel/core_pattern", *SYSCTLS)] + [Path("/sys") / name for name in KNOBS]
     knobs = {str(path): path.read_text() for path in files if path.exists()}
-    look = "cat /proc/self/mountinfo; ls /sys/class/net; ls -d {,/tmp,/var/spool/slurmd,/opt/corral/bin,/run/munge,/sys/fs/cgroup}/{wall,c} 2>/dev/null || true"
+    look = "cat /proc/self/mountinfo; ls /sys/class/net; ls -d {,/tmp,/var/spool/slurmd,/opt/corral/bin,/run/munge,/sys/fs/cgroup}/wall 2>/dev/null || true"
     pods = {name: inside(cluster, name, container, look) for name, container in (WORKER, login(cluster))}
     return knobs | pods | {"jail": "\n".join(sorted(os.listdir(root)) + sorted(os.listdir(root / "tmp")))}
 
@@ -245,7 +254,8 @@ def found(cluster: Cluster, script: Script, root: Path) -> dict[str, dict[str, b
     os.mknod(root / "wall-zero", 0o20666, os.makedev(1, 5))
     os.chmod(root / "wall-zero", 0o666)
     try:
-        return in_jobs(cluster, script) | in_sessions(cluster, script)
+        seen = in_jobs(cluster, script) | in_sessions(cluster, script)
+        return {**seen, CONTROL: seen.pop(CONTROL)}
     finally:
         (root / "wall-zero").unlink()
         assert state(cluster, root) == before
