@@ -255,7 +255,8 @@ def found(cluster: Cluster, script: Script, root: Path) -> dict[str, dict[str, b
     os.chmod(root / "wall-zero", 0o666)
     try:
         seen = in_jobs(cluster, script) | in_sessions(cluster, script)
-        return {**seen, CONTROL: seen.pop(CONTROL)}
+        beside = seen.pop(CONTROL)
+        return {**seen, CONTROL: beside}
     finally:
         (root / "wall-zero").unlink()
         assert state(cluster, root) == before
