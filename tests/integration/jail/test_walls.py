@@ -1,139 +1,265 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attempts to get out of the jail, as a user and as root of the jail, from a job and from a login session. Each must be refused.
+"""Attempts to get out of the jail, as a user and as root of the jail, from a job and from a login session. Each must be refused; and where it can be
+shown without harm, it must succeed in the worker's own container, where the wall is not: an attempt that never succeeds proves nothing.
 
-docs/walls.md is the table of what was seen; the test fails when the page says something else, and CORRAL_WRITE_DOCS=1 writes it.
-No attempt harms the machine should it succeed: values are written back as they are, devices are opened for reading.
+docs/walls.md is what was seen; the test fails when the page says something else, and CORRAL_WRITE_DOCS=1 writes it.
+No attempt harms the machine should it succeed: values are written back as they are, files are opened and not written, devices are opened for reading.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from ..conftest import REPOSITORY, Cluster
-from .conftest import Script
+from ..conftest import REPOSITORY, Cluster, eventually
+from .conftest import Script, submit
+from .test_failure import held, reasons
 
 pytestmark = pytest.mark.lab
 PAGE = REPOSITORY / "docs" / "walls.md"
+WORKER = ("jail-one-0", "slurmd")
+# The column of the containers beside the jail.
+CONTROL = "the worker's pod"
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What is tried, and a bash command that succeeds only when it works. ``roots_own``: root of the jail may, since it is the jail's own."""
+    """What is tried, and a bash command that succeeds only when it works.
+
+    ``shown``: the container of the worker's pod in which it must succeed, as root and in a mount namespace of its own. None: that would do harm,
+    or the container has no more right to it than the jail. ``roots_own``: root of the jail may, since it is the jail's own or says names only.
+    """
 
     what: str
     command: str
+    shown: str | None = "slurmd"
     roots_own: bool = False
+
+
+# $DAEMONS: numbers of root's processes beside the jail: the container's first, slurmd and slurmstepd, or sshd. $OTHER: a process of another user.
+# $JAIL: where the jail's root is. again: writes a file as it is.
+SHELL = """
+again() { local value; value=$(cat "$1") && [ -n "$value" ] && printf '%s\\n' "$value" >"$1"; }
+any() { local found=1; for file; do cat "$file" && found=0; done; return $found; }
+"""
 
 
 def python(code: str) -> str:
     return f"python3 -c {shlex.quote(code)}"
 
 
-SYSCALL = "import ctypes, sys; l = ctypes.CDLL(None, use_errno=True); "
+SYSCALL = "import ctypes, os, sys; l = ctypes.CDLL(None, use_errno=True); "
+# The kernel asks for the right before it looks at what is asked for, so what is wrong otherwise was not refused.
+REFUSED = "sys.exit(ctypes.get_errno() in (1, 38))"
+DAEMONS = "os.environ['DAEMONS'].split()"
 
-SECOND_CHROOT = "import os; d = os.open('/', 0); os.makedirs('/tmp/c', exist_ok=True); os.chroot('/tmp/c'); os.fchdir(d)"
+SECOND_CHROOT = """
+import os
+here = os.open(".", 0)
+os.makedirs("wall", exist_ok=True)
+try:
+    os.chroot("wall")
+    os.fchdir(here)
+finally:
+    os.rmdir("wall")
+"""
+MEMORY = f"""
+import os, sys
+def read(process):
+    with open(f"/proc/{{process}}/maps") as maps, open(f"/proc/{{process}}/mem", "rb") as memory:
+        memory.seek(int(maps.readline().split("-")[0], 16))
+        return memory.read(1)
+for process in {DAEMONS}:
+    try:
+        sys.exit(not read(process))
+    except OSError:
+        pass
+sys.exit(1)
+"""
+# Written back as they are; compared with what they were.
+SYSCTLS = ("vm/swappiness", "kernel/panic", "fs/suid_dumpable", "user/max_user_namespaces")
+KNOBS = ("kernel/mm/transparent_hugepage/enabled", "kernel/profiling", "kernel/uevent_helper")
 
 ATTEMPTS = (
     Attempt("read the pod's root through `/proc/1/root`", "ls /proc/1/root/"),
-    Attempt("read it through the step daemon's or sshd's `/proc/<pid>/root`", "ls /proc/$PPID/root/usr/sbin/slurmd /proc/$PPID/root/usr/sbin/sshd"),
-    Attempt("join the pod's mount namespace (`nsenter`)", "nsenter -t 1 -m true"),
-    Attempt("a second chroot, out over an open directory", python(SECOND_CHROOT)),
-    Attempt("`pivot_root` back", python(SYSCALL + "sys.exit(l.syscall(155, b'/tmp', b'/tmp') and 1)")),
-    Attempt("mount something", "mount -t tmpfs none /mnt"),
+    Attempt("read it through `/proc/<pid>/root` of slurmd, slurmstepd or sshd", "for p in $DAEMONS; do ls /proc/$p/root/usr/sbin/slurmd && exit; done; exit 1"),
+    Attempt("join the pod's mount namespace (`nsenter`)", "for p in $DAEMONS; do nsenter -t $p -m true && exit; done; exit 1"),
+    Attempt("a second chroot, out over an open directory", f"cd /tmp; {python(SECOND_CHROOT)}"),
+    Attempt("`pivot_root` back", python(SYSCALL + "l.syscall(155, b'/nowhere', b'/nowhere'); " + REFUSED)),
+    Attempt("mount something", "mount -t tmpfs none /mnt && umount /mnt"),
     Attempt("unmount the mask of `/proc/sys`", "umount /proc/sys"),
     Attempt("make `/sys` writable", "mount -o remount,bind,rw /sys"),
-    Attempt("a user namespace, and in it the pod's root", "unshare -Ur ls /proc/1/root/"),
-    Attempt("a user namespace, and in it the mask of `/proc/sys` away", "unshare -Urm umount /proc/sys"),
-    Attempt("make a device node of the first disk", "mknod /tmp/wall b 8 0"),
-    Attempt("find a disk, `/dev/mem` or `/dev/kmsg`", "ls /dev | grep -E '^(sd|vd|xvd|nvme|loop|dm-|mem$|kmem$|port$|kmsg$)'"),
-    Attempt("write `/proc/sys/kernel/core_pattern`", "cat /proc/sys/kernel/core_pattern >/tmp/wall; cat /tmp/wall >/proc/sys/kernel/core_pattern"),
-    Attempt("write any other of `/proc/sys`", "cat /proc/sys/vm/swappiness >/tmp/wall; cat /tmp/wall >/proc/sys/vm/swappiness"),
-    Attempt("open `/proc/sysrq-trigger` for writing", ": >>/proc/sysrq-trigger"),
-    Attempt("read the kernel's memory (`/proc/kcore`)", "head -c 1 /proc/kcore | grep -q ."),
-    Attempt("write `/sys`", ": >>/sys/kernel/profiling || : >>/sys/kernel/mm/transparent_hugepage/enabled"),
-    Attempt("make a cgroup", "mkdir /sys/fs/cgroup/wall"),
-    Attempt("load a kernel module", python(SYSCALL + "l.syscall(175, None, 0, None); sys.exit(ctypes.get_errno() in (1, 38))")),
+    Attempt("a user namespace, and in it the pod's root", "unshare -Ur ls /proc/1/root/", shown=None),
+    Attempt("a user namespace, and in it the mask of `/proc/sys` away", "unshare -Urm umount /proc/sys", shown=None),
+    Attempt("a user namespace, and in it a `/proc` without masks", "unshare -Urmpf mount -t proc none /proc", shown=None),
+    Attempt("move a mount point away", "for d in run opt/corral tmp proc; do mv -T /$d /$d.away && mv -T /$d.away /$d && exit; done; exit 1", shown=None),
+    Attempt("make a device node of the first disk", "mknod /tmp/wall b 8 0; made=$?; rm -f /tmp/wall; exit $made", shown=None),
+    Attempt("find a disk, `/dev/mem` or `/dev/kmsg`", "ls /dev | grep -E '^(sd|vd|xvd|nvme|loop|dm-|mem$|kmem$|port$|kmsg$)'", shown=None),
+    Attempt("write `/proc/sys/kernel/core_pattern`", "again /proc/sys/kernel/core_pattern", shown=None),
+    Attempt("write any other of `/proc/sys`", f"for f in {' '.join(SYSCTLS)}; do again /proc/sys/$f && exit; done; exit 1", shown=None),
+    Attempt("open `/proc/sysrq-trigger` for writing", ": >>/proc/sysrq-trigger", shown=None),
+    Attempt("read the kernel's memory (`/proc/kcore`)", '[ "$(head -c 1 /proc/kcore | wc -c)" = 1 ]', shown=None),
+    Attempt("write `/sys`", f"for f in {' '.join(KNOBS)}; do : >>/sys/$f && exit; done; exit 1", shown=None),
+    Attempt("make a cgroup", "mkdir /sys/fs/cgroup/wall && rmdir /sys/fs/cgroup/wall", shown=None),
+    Attempt("load a kernel module", python(SYSCALL + "l.syscall(175, None, 0, None); " + REFUSED), shown=None),
     Attempt("open a file by handle (`open_by_handle_at`)", python(
-        SYSCALL + "import os, struct; h = ctypes.create_string_buffer(struct.pack('Ii', 128, 0) + b'\\0' * 128); m = ctypes.c_int(); "
-        "l.syscall(303, -100, b'/etc', h, ctypes.byref(m), 0) and sys.exit(1); sys.exit(1 if l.syscall(304, os.open('/', 0), h, 0) < 0 else 0)"
-    )),
-    Attempt("change the network's interfaces", "ip link add wall type dummy"),
-    Attempt("trace the pod's first process", python(SYSCALL + "sys.exit(1 if l.ptrace(16, 1, 0, 0) else 0)")),
-    Attempt("read its memory", "head -c 1 /proc/1/mem"),
-    Attempt("a service account's token", "cat /run/secrets/kubernetes.io/serviceaccount/token /var/run/secrets/kubernetes.io/serviceaccount/token"),
-    Attempt("munge's key", "cat /etc/munge/munge.key || cat /run/munge-key/munge.key || cat /etc/corral/munge/munge.key"),
-    Attempt("the ssh host keys", "cat /etc/ssh/host-keys/* /etc/corral/host-keys/* /etc/ssh/ssh_host_*_key"),
-    Attempt("replace munge's socket", "rm /run/munge/munge.socket.2"),
-    Attempt("write Slurm's configuration", "touch /run/slurm/conf/plugstack.conf"),
-    Attempt("write slurmd's spool", "mountpoint -q /var/spool/slurmd && touch /var/spool/slurmd/wall"),
-    Attempt("write Slurm's programs", "touch /opt/corral/bin/srun"),
+        SYSCALL + "import struct; l.syscall(304, os.open('/', 0), struct.pack('Iiq', 8, 1, 0), 0); " + REFUSED
+    ), shown=None),
+    Attempt("change the network's interfaces", "ip link add wall type dummy && ip link del wall", shown=None),
+    # PTRACE_SEIZE, which stops nothing.
+    Attempt("trace slurmd, slurmstepd or sshd", python(SYSCALL + f"sys.exit(all(l.ptrace(0x4206, int(p), 0, 0) < 0 for p in {DAEMONS}))")),
+    Attempt("read their memory", python(MEMORY)),
+    Attempt("read their environment", "for p in $DAEMONS; do grep -q . /proc/$p/environ && exit; done; exit 1"),
+    Attempt("read their mounts (`/proc/<pid>/mountinfo`)", "for p in $DAEMONS; do grep -q . /proc/$p/mountinfo && exit; done; exit 1", roots_own=True),
+    Attempt("see another user's process in `/proc`", "cat /proc/$OTHER/cmdline", roots_own=True),
+    Attempt("read its environment", "grep -q . /proc/$OTHER/environ"),
+    Attempt("a service account's token", "any {,/var}/run/secrets/kubernetes.io/serviceaccount/token", shown=None),
+    Attempt("munge's key", "any /etc/munge/munge.key /run/munge-key/munge.key /etc/corral/munge/munge.key", shown="munged"),
+    Attempt("the ssh host keys", "any /etc/ssh/host-keys/* /etc/corral/host-keys/* /etc/ssh/ssh_host_*_key"),
+    Attempt("replace munge's socket", "touch /run/munge/wall && rm /run/munge/wall"),
+    Attempt("write Slurm's configuration", ": >>/run/slurm/conf/plugstack.conf"),
+    Attempt("write slurmd's spool", "mountpoint -q /var/spool/slurmd && touch /var/spool/slurmd/wall && rm /var/spool/slurmd/wall"),
+    Attempt("write Slurm's programs", "touch /opt/corral/bin/wall && rm /opt/corral/bin/wall"),
     Attempt("see what other jobs have in their `/tmp`", "ls /var/spool/slurmd/corral/tmp | grep ."),
-    Attempt("use a device node that lies on the shared root", "head -c 1 /wall-zero"),
+    Attempt("use a device node that lies on the shared root", 'head -c 1 "$JAIL"/wall-zero'),
     Attempt("read another user's file", "cat /home/bob/private", roots_own=True),
-    Attempt("become root of the jail without sudo", "su -c true root </dev/null", roots_own=True),
+    Attempt("become root of the jail without sudo", "su -c true root", roots_own=True),
 )  # fmt: skip
 
 
-EVIL = "sudo cp -a /etc/nsswitch.conf /etc/nsswitch.conf.saved; sudo sed -i 's/^passwd:.*/passwd: evil files/' /etc/nsswitch.conf"
+def tell(attempts: list[Attempt], **words: str) -> str:
+    """A script that tries them all and says of each what came of it."""
+    lines = [SHELL, *(f"export {name}={shlex.quote(value)}" for name, value in words.items())]
+    for attempt in attempts:
+        index = ATTEMPTS.index(attempt)
+        lines.append(f"( {attempt.command} ) >/dev/null 2>&1 </dev/null && echo {index} worked || echo {index} refused")
+    return "\n".join(lines)
 
 
-def tried(places: dict[str, str], script: Script) -> dict[str, dict[str, bool]]:
-    """Place → what → whether it worked. All attempts of a place go in one script."""
-    body = "\n".join(
-        f"( {attempt.command} ) >/dev/null 2>&1 </dev/null && echo {index} worked || echo {index} refused"
-        for index, attempt in enumerate(ATTEMPTS)
-    )
-    found: dict[str, dict[str, bool]] = {}
-    for place, runner in places.items():
-        said = script(f"cat >/disk/walls.sh <<'END'\n{body}\nEND\n{runner} bash /disk/walls.sh; rm /disk/walls.sh", check=False)
-        results = dict(line.split() for line in said.splitlines() if line.endswith((" worked", " refused")))
-        assert len(results) == len(ATTEMPTS), said
-        found[place] = {attempt.what: results[str(index)] == "worked" for index, attempt in enumerate(ATTEMPTS)}
+def heard(said: str, attempts: list[Attempt]) -> dict[str, bool]:
+    results = dict(line.split() for line in said.splitlines() if line.endswith((" worked", " refused")))
+    assert len(results) == len(attempts), said
+    return {attempt.what: results[str(ATTEMPTS.index(attempt))] == "worked" for attempt in attempts}
+
+
+def inside(cluster: Cluster, pod: str, container: str, script: str) -> str:
+    """What a script prints that runs in a container."""
+    return cluster.kubectl("exec", "-n", cluster.namespace, pod, "-c", container, "--", "bash", "-c", script)
+
+
+def login(cluster: Cluster) -> tuple[str, str]:
+    return cluster.kubectl("get", "pods", "-n", cluster.namespace, "-l", "app.kubernetes.io/component=login", "-o", "name").strip(), "sshd"
+
+
+def daemons(cluster: Cluster, place: tuple[str, str], *names: str) -> str:
+    """Numbers of the container's first process and of root's of these names, each of which must be there."""
+    found = [line.split() for line in inside(cluster, *place, f"pgrep -l -u 0 -x '{'|'.join(names)}'").splitlines()]
+    assert {name for _pid, name in found} == set(names), found
+    return " ".join(["1", *(pid for pid, _name in found)])
+
+
+@contextmanager
+def a_process_of_bob(cluster: Cluster) -> Iterator[str]:
+    """On the worker; its number."""
+    start = "setsid setpriv --reuid=10002 --regid=10002 --clear-groups sleep 600 >/dev/null 2>&1 </dev/null & echo $!"
+    process = inside(cluster, *WORKER, start).strip()
+    try:
+        eventually(lambda: inside(cluster, *WORKER, f"stat -c %u /proc/{process}").strip() == "10002", "bob's process")
+        yield process
+    finally:
+        inside(cluster, *WORKER, f"kill {process}")
+
+
+@contextmanager
+def a_session(script: Script, user: str = "alice", worker: str = "") -> Iterator[None]:
+    """Somebody's session on the login node, and from there on a worker if told, for as long as the context lasts."""
+    script("rm -f up down", user=user)
+    waits = "touch up; until test -e down; do sleep 0.2; done"
+    with ThreadPoolExecutor(1) as pool:
+        session = pool.submit(script, f"ssh {worker} '{waits}'" if worker else waits, user)
+        try:
+            script("for i in $(seq 300); do test -e up && exit; sleep 0.2; done; exit 1", user=user)
+            yield
+        finally:
+            script("touch down", user=user)
+            session.result()
+            script("rm -f up down", user=user)
+
+
+def in_jobs(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
+    every = list(ATTEMPTS)
+    found = {}
+    job = submit(script, "-w one-0")
+    try:
+        with a_process_of_bob(cluster) as other:
+            words = {"DAEMONS": daemons(cluster, WORKER, "slurmd", "slurmstepd", "sshd"), "OTHER": other}
+            for place, runner in (("user in a job", ""), ("root in a job", "sudo")):
+                text = tell(every, JAIL="", **words)
+                said = script(
+                    f"cat >/disk/walls.sh <<'END'\n{text}\nEND\nsrun --overlap --jobid={job} {runner} bash /disk/walls.sh", check=False
+                )
+                found[place] = heard(said, every)
+            for container in ("slurmd", "munged"):
+                shown = [attempt for attempt in ATTEMPTS if attempt.shown == container]
+                # munged is not root and could make none.
+                own = "unshare -m" if container == "slurmd" else ""
+                text = f"{own} bash -c {shlex.quote(tell(shown, JAIL='/mnt/jail', **words))}"
+                found.setdefault(CONTROL, {}).update(heard(inside(cluster, WORKER[0], container, text), shown))
+    finally:
+        script(f"scancel {job}; rm -f /disk/walls.sh")
     return found
 
 
-def page(found: dict[str, dict[str, bool]]) -> str:
-    rows = []
-    for attempt in ATTEMPTS:
-        cells = " | ".join("possible" if found[place][attempt.what] else "refused" for place in found)
-        rows.append(f"| {attempt.what} | {cells} |")
-    return "\n".join(
-        [
-            "# The walls of the jail",
-            "",
-            "Written by `tests/integration/jail/test_walls.py`, which tries all of it on a cluster. Root is a user with `sudo: true`: root of the jail, so",
-            "everybody's files there are his, and nothing beyond.",
-            "",
-            f"| attempt | {' | '.join(found)} |",
-            f"|---|{'---|' * len(found)}",
-            *rows,
-            "",
-        ]
-    )
+def in_sessions(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
+    every = list(ATTEMPTS)
+    found = {}
+    pod = login(cluster)
+    with a_session(script, user="bob"):
+        words = {
+            "DAEMONS": daemons(cluster, pod, "sshd", "sshd-session"),
+            "OTHER": inside(cluster, *pod, "pgrep -u 10002 -x -o bash").strip(),
+            "JAIL": "",
+        }
+        for place, runner in (("user in a session", ""), ("root in a session", "sudo")):
+            said = script(
+                f"cat >/disk/walls.sh <<'END'\n{tell(every, **words)}\nEND\n{runner} bash /disk/walls.sh; rm /disk/walls.sh", check=False
+            )
+            found[place] = heard(said, every)
+    return found
+
+
+def state(cluster: Cluster, root: Path) -> dict[str, str]:
+    """What attempts would change: the kernel's knobs, the pods' mounts and interfaces, and files of theirs."""
+    files = [Path("/proc/sys") / name for name in ("kernel/core_pattern", *SYSCTLS)] + [Path("/sys") / name for name in KNOBS]
+    knobs = {str(path): path.read_text() for path in files if path.exists()}
+    look = "cat /proc/self/mountinfo; ls /sys/class/net; ls -d {,/tmp,/var/spool/slurmd,/opt/corral/bin,/run/munge,/sys/fs/cgroup}/wall 2>/dev/null || true"
+    pods = {name: inside(cluster, name, container, look) for name, container in (WORKER, login(cluster))}
+    return knobs | pods | {"jail": "\n".join(sorted(os.listdir(root)) + sorted(os.listdir(root / "tmp")))}
 
 
 @pytest.fixture(scope="module")
-def found(script: Script, root: Path) -> dict[str, dict[str, bool]]:
+def found(cluster: Cluster, script: Script, root: Path) -> dict[str, dict[str, bool]]:
+    """Place → what → whether it worked."""
     script("echo private >private; chmod 600 private", user="bob")
+    before = state(cluster, root)
     # As an administrator of the volume could; in the jail nobody can make one.
     os.mknod(root / "wall-zero", 0o20666, os.makedev(1, 5))
     os.chmod(root / "wall-zero", 0o666)
-    kernel = Path("/proc/sys/kernel/core_pattern").read_text()
     try:
-        return tried(
-            {"user in a job": "srun -w one-0", "root in a job": "srun -w one-0 sudo", "user in a session": "", "root in a session": "sudo"},
-            script,
-        )
+        seen = in_jobs(cluster, script) | in_sessions(cluster, script)
+        beside = seen.pop(CONTROL)
+        return {**seen, CONTROL: beside}
     finally:
         (root / "wall-zero").unlink()
-        assert Path("/proc/sys/kernel/core_pattern").read_text() == kernel
+        assert state(cluster, root) == before
 
 
 def test_nothing_leads_out(found: dict[str, dict[str, bool]]) -> None:
@@ -142,68 +268,191 @@ def test_nothing_leads_out(found: dict[str, dict[str, bool]]) -> None:
         f"{what} ({place})"
         for place, results in found.items()
         for what, worked in results.items()
-        if worked and not (what in own and "root" in place)
+        if worked and place != CONTROL and not (what in own and "root" in place)
     ]
     assert out == []
 
 
-def test_the_page_tells_what_was_seen(found: dict[str, dict[str, bool]]) -> None:
-    if os.environ.get("CORRAL_WRITE_DOCS"):
-        PAGE.write_text(page(found))
-    assert PAGE.read_text() == page(found), "docs/walls.md is stale: run the test with CORRAL_WRITE_DOCS=1"
+def test_without_the_walls_the_attempts_succeed(found: dict[str, dict[str, bool]]) -> None:
+    assert [what for what, worked in found[CONTROL].items() if not worked] == []
 
 
-def test_slurmstepd_loads_nothing_of_the_jail(cluster: Cluster, script: Script, mpi: str) -> None:
-    """Root of the jail plants libraries where root's daemons look for them: name services, hwloc's plugins, PMIx', a preload."""
-    libraries = "usr/lib/x86_64-linux-gnu"
-    planted = [
-        f"{libraries}/libnss_evil.so.2",
-        f"{libraries}/hwloc/hwloc_evil.so",
-        f"{libraries}/pmix2/lib/pmix/pmix_mca_pcompress_evil.so",
-    ]
-    script(
-        f"cd /; for f in {' '.join(planted)}; do sudo mkdir -p $(dirname $f); sudo cp /{libraries}/libm.so.6 $f; done\n"
-        f"{EVIL}; sudo ldconfig"
-    )
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+# Root of the jail's own library: whoever loads it says so, and with which capabilities.
+EVIL = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+__attribute__((constructor)) static void ran(void)
+{
+    Dl_info me;
+    char line[256];
+    unsigned long long may = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+    FILE *log = fopen("/planted", "ae");
+    while (status && fgets(line, sizeof(line), status))
+        sscanf(line, "CapEff: %llx", &may);
+    if (log && dladdr(ran, &me))
+        fprintf(log, "%s %llx\\n", me.dli_fname, may);
+    if (log)
+        fclose(log);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A library of root of the jail, where it lies, and a command of a user that loads it."""
+
+    what: str
+    path: str
+    command: str
+    made: str = ""
+    gone: str = ""
+
+
+HWLOC = "import ctypes; l = ctypes.CDLL('libhwloc.so.15'); t = ctypes.c_void_p(); l.hwloc_topology_init(ctypes.byref(t)); l.hwloc_topology_load(t)"
+# A job's, set for it by its user: slurmstepd is started without.
+ENVIRONMENT = "LD_PRELOAD=/srv/evil-environment.so,LD_LIBRARY_PATH=/srv/evil"
+PLANTS = (
+    Plant(
+        "a module of the name services, by `/etc/nsswitch.conf`",
+        f"{LIBRARIES}/libnss_evil.so.2",
+        "getent passwd no-such-user",
+        "cp -a /etc/nsswitch.conf /etc/nsswitch.conf.saved; sed -i 's/^passwd:.*/passwd: evil files/' /etc/nsswitch.conf",
+        "mv /etc/nsswitch.conf.saved /etc/nsswitch.conf",
+    ),
+    Plant("a plugin of hwloc", f"{LIBRARIES}/hwloc/hwloc_evil.so", python(HWLOC)),
+    Plant("a component of PMIx", f"{LIBRARIES}/pmix2/lib/pmix/pmix_mca_pcompress_evil.so", "mpirun -n 1 true"),
+    Plant(
+        "any library, by `/etc/ld.so.preload`",
+        "/srv/evil-preload.so",
+        "true",
+        "echo /srv/evil-preload.so >/etc/ld.so.preload",
+        "rm -f /etc/ld.so.preload",
+    ),
+    Plant("any library, by a job's `LD_PRELOAD`", "/srv/evil-environment.so", "LD_PRELOAD=/srv/evil-environment.so sleep 0"),
+    Plant(
+        "a library that Slurm loads by its name, by a job's `LD_LIBRARY_PATH`",
+        "/srv/evil/libhwloc.so.15",
+        "LD_LIBRARY_PATH=/srv/evil python3 -c \"import ctypes; ctypes.CDLL('libhwloc.so.15')\"",
+    ),
+)
+USERS = "users' programs"
+SYS_ADMIN = 1 << 21
+
+
+@pytest.fixture(scope="module")
+def planted(cluster: Cluster, script: Script, mpi: str) -> Iterator[dict[str, dict[str, bool]]]:
+    """Who → what was planted → whether it was loaded. A job over both nodes runs meanwhile, with a session of its user on one of them."""
+    root = [line for plant in PLANTS for line in (f"mkdir -p $(dirname {plant.path}); cp evil.so {plant.path}", plant.made) if line]
+    gone = [line for plant in PLANTS for line in (plant.gone, f"rm -f {plant.path}") if line]
+    script(f"cat >evil.c <<'END'{EVIL}END\ngcc -shared -fPIC -o evil.so evil.c; sudo sh -c 'umask 0; : >/planted'")
+    script("cat >plant.sh <<'END'\n" + "\n".join(root) + "\nEND\ncat >gone.sh <<'END'\n" + "\n".join([*gone, "rmdir /srv/evil"]) + "\nEND")
     try:
-        job = script(f"sbatch --parsable -N2 -o /dev/null --wrap 'srun --mpi={mpi} sleep 30'")
-        script(f"for i in $(seq 50); do squeue -h -s -j {job} | grep -q '{job}.0' && break; sleep 0.2; done; sleep 1")
+        script("sudo sh -e plant.sh")
+        job = script(f"sbatch --parsable -N2 -o /dev/null --export=ALL,{ENVIRONMENT} --wrap 'srun --mpi={mpi} sleep 120'")
+        eventually(lambda: f"{job}.0" in script(f"squeue -h -s -j {job} -o %i").split(), "the step")
         script(f"srun -w one-0 --overlap --jobid={job} id nobody")
-        maps = cluster.kubectl(
-            "exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--",
-            "sh", "-c", "for p in $(pgrep slurmstepd); do cat /proc/$p/maps; done",
-        )  # fmt: skip
+        look = "for p in $(pgrep -u 0 -x '{}'); do cat /proc/$p/maps; done"
+        own = ["/hwloc/hwloc_", *(["/pmix_mca_"] if mpi == "pmix" else [])]
+        eventually(
+            lambda: all(name in inside(cluster, *WORKER, look.format("slurmstepd")) for name in own),
+            "slurmstepd loads such plugins of its own",
+        )
+        with a_session(script, worker="one-0"):
+            maps = {
+                "slurmstepd": inside(cluster, *WORKER, look.format("slurmstepd")),
+                "sshd of a worker": inside(cluster, *WORKER, look.format("sshd|sshd-session")),
+                "sshd of a login node": inside(cluster, *login(cluster), look.format("sshd|sshd-session")),
+            }
         script(f"scancel {job}")
-        assert "libslurmfull" in maps, "the test looked at nothing"
-        assert "evil" not in maps
+        for who, text in maps.items():
+            assert ("libslurmfull" if who == "slurmstepd" else "libnss_extrausers") in text, f"the test did not look at {who}"
+        for plant in PLANTS:
+            script(f"{plant.command} || true")
+        # Who loaded it for a moment only, or is the user's. /lib, where the loader looks too, is a link to /usr/lib.
+        said = [line.replace("/usr/lib", "/lib").split() for line in script("cat /planted").splitlines()]
+        loaded = {plant.what: [int(may, 16) for path, may in said if path == plant.path.replace("/usr/lib", "/lib")] for plant in PLANTS}
+        found = {USERS: {what: bool(programs) for what, programs in loaded.items()}}
+        for who, text in maps.items():
+            found[who] = {plant.what: plant.path in text for plant in PLANTS}
+        found["with a capability that leads out"] = {what: any(may & SYS_ADMIN for may in programs) for what, programs in loaded.items()}
+        yield found
     finally:
-        script(f"cd /; sudo rm -f {' '.join(planted)}; sudo mv /etc/nsswitch.conf.saved /etc/nsswitch.conf; sudo ldconfig")
+        script("sudo sh gone.sh; rm -f evil.c evil.so plant.sh gone.sh; sudo rm -f /planted", check=False)
 
 
-def test_the_daemons_of_a_session_load_nothing_of_the_jail(cluster: Cluster, script: Script) -> None:
-    """sshd is root and, with Pivot, in the jail."""
-    library = "/usr/lib/x86_64-linux-gnu/libnss_evil.so.2"
-    script(f"sudo cp /usr/lib/x86_64-linux-gnu/libm.so.6 {library}; {EVIL}")
+def test_daemons_load_nothing_of_the_jail(planted: dict[str, dict[str, bool]]) -> None:
+    """Root of the jail plants libraries where root's daemons look for them, and where every program does."""
+    assert [(who, what) for who, results in planted.items() if who != USERS for what, loaded in results.items() if loaded] == []
+
+
+def test_programs_of_users_load_what_was_planted(planted: dict[str, dict[str, bool]]) -> None:
+    assert [what for what, loaded in planted[USERS].items() if not loaded] == []
+
+
+@pytest.fixture(scope="module")
+def linked(cluster: Cluster, script: Script) -> dict[str, bool]:
+    """What root of the jail did to a mount point where nothing is mounted over it → whether a step ran."""
+    spool = "/var/spool/slurmd"
+    eventually(lambda: not reasons(cluster) and not held(cluster), "all nodes in service")
+    before = script("srun -w one-0 stat -f -c %i:%T /etc")
+    # Steps of a job that runs go on where the health check has seen it too, and lets no new job begin.
+    job = submit(script, "-w one-0")
+    script(f"sudo mv {spool} {spool}.away; sudo ln -s /etc {spool}")
     try:
-        pod = cluster.kubectl("get", "pods", "-n", cluster.namespace, "-l", "app.kubernetes.io/component=login", "-o", "name").strip()
-        with ThreadPoolExecutor(1) as pool:
-            session = pool.submit(script, "touch up; sleep 6; rm up")
-            script("until test -e up; do sleep 0.2; done")
-            look = "for p in $(pgrep -u root sshd); do cat /proc/$p/maps; done"
-            maps = cluster.kubectl("exec", "-n", cluster.namespace, pod, "-c", "sshd", "--", "sh", "-c", look)
-            session.result()
-        assert "libnss_extrausers" in maps
-        assert "evil" not in maps
+        said = script(f"srun --overlap --jobid={job} echo it ran", check=False)
+        assert "Plugin initialization failed" in said or "it ran" in said, said
     finally:
-        script(f"sudo rm -f {library}; sudo mv /etc/nsswitch.conf.saved /etc/nsswitch.conf")
+        script(f"sudo rm {spool}; sudo mv {spool}.away {spool}; scancel {job}")
+    eventually(lambda: not reasons(cluster) and not held(cluster), "all nodes in service again", timeout=90)
+    assert script("srun -w one-0 stat -f -c %i:%T /etc") == before
+    return {f"a link to `/etc` in the place of `{spool}`": "it ran" in said}
 
 
-def test_planted_links_and_moved_mount_points_lead_nowhere(script: Script) -> None:
-    """Root of the jail replaces a mount point by a link: the step is refused, and nothing is mounted elsewhere."""
-    said = script(
-        "sudo mv /opt/corral /opt/corral.away || true; sudo mv /tmp /tmp.away || true; ls -d /opt/corral /tmp\n"
-        "srun -w one-0 sh -c 'sudo mv /run /run.away; sudo umount /run; sudo rmdir /proc; ls -d /run /proc'"
+def test_a_link_in_the_place_of_a_mount_point_leads_nowhere(cluster: Cluster, linked: dict[str, bool]) -> None:
+    assert not any(linked.values())
+    said = cluster.kubectl("logs", "-n", cluster.namespace, WORKER[0], "-c", WORKER[1], "--tail=100")
+    assert "/var/spool/slurmd can not be shown in the jail: the jail has no such mount point" in said
+
+
+def table(first: str, found: dict[str, dict[str, bool]], rows: list[str], words: tuple[str, str]) -> list[str]:
+    """Columns are places, rows what was done there. ``words``: for what was refused, and for what was not."""
+    head = [f"| {first} | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
+    cells = {row: [words[seen[row]] if row in seen else "–" for seen in found.values()] for row in rows}
+    return head + [f"| {row} | {' | '.join(cells[row])} |" for row in rows]
+
+
+def page(found: dict[str, dict[str, bool]], planted: dict[str, dict[str, bool]], linked: dict[str, bool]) -> str:
+    return "\n".join(
+        [
+            "# The walls of the jail",
+            "",
+            "Written by `tests/integration/jail/test_walls.py`, which tries all of it on a cluster. Root is a user with `sudo: true`: root of the jail, so",
+            "everybody's files there are his, he sees everybody's processes, and the names of the pod's mounts; and nothing beyond.",
+            "",
+            "The last column is no jail: the same command in the worker's own containers, where it has to succeed, so that it is known to be one that can. A",
+            "dash: not tried there, since it would do harm or since the container may not do it either.",
+            "",
+            *table("attempt", found, [attempt.what for attempt in ATTEMPTS], ("refused", "possible")),
+            "",
+            "## What root of the jail plants",
+            "",
+            "Libraries of his own, which are loaded by programs of users, and by no daemon of root's; whatever loads them has no capability that leads out.",
+            "",
+            *table("planted", planted, [plant.what for plant in PLANTS], ("no", "loaded")),
+            "",
+            *table("planted", {"a step that needs it": linked}, list(linked), ("refused", "runs")),
+            "",
+        ]
     )
-    assert "corral.away" not in script("ls /opt")
-    assert said.splitlines()[-2:] == ["/proc", "/run"]
-    assert script("srun -w one-0 echo still") == "still"
+
+
+def test_the_page_tells_what_was_seen(
+    found: dict[str, dict[str, bool]], planted: dict[str, dict[str, bool]], linked: dict[str, bool]
+) -> None:
+    seen = page(found, planted, linked)
+    if os.environ.get("CORRAL_WRITE_DOCS"):
+        PAGE.write_text(seen)
+    assert PAGE.read_text() == seen, "docs/walls.md is stale: run the test with CORRAL_WRITE_DOCS=1"
