@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """confine.py COMMAND...: run it under the worker's AppArmor profile and its seccomp filter, as a container runtime does."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import sys
