@@ -69,7 +69,7 @@ def test_a_step_has_a_cgroup_and_runs_in_the_jail_under_the_profile(said: dict[s
 def test_the_filter_holds_beside_the_profile(said: dict[str, str]) -> None:
     """Two that are an administrator's, and one that no program has to have; the step's entry, above, went through both."""
     mode, *calls = said["filter"].splitlines()
-    assert mode.split() == ["Seccomp:", str(2)] and calls == [f"246 {EPERM}", f"248 {ENOSYS}", f"172 {EPERM}"]
+    assert mode.split() == ["Seccomp:", "2"] and calls == [f"246 {EPERM}", f"248 {ENOSYS}", f"172 {EPERM}"]
 
 
 def test_a_job_has_the_cores_and_the_memory_that_it_asked_for(said: dict[str, str]) -> None:

@@ -130,9 +130,9 @@ class Cluster:
     def destroy(self, *args: str, **kwargs: Any) -> Run:
         return playbook("destroy", self.write(), *args, **kwargs)
 
-    def slurm(self, *command: str) -> str:
+    def slurm(self, *command: str, check: bool = True) -> str:
         """Output of a Slurm command in the controller's pod."""
-        return self.kubectl("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--", *command)
+        return self.kubectl("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--", *command, check=check)
 
     def said(self) -> str:
         """What Slurm and Kubernetes say of the cluster now, as far as they answer."""
@@ -149,8 +149,7 @@ class Cluster:
 
     def cancel_jobs(self) -> None:
         """End all of its jobs, if it answers."""
-        inside = ("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--", "sh", "-c")
-        self.kubectl(*inside, "squeue -h -o %A | sort -u | xargs -r scancel", check=False)
+        self.slurm("sh", "-c", "squeue -h -o %A | sort -u | xargs -r scancel", check=False)
 
     def ssh(
         self,
