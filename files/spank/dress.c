@@ -4,6 +4,8 @@
  * What is laid over the jail's root: the kernel's file systems, the pod's few own files and sockets, and nothing else of the
  * pod. The mount points were made by the populate job; nothing is ever created in the jail here, since another node would
  * see it too, and removing it there would take the mount away here.
+ *
+ * In two parts: what is alike for all that enter, which a template keeps (template.c), and what each entry has of its own.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -91,12 +93,10 @@ static int show(const struct jail_dress *dress, int directory, const struct part
 	return result;
 }
 
-static int show_all(const struct jail_dress *dress, int directory, const struct part *parts, size_t count, struct jail_error *error)
+static int no_fresh(const char *filesystem, const char *target, struct jail_error *error)
 {
-	for (size_t i = 0; i < count; i++)
-		if (show(dress, directory, &parts[i], error) < 0)
-			return -1;
-	return 0;
+	return jail_fail(error, "a %s for the jail's /%s can not be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that "
+			 "allows fsopen", filesystem, target, strerror(errno));
 }
 
 /* Attaches a fresh file system (or finds the one of an earlier call) and returns a descriptor of its root. */
@@ -105,8 +105,7 @@ static int fresh(const struct jail_dress *dress, const struct part *part, const 
 	int tree = jail_fresh(part->source, options, part->attributes.set);
 
 	if (tree < 0)
-		return jail_fail(error, "a %s for the jail's /%s can not be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that "
-				 "allows fsopen", part->source, part->target, strerror(errno));
+		return no_fresh(part->source, part->target, error);
 	if (attach(dress, dress->root, part, tree, error) < 0) {
 		close(tree);
 		return -1;
@@ -234,7 +233,8 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 		{"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
 	};
 	static const struct part pts = {"/dev/pts", "dev/", "pts", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true};
-	static const struct part shm = {"/dev/shm", "dev/", "shm", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, 0, false}, true};
+	/* Steps share it; what they mount in it has attributes of its own. */
+	static const struct jail_attributes closed = {MOUNT_ATTR_RDONLY, 0, false};
 	const struct part self = {"tmpfs", "", "dev", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true};
 	struct dirent *entry;
 	DIR *pods;
@@ -257,12 +257,14 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 			jail_fail(error, "/dev/%s of the jail can not be made (%s)", links[i][1], strerror(errno));
 			goto out_pods;
 		}
-	if (show(dress, dev, &pts, error) < 0 || (dress->shm < 0 ? show(dress, dev, &shm, error) : lay(dress, dev, &shm, dress->shm, error)) < 0)
+	if (show(dress, dev, &pts, error) < 0)
 		goto out_pods;
 	while ((entry = readdir(pods)))
 		if (wanted_device(dress->plan, entry->d_name) && dress_device(dress, dev, dirfd(pods), entry->d_name, error) < 0)
 			goto out_pods;
-	result = 0;
+	result = dress->keep ? 0 : jail_set(dev, closed);
+	if (result < 0)
+		jail_fail(error, "the mount attributes of the jail's /dev can not be set (%s)", strerror(errno));
 out_pods:
 	closedir(pods);
 out:
@@ -276,33 +278,35 @@ bool jail_users_munge(void)
 	return access(JAIL_USERS_MUNGE, F_OK) == 0;
 }
 
-static int dress_run(const struct jail_dress *dress, struct jail_error *error)
+/* A /run of the entry's own, and the pod's sockets in it. */
+static int own_run(const struct jail_log *log, struct jail_layers *own, struct jail_error *error)
 {
 	static const char *const options[] = {"mode", "0755", "size", "16m", NULL};
+	static const struct jail_attributes sockets = {MOUNT_ATTR_RDONLY | QUIET, 0, true};
 	static const struct {
 		const char *name;
 		mode_t mode;
 	} directories[] = {{"munge", 0755}, {"slurm", 0755}, {"lock", 01777}, {"user", 0755}};
-	const struct part trees[] = {
-		{jail_users_munge() ? JAIL_USERS_MUNGE : "/run/munge", "run/", "munge", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, true},
-		{"/run/slurm", "run/", "slurm", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, true},
-	};
-	const struct part self = {"tmpfs", "", "run", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false}, true};
-	int result = -1;
-	int run = fresh(dress, &self, options, error);
+	int run = jail_fresh("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 
 	if (run < 0)
+		return no_fresh("tmpfs", "run", error);
+	if (jail_layers_add(own, run, "run", true, error) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
-		if ((mkdirat(run, directories[i].name, 0755) < 0 && errno != EEXIST) ||
-		    (directories[i].mode != 0755 && fchmodat(run, directories[i].name, directories[i].mode, 0) < 0)) {
-			jail_fail(error, "/run/%s of the jail can not be made (%s)", directories[i].name, strerror(errno));
-			goto out;
-		}
-	result = show_all(dress, run, trees, sizeof(trees) / sizeof(trees[0]), error);
-out:
-	close_keeping_errno(run);
-	return result;
+		if (mkdirat(run, directories[i].name, 0755) < 0 ||
+		    (directories[i].mode != 0755 && fchmodat(run, directories[i].name, directories[i].mode, 0) < 0))
+			return jail_fail(error, "/run/%s of the jail can not be made (%s)", directories[i].name, strerror(errno));
+	if (jail_layers_show(own, log, jail_users_munge() ? JAIL_USERS_MUNGE : "/run/munge", "run/munge", true, sockets, error) < 0)
+		return -1;
+	return jail_layers_show(own, log, "/run/slurm", "run/slurm", true, sockets, error);
+}
+
+static bool hides_jobs(const struct jail_plan *plan)
+{
+	size_t length = plan->spool ? strlen(plan->spool) : 0;
+
+	return length > 0 && plan->tmp && strncmp(plan->tmp, plan->spool, length) == 0 && plan->tmp[length] == '/';
 }
 
 /* What other jobs have of their own lies in the spool, which root in the jail could read: an empty directory is laid over it. */
@@ -310,11 +314,10 @@ static int hide_jobs(const struct jail_dress *dress, struct jail_error *error)
 {
 	static const char *const no_options[] = {NULL};
 	const char *path = dress->plan->tmp;
-	size_t length = strlen(dress->plan->spool);
 	const struct part part = {"tmpfs", "", path ? path + 1 : "", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, true};
 	int hidden;
 
-	if (!path || strncmp(path, dress->plan->spool, length) != 0 || path[length] != '/')
+	if (!hides_jobs(dress->plan))
 		return 0;
 	/* There is nothing to hide before the first job. */
 	hidden = jail_path_open(dress->root, path + 1, O_PATH | O_DIRECTORY);
@@ -328,28 +331,48 @@ static int hide_jobs(const struct jail_dress *dress, struct jail_error *error)
 	return 0;
 }
 
-static int dress_tmp(const struct jail_dress *dress, struct jail_error *error)
+int jail_binds_collect(const struct jail_plan *plan, const struct jail_log *log, struct jail_layers *layers, struct jail_error *error)
 {
-	static const struct part part = {"/tmp", "", "tmp", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false}, true};
+	for (size_t i = 0; i < plan->bind_count; i++) {
+		const struct jail_bind *bind = &plan->binds[i];
+		const struct jail_attributes attributes = {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (bind->read_only ? MOUNT_ATTR_RDONLY : 0), 0, true};
 
-	return dress->tmp < 0 ? 0 : lay(dress, dress->root, &part, dress->tmp, error);
-}
-
-int jail_dress_binds(const struct jail_dress *dress, struct jail_error *error)
-{
-	for (size_t i = 0; i < dress->plan->bind_count; i++) {
-		const struct jail_bind *bind = &dress->plan->binds[i];
-		const struct part part = {
-			bind->source, "", bind->target + 1, {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (bind->read_only ? MOUNT_ATTR_RDONLY : 0), 0, true}, true,
-		};
-
-		if (show(dress, dress->root, &part, error) < 0)
+		if (jail_layers_show(layers, log, bind->source, bind->target + 1, true, attributes, error) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int jail_dress(const struct jail_dress *dress, struct jail_error *error)
+/* Takes the tree over. */
+static int own_tree(struct jail_layers *own, int tree, const char *target, struct jail_attributes attributes, struct jail_error *error)
+{
+	if (jail_set(tree, attributes) == 0)
+		return jail_layers_add(own, tree, target, true, error);
+	jail_fail(error, "the mount attributes of the jail's /%s can not be set (%s)", target, strerror(errno));
+	close_keeping_errno(tree);
+	return -1;
+}
+
+/* "tmp" and "shm" are trees and are taken over; -1: the jail keeps its own /tmp, and shows the pod's /dev/shm. */
+int jail_own_collect(const struct jail_plan *plan, const struct jail_log *log, int tmp, int shm, struct jail_layers *own, struct jail_error *error)
+{
+	static const struct jail_attributes of_tmp = {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false};
+	static const struct jail_attributes of_shm = {QUIET, 0, false};
+	int result = tmp < 0 ? 0 : own_tree(own, tmp, "tmp", of_tmp, error);
+
+	if (shm >= 0)
+		result |= own_tree(own, shm, "dev/shm", of_shm, error);
+	else if (result == 0)
+		result = jail_layers_show(own, log, "/dev/shm", "dev/shm", true, of_shm, error);
+	if (result < 0 || own_run(log, own, error) < 0)
+		return -1;
+	return jail_binds_collect(plan, log, own, error);
+}
+
+#define PODS_MAX 6
+
+/* The pod's files and directories that are alike for all, besides its devices. Returns their number. */
+static size_t pods_parts(const struct jail_plan *plan, bool spool, struct part parts[PODS_MAX])
 {
 	static const struct part pods[] = {
 		{"/sys", "", "sys", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, false},
@@ -358,18 +381,73 @@ int jail_dress(const struct jail_dress *dress, struct jail_error *error)
 		{"/etc/hosts", "", "etc/hosts", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
 		{"/etc/hostname", "", "etc/hostname", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
 	};
+	size_t count = sizeof(pods) / sizeof(pods[0]);
+
+	_Static_assert(sizeof(pods) / sizeof(pods[0]) + 1 == PODS_MAX, "and the spool");
+	memcpy(parts, pods, sizeof(pods));
 	/* Read-only for tasks: slurmd takes its configuration from there, so a root of the jail who could write it would be root of the
 	 * pod. The veneer shows it writable to slurmstepd. */
-	const char *path = dress->spool ? dress->plan->spool : "/";
-	const struct part spool = {
-		path, "", path + 1, {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true,
-	};
+	if (spool && plan->spool)
+		parts[count++] = (struct part){
+			plan->spool, "", plan->spool + 1, {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true,
+		};
+	return count;
+}
 
-	if (dress_proc(dress, error) < 0 || dress_dev(dress, error) < 0 || dress_run(dress, error) < 0 || dress_tmp(dress, error) < 0)
+int jail_dress(const struct jail_dress *dress, struct jail_error *error)
+{
+	struct part parts[PODS_MAX];
+	size_t count = pods_parts(dress->plan, !dress->keep, parts);
+
+	if (dress_proc(dress, error) < 0 || dress_dev(dress, error) < 0)
 		return -1;
-	if (show_all(dress, dress->root, pods, sizeof(pods) / sizeof(pods[0]), error) < 0)
-		return -1;
-	if (dress->spool && (show(dress, dress->root, &spool, error) < 0 || hide_jobs(dress, error) < 0))
-		return -1;
-	return jail_dress_binds(dress, error);
+	for (size_t i = 0; i < count; i++)
+		if (show(dress, dress->root, &parts[i], error) < 0)
+			return -1;
+	return dress->keep ? 0 : hide_jobs(dress, error);
+}
+
+/* What decides how a jail is dressed and is no mount: another device, another file in a file's place. Returns which of its parts the pod has. */
+uint32_t jail_dress_digest(const struct jail_plan *plan, struct jail_digest *digest)
+{
+	struct part parts[PODS_MAX];
+	size_t count = pods_parts(plan, true, parts);
+	uint32_t shown = 0;
+	struct stat status;
+
+	if (stat("/dev", &status) == 0)
+		jail_digest_add(digest, &status.st_mtim, sizeof(status.st_mtim));
+	for (size_t i = 0; i < count; i++)
+		if (stat(parts[i].source, &status) == 0) {
+			shown |= 1U << i;
+			jail_digest_add(digest, &status.st_dev, sizeof(status.st_dev));
+			jail_digest_add(digest, &status.st_ino, sizeof(status.st_ino));
+		}
+	jail_digest_add(digest, &shown, sizeof(shown));
+	return shown;
+}
+
+static bool is_covered(int root, const char *target, bool may_lack)
+{
+	int place = jail_path_open(root, target, O_PATH);
+	bool covered = place < 0 ? may_lack : jail_is_mount(place);
+
+	close_keeping_errno(place);
+	return covered;
+}
+
+/* Is all of it still there? Whoever removes a mount point on another node takes the mount away here, without a word from the kernel, and what
+ * is made in its place shows through. */
+bool jail_dress_is_whole(const struct jail_plan *plan, uint32_t shown, int root)
+{
+	struct part parts[PODS_MAX];
+	size_t count = pods_parts(plan, true, parts);
+
+	if (!is_covered(root, "proc", false) || !is_covered(root, "dev", false))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (shown & 1U << i && !is_covered(root, parts[i].target, !parts[i].mandatory))
+			return false;
+	/* Others' files, once there are some. */
+	return !hides_jobs(plan) || is_covered(root, plan->tmp + 1, true);
 }

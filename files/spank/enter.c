@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * The way in, and the two mount namespaces that come of it:
+ * The way in: a copy of a template's mount namespace, in which the jail is the root and dressed (template.c), and in that what the entry has of
+ * its own. Then there are two:
  *
  *   pure     the jail as a task sees it
  *   veneered a copy with the pod's libraries laid over it, in which slurmstepd goes on
  *
  * A task leaves the second for the first (jail_strip) before it becomes the user. Making both at the entry costs one copy of
  * the mount table; going back is one setns, so nothing has to be found and unmounted by its name.
- *
- * The pod's root lies over both when they are made. To unmount it takes as long as all the rest of the entry, since the kernel waits for
- * every processor (RCU), so a thread does it while slurmstepd goes on, and a task waits for that.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
-#include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -142,21 +136,6 @@ static int own_root(const struct jail_plan *plan, uint32_t job, struct jail_erro
 	return -1;
 }
 
-static int dress(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int root, struct jail_error *error)
-{
-	struct jail_dress what = {.plan = plan, .log = log, .root = root, .tmp = -1, .shm = -1, .spool = plan->spool != NULL, .keep = false};
-	int result = -1;
-
-	what.tmp = tmp_tree(plan, job, error);
-	if (!error->text[0])
-		what.shm = shm_tree(plan, job, error);
-	if (!error->text[0])
-		result = jail_dress(&what, error);
-	close_keeping_errno(what.tmp);
-	close_keeping_errno(what.shm);
-	return result;
-}
-
 static int become_root(int root)
 {
 	return fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ? -1 : 0;
@@ -175,116 +154,196 @@ static int become_root_as_copy(int root)
 	return result;
 }
 
-/* Makes "root" the root of this mount namespace; the pod's stays attached over it, where no name leads. */
-static int pivot(int root, struct jail_error *error)
+static int own_namespace(void)
 {
-	if ((become_root(root) < 0 && (errno != EINVAL || become_root_as_copy(root) < 0)) || chdir("/") < 0)
-		return jail_fail(error, "the jail can not become the root (pivot_root: %s): the container needs CAP_SYS_ADMIN, and seccomp and AppArmor "
-				 "profiles that allow pivot_root and mount", strerror(errno));
-	return 0;
+	return open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
 }
 
-static int same_root(const struct jail_view *view)
+static bool same_root(const struct jail_view *view)
 {
 	struct stat status;
 
 	return stat("/", &status) == 0 && status.st_dev == view->device && status.st_ino == view->inode;
 }
 
-/* Who comes into a namespace by setns stands on what lies uppermost at its root. */
-static void unmount_pod(const struct jail_view *view, int namespace)
+/* Makes "root" the root of this mount namespace, and nothing else is left of the pod's. */
+static int pivot(int root, struct jail_error *error)
 {
-	if (setns(namespace, CLONE_NEWNS) == 0 && !same_root(view))
-		umount2("/", MNT_DETACH);
-}
-
-/* Nothing is told of a failure: the task looks where it is when it has left slurmstepd's namespace. */
-static void *leave_pod(void *argument)
-{
-	const struct jail_view *view = argument;
-	int veneered = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
-
-	/* Its root is its own from here, as setns wants it. */
-	if (unshare(CLONE_FS) == 0) {
-		unmount_pod(view, view->pure);
-		unmount_pod(view, veneered);
-	}
-	if (veneered >= 0)
-		close(veneered);
-	eventfd_write(view->left, 1);
-	return NULL;
-}
-
-static int start_leaving(struct jail_view *view, struct jail_error *error)
-{
-	sigset_t all;
-	sigset_t before;
-	int result;
-
-	view->left = eventfd(0, EFD_CLOEXEC);
-	if (view->left < 0)
+	if (become_root(root) < 0 && (errno != EINVAL || become_root_as_copy(root) < 0))
+		return jail_fail(error, "the jail can not become the root (pivot_root: %s): the container needs CAP_SYS_ADMIN, and seccomp and AppArmor "
+				 "profiles that allow pivot_root and mount", strerror(errno));
+	/* The pod's root lies over it now, and "." leads to what lies uppermost (pivot_root(2)). */
+	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
 		return jail_fail(error, "the pod's root can not be left behind (%s)", strerror(errno));
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	result = pthread_create(&view->thread, NULL, leave_pod, view);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (result != 0)
-		return jail_fail(error, "the pod's root can not be left behind (pthread_create: %s)", strerror(result));
-	view->maker = getpid();
 	return 0;
 }
 
-/* Waits until the pod's root is gone: for the thread itself, or in a process that was forked since for its word. */
-static int await_left(struct jail_view *view, struct jail_error *error)
+static int move_in(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view, struct jail_error *error)
 {
-	struct pollfd wanted = {.fd = view->left, .events = POLLIN};
-	int result;
-
-	if (view->maker == getpid()) {
-		pthread_join(view->thread, NULL);
-		view->maker = 0;
-	}
-	do
-		result = poll(&wanted, 1, 60000);
-	while (result < 0 && errno == EINTR);
-	if (result == 1)
-		return 0;
-	return jail_fail(error, "the pod's root was not left behind within a minute: nothing is run beside it, tell the administrator");
-}
-
-static int split(struct jail_view *view, struct jail_veneer *veneer, const struct jail_log *log, struct jail_error *error)
-{
-	view->pure = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
-	if (view->pure < 0)
-		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
-	if (unshare(CLONE_NEWNS) < 0)
-		return jail_fail(error, "the jail's mount namespace can not be copied (%s)", strerror(errno));
-	if (start_leaving(view, error) < 0)
-		return -1;
-	return jail_veneer_apply(log, veneer, error);
-}
-
-static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int root, struct jail_view *view,
-		 struct jail_error *error)
-{
-	struct jail_veneer veneer = {.count = 0};
+	struct jail_dress dress = {.plan = plan, .log = log, .root = own_root(plan, job, error), .keep = false};
 	struct stat status;
 	int result = -1;
 
-	if (fstat(root, &status) < 0)
-		return jail_fail(error, "the jail %s can not be read (%s)", plan->jail, strerror(errno));
-	view->device = status.st_dev;
-	view->inode = status.st_ino;
-	if (dress(plan, job, log, root, error) < 0)
+	if (dress.root < 0)
 		return -1;
-	if (jail_veneer_collect(plan, root, &veneer, error) == 0 && pivot(root, error) == 0) {
-		if (!same_root(view))
-			jail_fail(error, "the root after the entry is not the jail %s", plan->jail);
-		else
-			result = split(view, &veneer, log, error);
+	if (fstat(dress.root, &status) < 0) {
+		jail_fail(error, "the jail %s can not be read (%s)", plan->jail, strerror(errno));
+	} else {
+		view->device = status.st_dev;
+		view->inode = status.st_ino;
+		if (jail_dress(&dress, error) == 0)
+			result = pivot(dress.root, error);
 	}
-	jail_veneer_close(&veneer);
+	close_keeping_errno(dress.root);
 	return result;
+}
+
+/* A new template's mount namespace. The calling thread is in the pod's again, but after a failure. */
+static int make_template(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int pod, struct jail_view *view, struct jail_error *error)
+{
+	int namespace;
+
+	if (jail_volumes_check(plan, log, error) < 0)
+		return -1;
+	if (jail_template_unshare(pod) < 0)
+		return jail_fail(error, "a mount namespace can not be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
+	/* Slave, never shared: pivot_root refuses shared mounts, and our unmounts must not reach slurmd. Volumes that the
+	 * kubelet mounts later still arrive. */
+	if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
+		return jail_fail(error, "the pod's mounts can not be made private to this step (%s)", strerror(errno));
+	if (move_in(plan, job, log, view, error) < 0)
+		return -1;
+	namespace = own_namespace();
+	if (namespace < 0)
+		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
+	if (setns(pod, CLONE_NEWNS) == 0)
+		return namespace;
+	jail_fail(error, "the jail's mount namespace can not be left again (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT", strerror(errno));
+	close_keeping_errno(namespace);
+	return -1;
+}
+
+/* The jail is the root, by the template's name at least. */
+static bool is_whole(const struct jail_plan *plan, const struct jail_template *template, const struct jail_view *view)
+{
+	int root = same_root(view) ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	bool whole = root >= 0 && jail_dress_is_whole(plan, template->shown, root);
+
+	close_keeping_errno(root);
+	return whole;
+}
+
+enum stay { IN_POD, IN_TEMPLATE, LOST };
+
+/* To the template that is there, if there is one that is good. */
+static enum stay go_to_kept(const struct jail_plan *plan, const struct jail_template *template, int pod, const struct jail_view *view)
+{
+	int namespace = jail_template_open(template);
+	bool there = namespace >= 0 && setns(namespace, CLONE_NEWNS) == 0;
+
+	close_keeping_errno(namespace);
+	if (!there)
+		return IN_POD;
+	if (is_whole(plan, template, view))
+		return IN_TEMPLATE;
+	return setns(pod, CLONE_NEWNS) == 0 ? IN_POD : LOST;
+}
+
+/* To a template, which is made where there is none. */
+static int go_to_template(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int pod, struct jail_view *view, struct jail_error *error)
+{
+	struct jail_template template;
+	enum stay stay = IN_POD;
+	int namespace;
+	int result;
+
+	if (jail_template_look(plan, &template) == 0)
+		stay = go_to_kept(plan, &template, pod, view);
+	if (stay == IN_TEMPLATE)
+		return 0;
+	if (stay == LOST)
+		return jail_fail(error, "the pod can not be gone back to (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT", strerror(errno));
+	namespace = make_template(plan, job, log, pod, view, error);
+	if (namespace < 0)
+		return -1;
+	/* The volumes may have been attached again. */
+	jail_template_look(plan, &template);
+	jail_template_keep(&template, namespace, log);
+	result = setns(namespace, CLONE_NEWNS);
+	if (result < 0)
+		jail_fail(error, "the jail's mount namespace can not be entered (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT",
+			  strerror(errno));
+	close_keeping_errno(namespace);
+	return result;
+}
+
+static int lay_over(const struct jail_layers *layers, const struct jail_log *log, struct jail_error *error)
+{
+	int result;
+	int root;
+
+	/* Its copy: the template is for others. */
+	if (unshare(CLONE_NEWNS) < 0)
+		return jail_fail(error, "the jail's mount namespace can not be copied (%s)", strerror(errno));
+	root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return jail_fail(error, "the jail's root can not be opened from inside (%s)", strerror(errno));
+	result = jail_layers_apply(layers, log, root, false, error);
+	close_keeping_errno(root);
+	return result;
+}
+
+/* What an entry takes along from the pod. */
+struct luggage {
+	struct jail_layers own;
+	struct jail_layers veneer;
+	int pod; /* its mount namespace */
+};
+
+static int pack(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct luggage *luggage, struct jail_view *view,
+		struct jail_error *error)
+{
+	struct stat status;
+	int result = -1;
+	int shm = -1;
+	int tmp;
+	int root = jail_open(plan->jail, error);
+
+	if (root < 0)
+		return -1;
+	luggage->pod = own_namespace();
+	if (luggage->pod < 0 || fstat(root, &status) < 0) {
+		jail_fail(error, "the pod's mounts, or the jail %s in them, can not be read (%s)", plan->jail, strerror(errno));
+	} else {
+		view->device = status.st_dev;
+		view->inode = status.st_ino;
+		tmp = tmp_tree(plan, job, error);
+		if (!error->text[0])
+			shm = shm_tree(plan, job, error);
+		if (!error->text[0])
+			result = jail_own_collect(plan, log, tmp, shm, &luggage->own, error);
+		else
+			close_keeping_errno(tmp);
+	}
+	if (result == 0)
+		result = jail_veneer_collect(plan, log, root, &luggage->veneer, error);
+	close_keeping_errno(root);
+	return result;
+}
+
+static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, const struct luggage *luggage, struct jail_view *view,
+		 struct jail_error *error)
+{
+	if (go_to_template(plan, job, log, luggage->pod, view, error) < 0)
+		return -1;
+	if (!same_root(view))
+		return jail_fail(error, "the root after the entry is not the jail %s", plan->jail);
+	if (lay_over(&luggage->own, log, error) < 0)
+		return -1;
+	view->pure = own_namespace();
+	if (view->pure < 0)
+		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
+	return lay_over(&luggage->veneer, log, error);
 }
 
 /* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp and /dev/shm are the pod's. For JAIL_OVERLAY
@@ -292,25 +351,23 @@ static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_l
  * a user's work. */
 int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view, struct jail_error *error)
 {
+	struct luggage luggage = {.own = {0, NULL}, .veneer = {0, NULL}, .pod = -1};
 	struct timespec start;
 	int result;
-	int root;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	*view = (struct jail_view)JAIL_NO_VIEW;
-	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0 || jail_volumes_check(plan, log, error) < 0)
+	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
 		return -1;
-	if (unshare(CLONE_NEWNS) < 0)
-		return jail_fail(error, "a mount namespace can not be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
-	/* Slave, never shared: pivot_root refuses shared mounts, and our unmounts must not reach slurmd. Volumes that the
-	 * kubelet mounts later still arrive. */
-	if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
-		return jail_fail(error, "the pod's mounts can not be made private to this step (%s)", strerror(errno));
-	root = own_root(plan, job, error);
-	if (root < 0)
-		return -1;
-	result = go_in(plan, job, log, root, view, error);
-	close_keeping_errno(root);
+	/* setns wants a root and a working directory that no other thread has. */
+	if (unshare(CLONE_FS) < 0)
+		return jail_fail(error, "this thread can not have a root of its own (%s)", strerror(errno));
+	result = pack(plan, job, log, &luggage, view, error);
+	if (result == 0)
+		result = go_in(plan, job, log, &luggage, view, error);
+	jail_layers_close(&luggage.own);
+	jail_layers_close(&luggage.veneer);
+	close_keeping_errno(luggage.pod);
 	if (result < 0) {
 		jail_view_close(view);
 		return -1;
@@ -354,20 +411,13 @@ int jail_strip(struct jail_view *view, struct jail_error *error)
 {
 	if (jail_verify(view, error) < 0)
 		return -1;
-	if (await_left(view, error) < 0)
-		return -1;
 	if (setns(view->pure, CLONE_NEWNS) < 0)
 		return jail_fail(error, "the task can not leave the pod's libraries behind (setns: %s)", strerror(errno));
 	return jail_verify(view, error);
 }
 
-/* In the process that made it. */
 void jail_view_close(struct jail_view *view)
 {
-	/* Its thread needs the descriptors. */
-	if (view->maker == getpid())
-		pthread_join(view->thread, NULL);
-	close_keeping_errno(view->left);
 	close_keeping_errno(view->pure);
 	*view = (struct jail_view)JAIL_NO_VIEW;
 }
@@ -396,16 +446,19 @@ static int harden_once(const struct jail_plan *plan, int root, struct jail_error
  * nothing. */
 int jail_attach_volumes(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
 {
-	struct jail_dress what = {.plan = plan, .log = log, .tmp = -1, .shm = -1, .spool = false, .keep = true};
-	int result;
+	struct jail_layers binds = {0, NULL};
+	int result = -1;
+	int root;
 
 	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
 		return -1;
-	what.root = jail_open(plan->jail, error);
-	if (what.root < 0)
+	root = jail_open(plan->jail, error);
+	if (root < 0)
 		return -1;
-	result = jail_dress_binds(&what, error);
-	close_keeping_errno(what.root);
+	if (jail_binds_collect(plan, log, &binds, error) == 0)
+		result = jail_layers_apply(&binds, log, root, true, error);
+	jail_layers_close(&binds);
+	close_keeping_errno(root);
 	return result;
 }
 
@@ -419,20 +472,21 @@ int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, 
  * finds them there and changes nothing. */
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
 {
-	struct jail_dress what = {.plan = plan, .log = log, .shm = -1, .spool = false, .keep = true};
-	int result;
+	struct jail_dress dress = {.plan = plan, .log = log, .keep = true};
+	struct jail_layers own = {0, NULL};
+	int result = -1;
+	int tmp;
 
 	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
 		return -1;
-	what.root = jail_open(plan->jail, error);
-	if (what.root < 0)
+	dress.root = jail_open(plan->jail, error);
+	if (dress.root < 0)
 		return -1;
-	what.tmp = tmp_tree(plan, 0, error);
-	if (what.tmp < 0 && error->text[0])
-		result = -1;
-	else
-		result = harden_once(plan, what.root, error) < 0 ? -1 : jail_dress(&what, error);
-	close_keeping_errno(what.tmp);
-	close_keeping_errno(what.root);
+	tmp = tmp_tree(plan, 0, error);
+	if ((tmp >= 0 || !error->text[0]) && jail_own_collect(plan, log, tmp, -1, &own, error) == 0 && harden_once(plan, dress.root, error) == 0 &&
+	    jail_dress(&dress, error) == 0)
+		result = jail_layers_apply(&own, log, dress.root, true, error);
+	jail_layers_close(&own);
+	close_keeping_errno(dress.root);
 	return result;
 }

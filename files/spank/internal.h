@@ -29,21 +29,52 @@ int jail_set(int tree, struct jail_attributes attributes);
 int jail_fresh(const char *filesystem, const char *const *options, uint64_t attributes);
 int jail_attach(int tree, int target);
 
+/* layers.c: what is laid over the jail later than it is taken from the pod. */
+struct jail_layer {
+	int tree;
+	const char *target; /* relative to the jail's root */
+	bool mandatory;
+};
+struct jail_layers {
+	size_t count;
+	struct jail_layer *layer;
+};
+int jail_layers_add(struct jail_layers *layers, int tree, const char *target, bool mandatory, struct jail_error *error);
+int jail_layers_show(struct jail_layers *layers, const struct jail_log *log, const char *source, const char *target, bool mandatory,
+		     struct jail_attributes attributes, struct jail_error *error);
+int jail_layers_apply(const struct jail_layers *layers, const struct jail_log *log, int root, bool keep, struct jail_error *error);
+void jail_layers_close(struct jail_layers *layers);
+
 /* dress.c: everything that is laid over the jail's root, for a step and for a chroot alike. */
 struct jail_dress {
 	const struct jail_plan *plan;
 	const struct jail_log *log;
-	int root; /* of the tree that is dressed */
-	int tmp;  /* tree for /tmp; -1: leave the jail's own */
-	int shm;  /* tree for /dev/shm; -1: the pod's */
-	bool spool;
-	bool keep; /* leave alone what is mounted already: makes a second call harmless */
+	int root;  /* of the tree that is dressed */
+	bool keep; /* a chroot: without Slurm's spool, and what is mounted already stays, which makes a second call harmless */
 };
+struct jail_digest {
+	uint64_t value;
+};
+#define JAIL_DIGEST {0xcbf29ce484222325}
 /* The directory of a munged that knows neither root nor Slurm's own account; false where there is none, as on a Slurm without Kubernetes. */
 #define JAIL_USERS_MUNGE "/run/munge/jail"
 bool jail_users_munge(void);
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
-int jail_dress_binds(const struct jail_dress *dress, struct jail_error *error);
+uint32_t jail_dress_digest(const struct jail_plan *plan, struct jail_digest *digest);
+bool jail_dress_is_whole(const struct jail_plan *plan, uint32_t shown, int root);
+int jail_own_collect(const struct jail_plan *plan, const struct jail_log *log, int tmp, int shm, struct jail_layers *own, struct jail_error *error);
+int jail_binds_collect(const struct jail_plan *plan, const struct jail_log *log, struct jail_layers *layers, struct jail_error *error);
+
+/* template.c */
+struct jail_template {
+	char name[40];
+	uint32_t shown; /* parts of the dress that the pod has */
+};
+void jail_digest_add(struct jail_digest *digest, const void *data, size_t size);
+int jail_template_look(const struct jail_plan *plan, struct jail_template *template);
+int jail_template_unshare(int pod);
+int jail_template_open(const struct jail_template *template);
+void jail_template_keep(const struct jail_template *template, int namespace, const struct jail_log *log);
 
 /* volumes.c */
 int jail_volumes_record(const struct jail_plan *plan, struct jail_error *error);
@@ -68,17 +99,6 @@ int jail_submounts_attach(struct jail_submounts *submounts, int root, struct jai
 void jail_submounts_close(struct jail_submounts *submounts);
 
 /* veneer.c */
-#define JAIL_VENEER_MAX 16
-struct jail_veneer {
-	size_t count;
-	struct {
-		int tree;
-		const char *target;
-		bool mandatory;
-	} part[JAIL_VENEER_MAX];
-};
-int jail_veneer_collect(const struct jail_plan *plan, int root, struct jail_veneer *veneer, struct jail_error *error);
-int jail_veneer_apply(const struct jail_log *log, struct jail_veneer *veneer, struct jail_error *error);
-void jail_veneer_close(struct jail_veneer *veneer);
+int jail_veneer_collect(const struct jail_plan *plan, const struct jail_log *log, int root, struct jail_layers *veneer, struct jail_error *error);
 
 #endif

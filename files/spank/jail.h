@@ -10,7 +10,6 @@
 #ifndef CORRAL_JAIL_H
 #define CORRAL_JAIL_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,17 +77,14 @@ struct jail_plan {
 	size_t device_count;
 };
 
-/* How to look at the jail once inside; made by jail_enter, asked by the others. It stays where it is until jail_view_close: a thread reads it. */
+/* How to look at the jail once inside; made by jail_enter, asked by the others. */
 struct jail_view {
 	bool entered;
 	dev_t device; /* of the jail's root */
 	ino_t inode;
 	int pure; /* the mount namespace without the pod's libraries over the jail's */
-	int left; /* an eventfd: can be read once the pod's root is gone */
-	pid_t maker; /* the process whose thread takes it away; 0: that is over */
-	pthread_t thread;
 };
-#define JAIL_NO_VIEW {.entered = false, .pure = -1, .left = -1, .maker = 0}
+#define JAIL_NO_VIEW {.entered = false, .pure = -1}
 
 /* plan.c */
 int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail_error *error);
@@ -128,6 +124,9 @@ int jail_strip(struct jail_view *view, struct jail_error *error);
 void jail_view_close(struct jail_view *view);
 int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
+
+/* template.c */
+void jail_templates_forget(void);
 
 /* caps.c */
 int jail_drop_capabilities(struct jail_error *error);

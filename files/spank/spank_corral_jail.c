@@ -4,11 +4,13 @@
  * The SPANK plugin: every step of every job runs in the jail. Told in the order of Slurm's callbacks:
  *
  *   slurm_spank_init            everywhere: are the arguments right? the options of srun, sbatch and salloc
+ *                               slurmd: forget what was kept of the jail by the one before (template.c)
  *   slurm_spank_init_post_opt   srun, sbatch, salloc: are the options right?
  *                               slurmstepd, before it opens the job's files: enter, and give up for its children what leads out
  *   slurm_spank_task_init_privileged  the task, still root: are we in? leave the pod's libraries and the capabilities behind
  *   slurm_spank_task_post_fork  slurmstepd, when all tasks are forked: what it forks from now on leaves them behind too
  *   slurm_spank_job_epilog      after the job: end who came to it by ssh, remove what it had of its own
+ *   slurm_spank_slurmd_exit     slurmd: forget what was kept of the jail
  *
  * In plugstack.conf it must be "required" and first: an "optional" plugin that fails lets the job run in the pod (seen with
  * 24.11). What fails in init_post_opt comes before the user's output exists, so its sentence is in slurmd's log only; what fails
@@ -151,7 +153,19 @@ EXPORTED int slurm_spank_init(spank_t spank, int count, char **words)
 				slurm_error("corral_jail: the option --%s can not be had: another plugin has it", options[i].name);
 	result = jail_plan_parse(&plan, count, words, &error);
 	jail_plan_free(&plan);
+	if (spank_context() == S_CTX_SLURMD)
+		jail_templates_forget();
 	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
+}
+
+/* A volume that nobody uses any more shall not be held. */
+EXPORTED int slurm_spank_slurmd_exit(spank_t spank, int count, char **words)
+{
+	(void)spank;
+	(void)count;
+	(void)words;
+	jail_templates_forget();
+	return ESPANK_SUCCESS;
 }
 
 /* In srun, sbatch and salloc: the user is told at once. What is decided there is decided again by slurmstepd, which trusts nobody. */

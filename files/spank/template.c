@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ * Copyright: (c) 2026, the corral authors
+ *
+ * Templates: mount namespaces in which a jail is the root and dressed with all that is alike for those who enter. To make one takes longer
+ * than all the rest of an entry, so it is kept, as a mount of its file in /proc, and entries take copies of it. Its name says what it was made of:
+ * the plan, the mounts of the pod that it shows, and the devices and files that are no mounts. Any other mount or device makes another name,
+ * and the template of the old one goes.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* A file system of its own: what is mounted there must not come to other mount namespaces, for one can not be shown in itself. */
+#define HOME "/run/corral-jail"
+#define DIGITS 16
+
+/* FNV-1a. Nobody who is not root of the pod decides on what goes in. */
+void jail_digest_add(struct jail_digest *digest, const void *data, size_t size)
+{
+	const unsigned char *byte = data;
+
+	for (size_t i = 0; i < size; i++)
+		digest->value = (digest->value ^ byte[i]) * 0x100000001b3;
+}
+
+static void add_text(struct jail_digest *digest, const char *text)
+{
+	jail_digest_add(digest, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+static uint64_t digest_of_plan(const struct jail_plan *plan)
+{
+	struct jail_digest digest = JAIL_DIGEST;
+
+	add_text(&digest, plan->jail);
+	add_text(&digest, plan->spool);
+	add_text(&digest, plan->tmp);
+	add_text(&digest, jail_mode_name(plan->mode));
+	for (size_t i = 0; i < plan->device_count; i++)
+		add_text(&digest, plan->devices[i]);
+	return digest.value;
+}
+
+/* Is that mount point this path, or below it? */
+static bool lies_in(const char *point, size_t length, const char *path)
+{
+	size_t size = path ? strlen(path) : 0;
+
+	return size > 0 && length >= size && memcmp(point, path, size) == 0 && (length == size || point[size] == '/');
+}
+
+/* A line of mountinfo(5): its fifth field is the mount point. Ids are in it too: a volume that was mounted anew is another one. */
+static void add_line(const struct jail_plan *plan, const char *line, size_t length, struct jail_digest *digest)
+{
+	const char *const shown[] = {plan->jail, plan->spool, "/dev", "/proc", "/sys", "/opt/corral", "/etc"};
+	const char *point = line;
+	size_t size;
+
+	for (int field = 0; field < 4; field++) {
+		point = memchr(point, ' ', length - (size_t)(point - line));
+		if (!point)
+			return;
+		point++;
+	}
+	size = strcspn(point, " \n");
+	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+		if (lies_in(point, size, shown[i])) {
+			jail_digest_add(digest, line, length);
+			return;
+		}
+}
+
+/* Without stdio, which reads files of /proc by the kilobyte. NULL with errno; ends with a zero byte. */
+static char *read_mounts(void)
+{
+	size_t room = 64 * 1024;
+	size_t length = 0;
+	ssize_t count = -1;
+	char *text = malloc(room);
+	int file = open("/proc/thread-self/mountinfo", O_RDONLY | O_CLOEXEC);
+
+	while (text && file >= 0 && (count = read(file, text + length, room - length - 1)) > 0) {
+		length += (size_t)count;
+		if (room - length < 4096) {
+			char *grown = realloc(text, room *= 2);
+
+			if (!grown)
+				break;
+			text = grown;
+		}
+	}
+	if (file >= 0)
+		close(file);
+	if (count == 0) {
+		text[length] = '\0';
+		return text;
+	}
+	free(text);
+	return NULL;
+}
+
+/* The kernel writes blanks of mount points in its own way; those of the plan could not be compared with them. */
+static bool is_plain(const char *path)
+{
+	return !path || !strpbrk(path, " \t\n\\");
+}
+
+/* Before anything of the entry is mounted. -1: no template can be found, or kept. */
+int jail_template_look(const struct jail_plan *plan, struct jail_template *template)
+{
+	struct jail_digest digest = JAIL_DIGEST;
+	char *mounts;
+
+	template->name[0] = '\0';
+	template->shown = jail_dress_digest(plan, &digest);
+	/* An overlay is the job's own. */
+	if (plan->mode == JAIL_OVERLAY || !is_plain(plan->jail) || !is_plain(plan->spool))
+		return -1;
+	mounts = read_mounts();
+	if (!mounts)
+		return -1;
+	for (char *line = mounts; *line;) {
+		size_t length = strcspn(line, "\n");
+
+		add_line(plan, line, length, &digest);
+		line += length + (line[length] == '\n');
+	}
+	free(mounts);
+	snprintf(template->name, sizeof(template->name), "%0*llx-%0*llx", DIGITS, (unsigned long long)digest_of_plan(plan), DIGITS,
+		 (unsigned long long)digest.value);
+	return 0;
+}
+
+#ifndef NS_GET_MNTNS_ID
+#define NS_GET_MNTNS_ID _IOR(0xb7, 0x5, uint64_t)
+#endif
+#define TRIES 8
+
+/* May this thread's mount namespace be shown in the pod's? Only a younger one may, by their ids, so that none can hold itself. */
+static bool is_younger_than(int pod)
+{
+	int own = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	uint64_t ours;
+	uint64_t pods;
+	/* Kernels that do not tell count them up. */
+	bool younger = own < 0 || ioctl(own, NS_GET_MNTNS_ID, &ours) < 0 || ioctl(pod, NS_GET_MNTNS_ID, &pods) < 0 || ours > pods;
+
+	if (own >= 0)
+		close(own);
+	return younger;
+}
+
+/* A mount namespace of the thread's own, one that can be kept if there is a way. Linux 6.18 gives each processor a batch of ids, so that one made
+ * later elsewhere may count as the elder. */
+int jail_template_unshare(int pod)
+{
+	cpu_set_t before;
+	cpu_set_t one;
+	int result = unshare(CLONE_NEWNS);
+	int tries = TRIES;
+
+	if (result < 0 || is_younger_than(pod) || sched_getaffinity(0, sizeof(before), &before) < 0)
+		return result;
+	for (int cpu = 0; cpu < CPU_SETSIZE && tries > 0 && result == 0; cpu++) {
+		if (!CPU_ISSET(cpu, &before))
+			continue;
+		tries--;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (sched_setaffinity(0, sizeof(one), &one) < 0)
+			break;
+		result = unshare(CLONE_NEWNS);
+		if (is_younger_than(pod))
+			break;
+	}
+	sched_setaffinity(0, sizeof(before), &before);
+	return result;
+}
+
+/* Its mount namespace; -1: there is none. */
+int jail_template_open(const struct jail_template *template)
+{
+	char path[sizeof(HOME) + sizeof(template->name)];
+	struct statfs status;
+	int namespace;
+
+	if (!template->name[0])
+		return -1;
+	snprintf(path, sizeof(path), HOME "/%s", template->name);
+	namespace = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	/* A file that nothing is mounted on: who made it was interrupted, or is at it. */
+	if (namespace >= 0 && (fstatfs(namespace, &status) < 0 || status.f_type != NSFS_MAGIC)) {
+		close(namespace);
+		return -1;
+	}
+	return namespace;
+}
+
+/* Root's alone; -1 with errno. */
+static int open_home(void)
+{
+	int home;
+
+	if (mkdir(HOME, 0700) < 0 && errno != EEXIST)
+		return -1;
+	home = open(HOME, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (home < 0 || jail_is_mount(home))
+		return home;
+	close(home);
+	if (mount("corral-jail", HOME, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=1m") < 0 || mount(NULL, HOME, NULL, MS_PRIVATE, NULL) < 0)
+		return -1;
+	return open(HOME, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* Those of the same plan, of the pod as it was before. Another mount namespace's are only files here. */
+static void remove_others(int home, const char *name)
+{
+	char path[sizeof(HOME) + NAME_MAX + 1];
+	struct dirent *entry;
+	int copy = fcntl(home, F_DUPFD_CLOEXEC, 0);
+	DIR *list = copy < 0 ? NULL : fdopendir(copy);
+
+	while (list && (entry = readdir(list))) {
+		snprintf(path, sizeof(path), HOME "/%s", entry->d_name);
+		if (strncmp(entry->d_name, name, DIGITS + 1) == 0 && umount2(path, MNT_DETACH) == 0)
+			unlink(path);
+	}
+	if (list)
+		closedir(list);
+}
+
+/* For those who come later. Failures cost them time and nothing else. */
+void jail_template_keep(const struct jail_template *template, int namespace, const struct jail_log *log)
+{
+	char path[sizeof(HOME) + sizeof(template->name)];
+	char source[32];
+	int home = template->name[0] ? open_home() : -1;
+	int file;
+
+	if (home < 0)
+		return;
+	/* Steps may begin together; one of them is enough. */
+	if (flock(home, LOCK_EX | LOCK_NB) == 0) {
+		remove_others(home, template->name);
+		snprintf(path, sizeof(path), HOME "/%s", template->name);
+		snprintf(source, sizeof(source), "/proc/self/fd/%d", namespace);
+		file = openat(home, template->name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (file >= 0)
+			close(file);
+		if (mount(source, path, NULL, MS_BIND, NULL) < 0)
+			jail_debug(log, "the dressed jail can not be kept for the next entry (%s)", strerror(errno));
+	}
+	close(home);
+}
+
+/* All of them: they hold the jails' volumes. */
+void jail_templates_forget(void)
+{
+	umount2(HOME, MNT_DETACH);
+	rmdir(HOME);
+}
