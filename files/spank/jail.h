@@ -19,6 +19,9 @@
 /* The file that the populate job writes last: no marker, no jail. Relative to the jail's root. */
 #define JAIL_MARKER "etc/corral-jail"
 
+/* The word of jail-exec and of the PAM module that names a plugstack.conf: the plan is the SPANK plugin's (jail_plan_of_plugin). */
+#define JAIL_PLUGSTACK "plugstack="
+
 struct jail_error {
 	char text[768];
 };

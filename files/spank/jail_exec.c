@@ -14,7 +14,6 @@
 
 #include "jail.h"
 
-#define PLUGSTACK "plugstack="
 #define FAILED 125 /* as env, nohup and timeout: not the command's own status */
 
 static bool verbose;
@@ -199,8 +198,8 @@ static int read_argument(struct line *line, int left, char **argument)
 			return 0;
 		line->word[line->count++] = line->prepare;
 		return 2;
-	} else if (strncmp(word, PLUGSTACK, strlen(PLUGSTACK)) == 0 && !line->plugstack)
-		line->plugstack = word + strlen(PLUGSTACK);
+	} else if (strncmp(word, JAIL_PLUGSTACK, strlen(JAIL_PLUGSTACK)) == 0 && !line->plugstack)
+		line->plugstack = word + strlen(JAIL_PLUGSTACK);
 	else if (word[0] != '-' && strchr(word, '='))
 		line->word[line->count++] = argument[0];
 	else
