@@ -18,6 +18,9 @@
 /* The file that the populate job writes last: no marker, no jail. Relative to the jail's root. */
 #define JAIL_MARKER "etc/corral-jail"
 
+/* The word of jail-exec and of the PAM module that names a plugstack.conf: the plan is the SPANK plugin's (jail_plan_of_plugin). */
+#define JAIL_PLUGSTACK "plugstack="
+
 struct jail_error {
 	char text[768];
 };
@@ -99,6 +102,7 @@ void jail_plan_free(struct jail_plan *plan);
 /* check.c */
 int jail_await(const char *path, unsigned timeout, unsigned wait, struct jail_error *error);
 int jail_open(const char *path, struct jail_error *error);
+int jail_has_room(const char *path, unsigned timeout, struct jail_error *error);
 int jail_image(const char *path, char *image, size_t size);
 
 /* job.c: what a job has of its own on a node */

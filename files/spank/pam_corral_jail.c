@@ -56,13 +56,12 @@ static void load_name_services(pam_handle_t *handle)
 
 static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, int count, const char **words, struct jail_error *error)
 {
-	static const char option[] = "plugstack=";
 	const char *id = pam_getenv(handle, "SLURM_JOB_ID");
 
 	*job = 0;
-	if (strncmp(words[0], option, strlen(option)) != 0)
+	if (strncmp(words[0], JAIL_PLUGSTACK, strlen(JAIL_PLUGSTACK)) != 0)
 		return jail_plan_parse(plan, count, (char **)words, error);
-	if (jail_plan_of_plugin(plan, words[0] + strlen(option), count - 1, (char **)words + 1, error) < 0)
+	if (jail_plan_of_plugin(plan, words[0] + strlen(JAIL_PLUGSTACK), count - 1, (char **)words + 1, error) < 0)
 		return -1;
 	*job = id ? (uint32_t)strtoul(id, NULL, 10) : 0;
 	if (*job == 0) {

@@ -21,7 +21,7 @@ import pytest
 
 from ..conftest import REPOSITORY, Cluster, eventually
 from .conftest import Script, submit
-from .test_failure import held, reasons
+from .test_failure import in_service
 
 pytestmark = pytest.mark.lab
 PAGE = REPOSITORY / "docs" / "walls.md"
@@ -396,7 +396,7 @@ def test_programs_of_users_load_what_was_planted(planted: dict[str, dict[str, bo
 def linked(cluster: Cluster, script: Script) -> dict[str, bool]:
     """What root of the jail did to a mount point where nothing is mounted over it → whether a step ran."""
     spool = "/var/spool/slurmd"
-    eventually(lambda: not reasons(cluster) and not held(cluster), "all nodes in service")
+    eventually(lambda: in_service(cluster), "all nodes in service")
     before = script("srun -w one-0 stat -f -c %i:%T /etc")
     # Steps of a job that runs go on where the health check has seen it too, and lets no new job begin.
     job = submit(script, "-w one-0")
@@ -406,7 +406,7 @@ def linked(cluster: Cluster, script: Script) -> dict[str, bool]:
         assert "Plugin initialization failed" in said or "it ran" in said, said
     finally:
         script(f"sudo rm {spool}; sudo mv {spool}.away {spool}; scancel {job}")
-    eventually(lambda: not reasons(cluster) and not held(cluster), "all nodes in service again", timeout=90)
+    eventually(lambda: in_service(cluster), "all nodes in service again", timeout=90)
     assert script("srun -w one-0 stat -f -c %i:%T /etc") == before
     return {f"a link to `/etc` in the place of `{spool}`": "it ran" in said}
 

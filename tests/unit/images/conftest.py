@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""A small jail on disk, as the populate job leaves it. What changes owners needs root."""
+"""A small jail on disk, as the populate job leaves it, where what changes owners needs root; and the image's libraries to be preloaded."""
 
 from __future__ import annotations
 
 import os
 import pathlib
+import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(REPOSITORY / "images" / "slurm"))
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., pathlib.Path]:
+    """Builds a library to be preloaded, of a source of images/slurm or of a path, as the image does. ``more``: more words for gcc."""
+    if not shutil.which("gcc"):
+        pytest.skip("needs gcc")
+
+    def make(source: str | pathlib.Path, *more: str) -> pathlib.Path:
+        made = tmp_path_factory.mktemp("preload") / "library.so"
+        words = ["-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", *more]
+        subprocess.run(["gcc", *words, "-o", made, REPOSITORY / "images" / "slurm" / source], check=True)
+        return made
+
+    return make
 
 
 @pytest.fixture

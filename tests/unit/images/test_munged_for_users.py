@@ -5,18 +5,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[3] / "images" / "slurm" / "munged_for_users.c"
-pytestmark = [
-    pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="asks as several users, so it needs root"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="asks as several users, so it needs root")
 # Asked through a socket of its own, as munged does; the other options of a socket are none of its business.
 ASK = """
 import os, socket, struct, sys
@@ -37,10 +33,8 @@ print(*struct.unpack("3i", one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED,
         (64031, 64031, "64031 64031 1"),
     ],
 )
-def test_who_asks(tmp_path: Path, user: int, group: int, seen: str) -> None:
-    library = tmp_path / "munged_for_users.so"
-    tmp_path.chmod(0o755)
-    subprocess.run(["gcc", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-o", library, SOURCE], check=True)
+def test_who_asks(build: Callable[..., Path], user: int, group: int, seen: str) -> None:
+    library = build("munged_for_users.c")
     command = [sys.executable, "-c", ASK, str(user), str(group)]
     plain = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert plain == f"{user} {group} 1", "without the library it is told the truth"

@@ -5,23 +5,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[3] / "images" / "slurm" / "resolve_once.c"
-pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+SOURCE = "resolve_once.c"
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("preload") / "resolve_once.so"
-    sanitized = ["gcc", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-o", str(made), str(SOURCE)]
-    subprocess.run(sanitized, check=True)
-    return made
+def library(build: Callable[..., Path]) -> Path:
+    return build(SOURCE)
 
 
 def preloaded(library: Path, code: str, after: list[Path] | None = None) -> str:
@@ -63,16 +59,17 @@ def test_a_name_that_is_found_changes_nothing(library: Path) -> None:
     assert preloaded(library, code).split() == ["True", "True", "True"]
 
 
-def test_a_name_server_that_does_not_answer_is_asked_again_until_it_has_been_silent_for_too_long(library: Path, tmp_path: Path) -> None:
+def test_a_name_server_that_does_not_answer_is_asked_again_until_it_has_been_silent_for_too_long(
+    library: Path, build: Callable[..., Path], tmp_path: Path
+) -> None:
     """Another library in the place of the C library's look-up: it always says "try again", and notes how often it is asked."""
-    source, silent = tmp_path / "silent.c", tmp_path / "silent.so"
+    source = tmp_path / "silent.c"
     source.write_text("int asked;\nint getaddrinfo(void)\n{\n\tasked++;\n\treturn -3;\n}\n")
-    subprocess.run(["gcc", "-fPIC", "-shared", "-fno-builtin", "-o", str(silent), str(source)], check=True)
+    silent = build(source, "-fno-builtin")
     code = "for i in range(3): find('a-node')\nprint(ctypes.c_int.in_dll(c, 'asked').value, paused())"
     done = preloaded(library, code, after=[silent])
     assert done == "3 True", "a node whose name could not be looked for is taken for one without an address"
-    hurried = tmp_path / "hurried.so"
-    subprocess.run(["gcc", "-fPIC", "-shared", "-DPATIENCE=0", "-o", str(hurried), str(SOURCE)], check=True)
+    hurried = build(SOURCE, "-DPATIENCE=0")
     assert (
         preloaded(
             hurried, "for i in range(3):\n find('a-node')\n c.sleep(1000)\nprint(ctypes.c_int.in_dll(c, 'asked').value)", after=[silent]
