@@ -30,27 +30,6 @@ fi
 [ -n "$name" ] || die "neither SLURM_NODE_NAME nor POD_NAME and CORRAL_CLUSTER are set: the pod does not know which node it is"
 [ -n "${SLURM_CONF_SERVER:-}" ] || die "SLURM_CONF_SERVER is not set: it names slurmctld as host:port"
 
-# A node's own cgroup tree. Runtimes mount it read-only for containers that are not privileged, and put the container's processes
-# into its root, where cgroup2 allows controllers only to trees without processes.
-own_cgroup() {
-	local root=/sys/fs/cgroup pids pid controller
-	[ "$(stat -f -c %T "$root")" = cgroup2fs ] || return 0
-	if [ ! -w "$root/cgroup.procs" ]; then
-		mount -o remount,bind,rw "$root" || die "$root is read-only and can not be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
-	fi
-	[ "$(cat "$root/cgroup.type" 2>/dev/null || echo root)" != root ] || return 0
-	mkdir -p "$root/corral"
-	# The whole list first: it gets shorter with each that is moved, and a reader would go on in the midst of a number.
-	mapfile -t pids <"$root/cgroup.procs"
-	for pid in "${pids[@]}"; do
-		echo "$pid" >"$root/corral/cgroup.procs" 2>/dev/null || true # it may have ended
-	done
-	for controller in $(<"$root/cgroup.controllers"); do
-		echo "+$controller" >"$root/cgroup.subtree_control" ||
-			echo "slurmd.sh: the cgroup controller $controller can not be used in this container" >&2
-	done
-}
-
 # What a container that was killed left behind: jobs of a node that no longer runs any. Their ids come again after a requeue, and
 # slurmd refuses a batch script that is there already.
 clean_spool() {
@@ -73,7 +52,9 @@ same_paths() {
 	chmod 0755 /tmp
 }
 
-[ "${CORRAL_PROCESS_TRACKING:-cgroup}" = linuxproc ] || own_cgroup
+if [ "${CORRAL_PROCESS_TRACKING:-cgroup}" != linuxproc ]; then
+	own_cgroup || [ $? != 1 ] || die "$cgroups is read-only and can not be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
+fi
 attach_submounts
 same_paths
 mkdir -p "$spool" /run/slurm

@@ -293,6 +293,7 @@ class _Resolver:
             seccomp=self.login_seccomp(),
             app_armor=self.app_armor("login", self.spec["security"]),
             entry=spec["entry"],
+            user_limits=_user_limits(spec["limits"]),
             jail=self.login_volumes(),
             accounts=self.accounts("login"),
         )
@@ -797,6 +798,12 @@ def _gpu_environment(node_set: Json) -> list[Json]:
     if spec["vendor"] == "nvidia" and all(variable["name"] != NVIDIA_CAPABILITIES for variable in node_set["environment"]):
         variables[NVIDIA_CAPABILITIES] = "compute,utility"
     return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _user_limits(limits: Json) -> str:
+    """As a cgroup has them: bytes, microseconds in each tenth of a second, a number."""
+    files = {"memory": ("memory.max", 1), "cpu": ("cpu.max", 100_000), "processes": ("pids.max", 1)}
+    return " ".join(f"{name}={int(quantity.parse(limits[field]) * unit)}" for field, (name, unit) in files.items() if field in limits)
 
 
 def _resources(node_set: Json) -> Json:

@@ -29,6 +29,9 @@ SYSTEM_IDS = (60001, 65535)
 MAX_GPUS = 64
 GPU_VENDORS = ("nvidia", "amd", "simulated")
 
+# Of a login node's container, where the document does not say.
+LOGIN_MEMORY = "4Gi"
+
 _LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _QUALIFIED = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
@@ -1078,7 +1081,17 @@ def spec() -> Schema:
                     ),
                     "resources": resources(
                         "Size of a login node's container, all its users together.",
-                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
+                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": LOGIN_MEMORY}},
+                    ),
+                    "limits": _object(
+                        "What one user can have of a login node, all his sessions together, so that he can not take it from the others. Needs cgroup v2 on the "
+                        "Kubernetes node; docs/jail.md says what holds without it. Without a field, no limit but the container's.",
+                        {
+                            "memory": _quantity("Memory. Who wants more has a process of his own ended, and nobody else has.", _BYTES),
+                            "cpu": _quantity("CPUs, such as 2 or 500m.", _CPU),
+                            "processes": _integer("Processes and threads.", 16, 1000000),
+                        },
+                        default={},
                     ),
                     "volumes": _pod_volumes("sshd's container"),
                     "updateStrategy": _object(

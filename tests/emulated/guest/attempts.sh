@@ -6,12 +6,12 @@ ada() {
 	setpriv --reuid=10001 --regid=10001 --clear-groups env --chdir=/ HOME=/home/ada timeout 90 "$@" 2>&1
 }
 in_pod() { # under the profile and the filter, as all that the pod's programs start
-	nsenter -t "$(pgrep -x slurmd)" -m -p python3 /guest/confine.py bash -c "$1" 2>&1
+	nsenter -t "$(pgrep -x slurmd)" -m -p python3 /guest/confine.py worker bash -c "$1" 2>&1
 }
 SSH=(ssh -i /mnt/jail/home/ada/.ssh/id -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null 192.0.2.1)
 
 say pod
-cat /sys/fs/cgroup/pod/cgroup.procs /sys/fs/cgroup/pod/cgroup.subtree_control
+cat /sys/fs/cgroup/worker/cgroup.procs /sys/fs/cgroup/worker/cgroup.subtree_control
 
 say step
 ada srun -Q sh -c 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail'
@@ -46,6 +46,28 @@ for _ in $(seq 60); do
 done
 ada "${SSH[@]}" -o LogLevel=ERROR 'cat /proc/self/cgroup /proc/self/attr/current; id -un; test -e /etc/corral-jail && echo jail; grep Seccomp: /proc/self/status'
 scancel "$job"
+
+LOGIN=(ssh -p 2222 -o LogLevel=ERROR "${SSH[@]:1}")
+say login
+ada "${LOGIN[@]}" 'cat /proc/self/cgroup /proc/self/attr/current; cd /sys/fs/cgroup/user-$(id -u); cat memory.max cpu.max pids.max; test -e /etc/corral-jail && echo jail'
+
+say login-memory
+ada "${LOGIN[@]}" 'for _ in 1 2 3; do python3 -c "import time; x = bytes(b\"1\") * (90 << 20); time.sleep(30); print(\"had it\")" & done; wait'
+
+say login-processes
+ada "${LOGIN[@]}" "python3 -c '
+import os, time
+for made in range(200):
+    try:
+        os.fork() or (time.sleep(20), os._exit(0))
+    except OSError as error:
+        print(made, error.errno)
+        break
+'"
+
+say login-after
+ada "${LOGIN[@]}" 'echo welcome'
+cat /sys/fs/cgroup/login/cgroup.procs
 
 say unconfined
 cat /proc/sys/kernel/core_pattern >/tmp/pattern
