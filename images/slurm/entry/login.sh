@@ -6,10 +6,13 @@
 #   CORRAL_LOGIN_ENTRY  Chroot (default): ChrootDirectory. The jail's mounts are made first and need SYS_ADMIN, which nothing has any more
 #                       once sshd runs. Pivot: the PAM module makes each session a mount namespace with the jail as its root.
 #   CORRAL_USER_LIMITS  what one user can have, in words of cgroup v2: memory.max=BYTES cpu.max=MICROSECONDS pids.max=NUMBER; without it, no limits
+#   CORRAL_INIT_SCRIPTS  scripts that are run before sshd is; see ready.sh
 #   CORRAL_LDAP_HOMES   where users' homes are made at their first login; set where users come from LDAP too, by the sssd beside
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /usr/local/lib/corral/common.sh
+# shellcheck source-path=SCRIPTDIR source=ready.sh
+. /usr/local/lib/corral/ready.sh
 
 jail=${CORRAL_JAIL:-/mnt/jail}
 
@@ -59,6 +62,7 @@ if [ -n "${CORRAL_LDAP_HOMES:-}" ]; then
 	sed -i '/pam_corral_jail\.so/i session  optional pam_exec.so quiet type=open_session /etc/ssh/make-home' /etc/pam.d/sshd
 fi
 
+run_init_scripts
 install -d -m 0755 /run/sshd
 wait_for_munge
 exec setpriv "${bounds[@]}" --inh-caps=-all /usr/sbin/sshd -D -e "$@"

@@ -9,7 +9,7 @@
 #   CORRAL_SSH           WithJob: sshd beside slurmd, for those who have a job on the node; Never (default)
 #   CORRAL_LDAP_HOMES    set where users come from LDAP too, by the sssd beside
 #   CORRAL_GPU_VENDOR    set where the node has GPUs; see gpus.sh
-#   CORRAL_INIT_SCRIPTS  NAME:SECONDS each: scripts in /etc/corral/init that are run before slurmd is, in this order, and how long each may take
+#   CORRAL_INIT_SCRIPTS  scripts that are run before slurmd is; see ready.sh
 #   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
 set -euo pipefail
 
@@ -82,9 +82,7 @@ announce() {
 if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
 	ready "making its GPUs known" 60 /usr/local/lib/corral/gpus.sh
 fi
-for script in ${CORRAL_INIT_SCRIPTS:-}; do
-	ready "init script ${script%:*}" "${script##*:}" "/etc/corral/init/${script%:*}"
-done
+run_init_scripts
 [ -z "${CORRAL_GPU_VENDOR:-}${CORRAL_INIT_SCRIPTS:-}" ] || back_in_service
 
 # Its own process to be started again when it ends: slurmd.sh becomes slurmd.

@@ -213,6 +213,7 @@ def _login(spec: Json) -> Iterator[str]:
     if service.get("nodePort") is not None and service.get("type") != "NodePort":
         yield f"spec.login.service.nodePort goes with type NodePort, but the type is {service.get('type', 'ClusterIP')}; change one of them."
     yield from _login_limits(spec.get("login") or {})
+    yield from _init_scripts("spec.login", spec.get("login") or {})
 
 
 def _login_limits(login: Json) -> Iterator[str]:
@@ -440,8 +441,8 @@ def _pod_volumes(spec: Json) -> Iterator[str]:
             seen.setdefault(target, path)
 
 
-def _init_scripts(path: str, node_set: Json) -> Iterator[str]:
-    for index, script in enumerate(node_set.get("initScripts") or []):
+def _init_scripts(path: str, pods: Json) -> Iterator[str]:
+    for index, script in enumerate(pods.get("initScripts") or []):
         given = [source for source in ("script", "configMap") if script.get(source) is not None]
         if len(given) != 1:
             yield f"{path}.initScripts[{index}] has {' and '.join(given) or 'no text'}; give exactly one of script and configMap."

@@ -506,10 +506,9 @@ def _pod_volumes(whose: str) -> Schema:
     )
 
 
-def _init_scripts() -> Schema:
+def _init_scripts(daemon: str, failure: str) -> Schema:
     return _list(
-        "Scripts that are run one after the other as root in the pod, outside of the jail, each time before slurmd starts. While one fails, the node is out of "
-        "service, with the script's last line as the reason.",
+        f"Scripts that are run one after the other as root in the pod, outside of the jail, each time before {daemon} starts. While one fails, {failure}.",
         _object(
             "A script: its text, or a key of a ConfigMap.",
             {
@@ -716,7 +715,7 @@ def _node_set() -> Schema:
                 default=[],
             ),
             "volumes": _pod_volumes("slurmd's container"),
-            "initScripts": _init_scripts(),
+            "initScripts": _init_scripts("slurmd", "the node is out of service, with the script's last line as the reason"),
             "probes": _probes(),
             **placement(),
             "affinity": _object(
@@ -1094,6 +1093,7 @@ def spec() -> Schema:
                         default={},
                     ),
                     "volumes": _pod_volumes("sshd's container"),
+                    "initScripts": _init_scripts("sshd", "the pod takes no sessions, and the log of the container sshd says why"),
                     "updateStrategy": _object(
                         "How login pods get another image or pod template. Users' sessions end with their pod.",
                         {
