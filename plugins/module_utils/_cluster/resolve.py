@@ -622,6 +622,8 @@ class _Resolver:
             ],
             "sshConfig": self.ssh_config(),
         }
+        if "motd" in self.spec["login"]:
+            accounts["motd"] = self.spec["login"]["motd"].rstrip("\n") + "\n"
         document = json.dumps(accounts, sort_keys=True, ensure_ascii=False, indent=1) + "\n"
         return [self.jail(name, spec, labels, accounts, document) for name, spec in self.jail_specs()]
 

@@ -53,6 +53,7 @@ _VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"
 _LINE = "^[^\\x00-\\x1f\\x7f]+$"
 _EXTENDED = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 _SCRIPT = "^#!/[^\\x00]*$"
+_TEXT = "^[^\\x00]*$"
 _GPU_TYPE = "^[a-z][-a-z0-9_.]*$"
 _SHARE = "^([1-9][0-9]{0,4}|([1-9][0-9]?|100)%)$"
 
@@ -75,6 +76,7 @@ PATTERNS: dict[str, str] = {
     _VARIABLE: "letters, digits and '_', not beginning with a digit",
     _LINE: "one line of text without control characters",
     _EXTENDED: "the name of an extended resource such as nvidia.com/gpu",
+    _TEXT: "a text without the character NUL",
     _SCRIPT: "a script, beginning with #! and a program's path",
     _SHARE: "a number of nodes such as 2, or a share of the set such as 25%; at least 1",
     _GPU_TYPE: "lower-case letters, digits, '-', '_' and '.', beginning with a letter",
@@ -1092,6 +1094,13 @@ def spec() -> Schema:
                         },
                         default={},
                     ),
+                    "motd": {
+                        "type": "string",
+                        "description": "What users read when they log in with a terminal: the jail's /etc/motd. Without it, that file is left to whoever writes it.",
+                        "minLength": 1,
+                        "maxLength": 8192,
+                        "pattern": _TEXT,
+                    },
                     "volumes": _pod_volumes("sshd's container"),
                     "initScripts": _init_scripts("sshd", "the pod takes no sessions, and the log of the container sshd says why"),
                     "updateStrategy": _object(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -30,6 +31,13 @@ def login(document: Any) -> dict[str, Any]:
 )
 def test_limits_are_words_of_a_cgroup(limits: dict[str, Any], words: str) -> None:
     assert login(edited("spec.login.limits", limits))["user_limits"] == words
+
+
+@pytest.mark.parametrize("text", ["Welcome.", "Welcome.\n", "Welcome.\n\n"])
+def test_words_at_login_are_the_jails_file(text: str) -> None:
+    users = resolve.model(edited("spec.login.motd", text)).to_dict()["jail"]["users"]
+    assert json.loads(users["document"])["motd"] == "Welcome.\n"
+    assert "motd" not in json.loads(resolve.model(good()).to_dict()["jail"]["users"]["document"])
 
 
 def test_without_limits_there_are_none() -> None:
