@@ -54,13 +54,8 @@ read -ra limits <<<"${CORRAL_USER_LIMITS:-}"
 [ ${#limits[@]} = 0 ] || limit_users "${limits[@]}"
 
 use_directory_keys
-# Homes of a directory's users are made when they come.
-if [ -n "${CORRAL_LDAP_HOMES:-}" ]; then
-	# sshd gives what PAM calls an environment of its own.
-	printf '#!/bin/sh\nexec env CORRAL_JAIL=%s CORRAL_LDAP_HOMES=%s /usr/local/lib/corral/make_home.py\n' "$jail" "$CORRAL_LDAP_HOMES" >/etc/ssh/make-home
-	chmod 0755 /etc/ssh/make-home
-	sed -i '/pam_corral_jail\.so/i session  optional pam_exec.so quiet type=open_session /etc/ssh/make-home' /etc/pam.d/sshd
-fi
+# What a user lacks is made when he comes: the home, of a directory's users, and the key for the workers.
+sed -i "/pam_corral_jail\\.so/i session  optional pam_exec.so quiet type=open_session /usr/local/lib/corral/first_login.sh $jail ${CORRAL_LDAP_HOMES:-}" /etc/pam.d/sshd
 
 run_init_scripts
 install -d -m 0755 /run/sshd
