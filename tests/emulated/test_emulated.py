@@ -31,7 +31,9 @@ def files() -> dict[str, bytes]:
         pytest.skip("apparmor_parser is not installed: make prerequisites")
     document = good()
     document["metadata"]["name"] = "vm"
-    document["spec"]["nodeSets"] = [{"name": "n", "replicas": 1, "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}]
+    document["spec"]["nodeSets"] = [
+        {"name": "n", "replicas": 1, "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}, "gpu": {"vendor": "nvidia", "count": 2}}
+    ]
     document["spec"]["partitions"] = [{"name": "main", "default": True}]
     document["spec"]["login"] = {"limits": {"memory": "200Mi", "cpu": "500m", "processes": 40}}
     cluster = resolve.model(document).to_dict()
@@ -79,6 +81,15 @@ def test_a_job_has_the_cores_and_the_memory_that_it_asked_for(said: dict[str, st
     assert "had it" not in said["memory"] and "oom" in said["memory"].lower(), said["memory"]
 
 
+def test_a_job_opens_the_devices_that_it_asked_for_and_no_others(said: dict[str, str]) -> None:
+    """ConstrainDevices, by bpf in the job's cgroup, from a pod that is not privileged; of device files that gres.conf names."""
+    refused = "Operation not permitted"
+    assert said["one-gpu"].count(refused) == 1 and "nvidia1" in said["one-gpu"], said["one-gpu"]
+    assert [line for line in said["one-gpu"].splitlines() if refused not in line] == ["gpus: 0", "1", "0"], said["log-of-worker"]
+    assert said["no-gpu"].count(refused) == 2, said["no-gpu"]
+    assert [line for line in said["no-gpu"].splitlines() if refused not in line] == ["gpus: ", "0", "0"]
+
+
 def test_a_job_makes_no_cgroups(said: dict[str, str]) -> None:
     assert said["cgroups"].count("Read-only file system") == 2, said["cgroups"]
 
@@ -91,7 +102,9 @@ def test_ssh_leads_into_the_cgroup_of_ones_job(said: dict[str, str]) -> None:
 
 
 def test_what_a_user_can_have_of_a_login_node_is_his_cgroups(said: dict[str, str]) -> None:
-    assert said["login"].splitlines() == ["0::/user-10001", "corral-login (enforce)", str(200 << 20), "50000 100000", "40", "jail"], said["log-of-login"]
+    assert said["login"].splitlines() == ["0::/user-10001", "corral-login (enforce)", str(200 << 20), "50000 100000", "40", "jail"], said[
+        "log-of-login"
+    ]
 
 
 def test_who_takes_more_of_a_login_node_is_alone_hit_by_it(said: dict[str, str]) -> None:

@@ -32,6 +32,13 @@ ada srun -Q -n1 -c1 --mem=100 nproc
 say memory
 ada srun -Q -n1 -c1 --mem=100 python3 -c 'x = bytearray(300 << 20); print("had it")'
 
+# One job with one GPU, one without; each tries both devices.
+try_devices='echo "gpus: $CUDA_VISIBLE_DEVICES"; for device in /dev/nvidia[01]; do head -c 1 "$device" | wc -c; done'
+say one-gpu
+ada srun -Q -n1 -c1 --mem=100 --gres=gpu:1 sh -c "$try_devices"
+say no-gpu
+ada srun -Q -n1 -c1 --mem=100 sh -c "$try_devices"
+
 say cgroups
 ada srun -Q sh -c 'mkdir /sys/fs/cgroup/mine; echo 1 >/sys/fs/cgroup/cgroup.procs'
 

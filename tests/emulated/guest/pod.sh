@@ -11,6 +11,7 @@ inside() {
 	case $1 in
 	worker)
 		export SLURM_NODE_NAME=n-0 POD_NAME=vm-n-0 POD_IP=192.0.2.1 CORRAL_CLUSTER=vm CORRAL_SSH=WithJob
+		export CORRAL_GPU_VENDOR=nvidia CORRAL_GPU_COUNT=2
 		export SLURM_CONF_SERVER=vm-controller.ns.svc.cluster.local:6817
 		set -- worker slurmd.sh
 		;;

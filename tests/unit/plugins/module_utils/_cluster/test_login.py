@@ -48,7 +48,10 @@ def test_without_limits_there_are_none() -> None:
     ("fields", "words"),
     [
         ({"limits": {"memory": "8Gi"}}, "spec.login.limits.memory is 8Gi for each user, but the container has 4Gi for all of them"),
-        ({"limits": {"cpu": "3"}, "resources": {"limits": {"cpu": "2500m"}}}, "spec.login.limits.cpu is 3 for each user, but the container has 2500m"),
+        (
+            {"limits": {"cpu": "3"}, "resources": {"limits": {"cpu": "2500m"}}},
+            "spec.login.limits.cpu is 3 for each user, but the container has 2500m",
+        ),
         ({"limits": {"memory": "0"}}, "spec.login.limits.memory is 0, with which nobody could log in"),
         ({"limits": {"processes": 3}}, "it must be between 16 and 1000000"),
     ],

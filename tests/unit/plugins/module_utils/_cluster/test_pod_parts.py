@@ -93,7 +93,12 @@ def test_scripts_are_files_of_their_names_and_run_in_their_order() -> None:
 def test_login_nodes_have_scripts_too() -> None:
     found = resolve.model(edited("spec.login.initScripts", SCRIPTS)).to_dict()["login"]
     assert (found["init_config_map"], found["init_scripts"], found["starts"]) == ("demo-login-init", {"disks": SCRIPTS[0]["script"]}, 270)
-    names = [source["configMap"]["name"] for volume in found["jail"]["volumes"] if volume["name"] == "init-scripts" for source in volume["projected"]["sources"]]
+    names = [
+        source["configMap"]["name"]
+        for volume in found["jail"]["volumes"]
+        if volume["name"] == "init-scripts"
+        for source in volume["projected"]["sources"]
+    ]
     assert names == ["demo-login-init", "site-scripts"]
     assert {"name": "init-scripts", "mountPath": "/etc/corral/init", "readOnly": True} in found["jail"]["mounts"]
     assert {"name": "CORRAL_INIT_SCRIPTS", "value": "disks:90 site:60"} in found["jail"]["env"]
