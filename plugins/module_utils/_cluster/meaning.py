@@ -223,7 +223,9 @@ def _login_limits(login: Json) -> Iterator[str]:
     for field in ("cpu", "memory"):
         if limits.get(field) is not None and not quantity.parse(limits[field]):
             yield f"spec.login.limits.{field} is {limits[field]}, with which nobody could log in; take the field away for no limit."
-        elif limits.get(field) is not None and whole.get(field) is not None and quantity.parse(limits[field]) > quantity.parse(whole[field]):
+        elif (
+            limits.get(field) is not None and whole.get(field) is not None and quantity.parse(limits[field]) > quantity.parse(whole[field])
+        ):
             yield (
                 f"spec.login.limits.{field} is {limits[field]} for each user, but the container has {whole[field]} for all of them "
                 f"(spec.login.resources.limits.{field}); lower the first or raise the second."

@@ -853,7 +853,10 @@ def _probes(node_set: Json) -> Json:
     """The times of the document; a start takes as long as its scripts may, besides."""
     probes: Json = node_set["probes"]
     startup = probes["startup"]
-    return {**probes, "startup": {**startup, "failureThreshold": startup["failureThreshold"] - -_init_seconds(node_set) // startup["periodSeconds"]}}
+    return {
+        **probes,
+        "startup": {**startup, "failureThreshold": startup["failureThreshold"] - -_init_seconds(node_set) // startup["periodSeconds"]},
+    }
 
 
 def _init_seconds(pods: Json) -> int:

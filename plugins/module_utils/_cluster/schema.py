@@ -1096,7 +1096,7 @@ def spec() -> Schema:
                     ),
                     "motd": {
                         "type": "string",
-                        "description": "What users read when they log in with a terminal: the jail's /etc/motd. Without it, that file is left to whoever writes it.",
+                        "description": "What users read when they log in with a terminal: the jail's /etc/motd. Without it, the file is left alone.",
                         "minLength": 1,
                         "maxLength": 8192,
                         "pattern": _TEXT,

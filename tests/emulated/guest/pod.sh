@@ -13,17 +13,17 @@ inside() {
 		export SLURM_NODE_NAME=n-0 POD_NAME=vm-n-0 POD_IP=192.0.2.1 CORRAL_CLUSTER=vm CORRAL_SSH=WithJob
 		export CORRAL_GPU_VENDOR=nvidia CORRAL_GPU_COUNT=2
 		export SLURM_CONF_SERVER=vm-controller.ns.svc.cluster.local:6817
-		set -- worker slurmd.sh
+		set -- worker /usr/local/lib/corral/slurmd.sh
 		;;
 	login)
 		CORRAL_USER_LIMITS=$(cat /guest/user-limits)
 		export CORRAL_USER_LIMITS
-		set -- login login.sh -p 2222
+		set -- login /usr/local/lib/corral/login.sh -p 2222
 		;;
 	esac
 	kind=$1
 	shift
-	exec python3 /guest/confine.py "$kind" setpriv "--bounding-set=$(cat "/guest/capabilities.$kind")" --inh-caps=-all "/usr/local/lib/corral/$@"
+	exec python3 /guest/confine.py "$kind" setpriv "--bounding-set=$(cat "/guest/capabilities.$kind")" --inh-caps=-all "$@"
 }
 case $1 in
 inside) inside "$2" ;;
