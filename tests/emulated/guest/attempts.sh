@@ -33,6 +33,7 @@ say memory
 ada srun -Q -n1 -c1 --mem=100 python3 -c 'x = bytearray(300 << 20); print("had it")'
 
 # One job with one GPU, one without; each tries both devices.
+# shellcheck disable=SC2016 # the job's shell expands it
 try_devices='echo "gpus: $CUDA_VISIBLE_DEVICES"; for device in /dev/nvidia[01]; do head -c 1 "$device" | wc -c; done'
 say one-gpu
 ada srun -Q -n1 -c1 --mem=100 --gres=gpu:1 sh -c "$try_devices"
@@ -56,6 +57,7 @@ scancel "$job"
 
 LOGIN=(ssh -p 2222 -o LogLevel=ERROR "${SSH[@]:1}")
 say login
+# shellcheck disable=SC2016 # the session's shell expands it
 ada "${LOGIN[@]}" 'cat /proc/self/cgroup /proc/self/attr/current; cd /sys/fs/cgroup/user-$(id -u); cat memory.max cpu.max pids.max; test -e /etc/corral-jail && echo jail'
 
 say login-memory
