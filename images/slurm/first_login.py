@@ -62,14 +62,16 @@ def owner(parent: int, name: str) -> int | None:
 @contextlib.contextmanager
 def acting_as(user: User) -> Iterator[None]:
     """In his home with his rights and no others: a file server may give root none."""
-    before = os.geteuid(), os.getegid()
+    uid, gid, groups = os.geteuid(), os.getegid(), os.getgroups()
+    os.setgroups([])
     os.setegid(user.gid)
     os.seteuid(user.uid)
     try:
         yield
     finally:
-        os.seteuid(before[0])
-        os.setegid(before[1])
+        os.seteuid(uid)
+        os.setegid(gid)
+        os.setgroups(groups)
 
 
 def prepare(jail: str, homes: str, user: User, home: str) -> list[str]:

@@ -116,6 +116,12 @@ def test_who_takes_more_of_a_login_node_is_alone_hit_by_it(said: dict[str, str])
     assert welcome == "welcome" and own == [], "the pod's own processes have left the root of its cgroups"
 
 
+def test_root_of_the_jail_stays_in_his_cgroup(said: dict[str, str]) -> None:
+    assert "0\n0::/user-10001\n" in said["login-root"], said["login-root"]
+    assert said["login-root"].count("Read-only file system") == 3, said["login-root"]
+    assert "mount:" in said["login-root"] or "permission denied" in said["login-root"].lower()
+
+
 def test_the_profile_refuses_the_nodes_knobs_to_root_of_the_pod(said: dict[str, str]) -> None:
     assert said["unconfined"].split() == ["written"], "else the rest would prove nothing"
     assert said["confined"].splitlines()[0] == "corral-worker (enforce)"

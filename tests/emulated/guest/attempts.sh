@@ -74,6 +74,9 @@ for made in range(200):
         break
 '"
 
+say login-root
+ada "${LOGIN[@]}" "sudo sh -c 'id -u; cat /proc/self/cgroup; cd /sys/fs/cgroup; echo 0 >cgroup.procs; mkdir mine; echo max >user-10001/pids.max; mount -o remount,rw /sys/fs/cgroup'"
+
 say login-after
 ada "${LOGIN[@]}" 'echo welcome'
 cat /sys/fs/cgroup/login/cgroup.procs

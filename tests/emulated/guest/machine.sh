@@ -48,6 +48,7 @@ cp -r /guest/slurm /etc/
 printf 'ada:x:10001:10001::/home/ada:/bin/bash\n' >>/mnt/jail/etc/passwd
 printf 'ada:x:10001:\n' >>/mnt/jail/etc/group
 install -d -o 10001 -g 10001 -m 0700 /mnt/jail/home/ada /mnt/jail/home/ada/.ssh
+printf 'ada ALL=(ALL:ALL) NOPASSWD: ALL\n' >/mnt/jail/etc/sudoers.d/ada
 mkdir -p /etc/corral/host-keys
 ssh-keygen -q -t ed25519 -N '' -f /etc/corral/host-keys/ssh_host_ed25519_key
 setpriv --reuid=10001 --regid=10001 --clear-groups ssh-keygen -q -t ed25519 -N '' -f /mnt/jail/home/ada/.ssh/id
