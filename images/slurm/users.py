@@ -5,7 +5,7 @@
 A second run changes nothing. With --watch it stays, and writes them again whenever the document changes.
 
 The document (JSON):  {"groups": [{name, gid}], "users": [{name, uid, gid, groups, sshKeys, sudo, shell}], "mountPoints": [path],
-"sshConfig": text}
+"sshConfig": text, "motd": text}
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from corral_users.accounts import Accounts, Ours, make_account_files, read_state
 from corral_users.document import Document, read_document
 from corral_users.files import DIRECTORY, directory, locked, make_directories, opened, read
 from corral_users.homes import make_home, make_key_for_workers, write_keys
+from corral_users.motd import fingerprint, write_motd
 from corral_users.ssh import write_ssh_config
 
 MARKER = "corral-jail"
@@ -42,16 +43,17 @@ def apply(jail: str, wanted: Document, homes_at: str | None = None) -> list[str]
                 ours = read_state(etc)
                 accounts = Accounts(etc)
                 accounts.check(wanted, ours)
-                now = Ours({u.name: u.uid for u in wanted.users}, {g.name: g.gid for g in wanted.groups})
+                now = Ours({u.name: u.uid for u in wanted.users}, {g.name: g.gid for g in wanted.groups}, fingerprint(wanted.motd))
                 # Before the accounts: a run that dies in between must know them as its own when it comes again.
-                write_state(etc, Ours({**ours.users, **now.users}, {**ours.groups, **now.groups}))
+                write_state(etc, Ours({**ours.users, **now.users}, {**ours.groups, **now.groups}, ours.motd))
                 homes, keys = ([], []) if homes_at == "none" else make_homes(root, wanted, homes_at)
                 ssh = ["wrote how ssh reaches the workers"] if write_ssh_config(root, wanted.ssh_config) else []
+                motd = ["wrote /etc/motd" if wanted.motd else "removed /etc/motd"] if write_motd(etc, wanted.motd, ours.motd) else []
                 accounts.apply(wanted, ours)
                 accounts.save()
                 sudo = write_sudoers(etc, wanted.users)
                 write_state(etc, now)
-        return [*made, *accounts.changes, *homes, *keys, *ssh, *sudo]
+        return [*made, *accounts.changes, *homes, *keys, *ssh, *motd, *sudo]
     finally:
         os.close(root)
 

@@ -8,7 +8,7 @@ The lab's machine may have neither. So one machine is booted, its scripts try al
 from __future__ import annotations
 
 import shutil
-from errno import ENOSYS, EPERM
+from errno import EAGAIN, ENOSYS, EPERM
 from pathlib import Path
 
 import pytest
@@ -31,15 +31,19 @@ def files() -> dict[str, bytes]:
         pytest.skip("apparmor_parser is not installed: make prerequisites")
     document = good()
     document["metadata"]["name"] = "vm"
-    document["spec"]["nodeSets"] = [{"name": "n", "replicas": 1, "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}]
+    document["spec"]["nodeSets"] = [
+        {"name": "n", "replicas": 1, "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}, "gpu": {"vendor": "nvidia", "count": 2}}
+    ]
     document["spec"]["partitions"] = [{"name": "main", "default": True}]
-    texts = resolve.model(document).to_dict()["config"]["files"]
-    capabilities = "".join(f",+{name.lower()}" for name in resolve.WORKER_CAPABILITIES)
+    document["spec"]["login"] = {"limits": {"memory": "200Mi", "cpu": "500m", "processes": 40}}
+    cluster = resolve.model(document).to_dict()
+    rights = {"worker": cluster["workers"]["capabilities"], "login": cluster["login"]["capabilities"]}
     return {
         "hosts": HOSTS.encode(),
-        "capabilities": f"-all{capabilities}".encode(),
-        "worker.bpf": seccomp.compiled(FILES / "seccomp" / "worker.json"),
-        **{f"slurm/{name}": text.encode() for name, text in texts.items()},
+        "user-limits": cluster["login"]["user_limits"].encode(),
+        **{f"capabilities.{kind}": ",+".join(["-all", *(name.lower() for name in names)]).encode() for kind, names in rights.items()},
+        **{f"{kind}.bpf": seccomp.compiled(FILES / "seccomp" / f"{kind}.json") for kind in rights},
+        **{f"slurm/{name}": text.encode() for name, text in cluster["config"]["files"].items()},
         **{f"profiles/{path.name}": compiled(parser, path) for path in PROFILES.iterdir()},
     }
 
@@ -55,7 +59,7 @@ def test_the_kernel_takes_the_profiles(said: dict[str, str]) -> None:
 
 def test_the_pods_own_processes_leave_the_root_of_its_cgroups(said: dict[str, str]) -> None:
     """Else no controller could be had below it."""
-    assert "can not be used" not in said["slurmd"], said["slurmd"]
+    assert "can not be used" not in said["log-of-worker"], said["log-of-worker"]
     processes, controllers = said["pod"].splitlines()[:-1], set(said["pod"].splitlines()[-1].split())
     assert processes == [] and controllers >= {"cpuset", "cpu", "memory", "pids"}
 
@@ -77,6 +81,15 @@ def test_a_job_has_the_cores_and_the_memory_that_it_asked_for(said: dict[str, st
     assert "had it" not in said["memory"] and "oom" in said["memory"].lower(), said["memory"]
 
 
+def test_a_job_opens_the_devices_that_it_asked_for_and_no_others(said: dict[str, str]) -> None:
+    """ConstrainDevices, by bpf in the job's cgroup, from a pod that is not privileged; of device files that gres.conf names."""
+    refused = "Operation not permitted"
+    assert said["one-gpu"].count(refused) == 1 and "nvidia1" in said["one-gpu"], said["one-gpu"]
+    assert [line for line in said["one-gpu"].splitlines() if refused not in line] == ["gpus: 0", "1", "0"], said["log-of-worker"]
+    assert said["no-gpu"].count(refused) == 2, said["no-gpu"]
+    assert [line for line in said["no-gpu"].splitlines() if refused not in line] == ["gpus: ", "0", "0"]
+
+
 def test_a_job_makes_no_cgroups(said: dict[str, str]) -> None:
     assert said["cgroups"].count("Read-only file system") == 2, said["cgroups"]
 
@@ -86,6 +99,27 @@ def test_ssh_leads_into_the_cgroup_of_ones_job(said: dict[str, str]) -> None:
     cgroup, profile, *rest = said["ssh"].splitlines()
     assert "/job_" in cgroup and "/step_extern/" in cgroup, said["ssh"]
     assert (profile, *rest) == ("corral-worker (enforce)", "ada", "jail", "Seccomp:\t2")
+
+
+def test_what_a_user_can_have_of_a_login_node_is_his_cgroups(said: dict[str, str]) -> None:
+    assert said["login"].splitlines() == ["0::/user-10001", "corral-login (enforce)", str(200 << 20), "50000 100000", "40", "jail"], said[
+        "log-of-login"
+    ]
+
+
+def test_who_takes_more_of_a_login_node_is_alone_hit_by_it(said: dict[str, str]) -> None:
+    """Three processes of 90 MiB have no room in 200; sshd and the next session do not notice."""
+    assert said["login-memory"].splitlines().count("had it") in (1, 2), said["login-memory"]
+    made, error = said["login-processes"].split()
+    assert int(made) < 40 and int(error) == EAGAIN
+    welcome, *own = said["login-after"].split()
+    assert welcome == "welcome" and own == [], "the pod's own processes have left the root of its cgroups"
+
+
+def test_root_of_the_jail_stays_in_his_cgroup(said: dict[str, str]) -> None:
+    assert "0\n0::/user-10001\n" in said["login-root"], said["login-root"]
+    assert said["login-root"].count("Read-only file system") == 3, said["login-root"]
+    assert "mount:" in said["login-root"] or "permission denied" in said["login-root"].lower()
 
 
 def test_the_profile_refuses_the_nodes_knobs_to_root_of_the_pod(said: dict[str, str]) -> None:

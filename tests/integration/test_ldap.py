@@ -225,7 +225,7 @@ def test_the_first_login_with_a_key_of_the_directory_finds_a_home(cluster: Clust
         assert ".bashrc" in lines
     assert "Could not chdir" not in "".join(said)
     log = cluster.kubectl("logs", "-n", NAMESPACE, f"{NAME}-login-0", "-c", "sshd")
-    assert log.count("make_home: made /home/lea for lea") == 1, log
+    assert log.count("first_login: made /home/lea for lea") == 1, log
 
 
 def test_another_key_is_refused(cluster: Cluster, tmp_path: Path) -> None:

@@ -70,10 +70,11 @@ class Table:
 
 @dataclasses.dataclass
 class Ours:
-    """The accounts that an earlier run made: names and ids."""
+    """What an earlier run made: names and ids of accounts, and the hash of /etc/motd."""
 
     users: dict[str, int]
     groups: dict[str, int]
+    motd: str = ""
 
 
 def read_state(etc: int) -> Ours:
@@ -81,7 +82,8 @@ def read_state(etc: int) -> Ours:
     found = read(etc, STATE)
     try:
         data = json.loads(found[0]) if found else {}
-        return Ours(*({str(k): int(v) for k, v in (data.get(kind) or {}).items() if int(v) >= FIRST_ID} for kind in ("users", "groups")))
+        users, groups = ({str(k): int(v) for k, v in (data.get(kind) or {}).items() if int(v) >= FIRST_ID} for kind in ("users", "groups"))
+        return Ours(users, groups, str(data.get("motd") or ""))
     except (ValueError, AttributeError, TypeError) as error:
         raise UsersError(
             f"/etc/{STATE} of the jail is damaged ({error}): restore it, or move it away and remove the accounts that it named"
@@ -90,7 +92,9 @@ def read_state(etc: int) -> Ours:
 
 def write_state(etc: int, ours: Ours) -> None:
     """Keeps what is ours, if that changed."""
-    data = {"version": 1, "users": dict(sorted(ours.users.items())), "groups": dict(sorted(ours.groups.items()))}
+    data: dict[str, object] = {"version": 1, "users": dict(sorted(ours.users.items())), "groups": dict(sorted(ours.groups.items()))}
+    if ours.motd:
+        data["motd"] = ours.motd
     text = json.dumps(data, indent=1) + "\n"
     found = read(etc, STATE)
     if not found or found[0] != text:

@@ -40,12 +40,13 @@ class User:
 @dataclasses.dataclass(frozen=True)
 class Document:
     """What there shall be. ``groups`` has the users' private groups too; ``mount_points`` are absolute paths; ``ssh_config`` is for ssh's
-    clients in the jail, ``""`` where workers have no sshd."""
+    clients in the jail, ``""`` where workers have no sshd; ``motd`` is ``""`` where /etc/motd is not ours to write."""
 
     groups: tuple[Group, ...]
     users: tuple[User, ...]
     mount_points: tuple[str, ...] = ()
     ssh_config: str = ""
+    motd: str = ""
 
 
 def _name(kind: str, value: Any) -> str:
@@ -95,6 +96,7 @@ def read_document(text: str) -> Document:
             keys = tuple(_key(name, k) for k in entry.get("sshKeys") or [])
             users.append(User(name, uid, gid, tuple(entry.get("groups") or []), keys, bool(entry.get("sudo")), shell))
         ssh_config = str(data.get("sshConfig") or "")
+        motd = str(data.get("motd") or "")
         mount_points = tuple(_path(p) for p in data.get("mountPoints") or [])
     except (ValueError, AttributeError, TypeError) as error:
         raise UsersError(f"the document of users is not what it should be ({error}): look at the ConfigMap of the users") from error
@@ -110,4 +112,4 @@ def read_document(text: str) -> Document:
     _once("uid", [u.uid for u in users])
     _once("group", [g.name for g in groups])
     _once("gid", [g.gid for g in groups])
-    return Document(tuple(groups), tuple(users), mount_points, ssh_config)
+    return Document(tuple(groups), tuple(users), mount_points, ssh_config, motd)

@@ -174,7 +174,7 @@ def make_key_for_workers(home: int, user: User) -> bool:
                 raise UsersError(f"ssh-keygen made no key for {user.name}: {made.stderr.strip() or made.returncode}")
             # The public half last: it is what a second run looks for.
             for name, mode in ((KEY, 0o600), (f"{KEY}.pub", 0o644)):
-                with open(os.path.join(folder, name), encoding="ascii") as file:
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
                     text = file.read()
                 make_way(ssh, name)
                 replace(ssh, name, text, mode, user.uid, user.gid)

@@ -9,6 +9,29 @@ die() {
 	exit 1
 }
 
+cgroups=/sys/fs/cgroup
+
+# Makes the container's own cgroup tree one to make cgroups in. Runtimes mount it read-only for containers that are not privileged, and put the
+# container's processes into its root, where cgroup2 allows controllers only to trees without processes. 1: it can not be written. 2: it is of version 1,
+# or the machine's, and stays as it is.
+own_cgroup() {
+	local pids pid controller
+	[ "$(stat -f -c %T "$cgroups")" = cgroup2fs ] || return 2
+	if [ ! -w "$cgroups/cgroup.procs" ]; then
+		mount -o remount,bind,rw "$cgroups" || return 1
+	fi
+	[ "$(cat "$cgroups/cgroup.type" 2>/dev/null || echo root)" != root ] || return 2
+	mkdir -p "$cgroups/corral" || return 1
+	# The whole list first: it gets shorter with each that is moved, and a reader would go on in the midst of a number.
+	mapfile -t pids <"$cgroups/cgroup.procs"
+	for pid in "${pids[@]}"; do
+		echo "$pid" >"$cgroups/corral/cgroup.procs" 2>/dev/null || true # it may have ended
+	done
+	for controller in $(<"$cgroups/cgroup.controllers"); do
+		echo "+$controller" >"$cgroups/cgroup.subtree_control" || echo "${0##*/}: the cgroup controller $controller can not be used in this container" >&2
+	done
+}
+
 # Slurm's daemons hang for minutes in their start when munge does not answer.
 wait_for_munge() {
 	local tries=0

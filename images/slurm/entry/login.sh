@@ -5,10 +5,14 @@
 # sshd, whose users land in the jail.
 #   CORRAL_LOGIN_ENTRY  Chroot (default): ChrootDirectory. The jail's mounts are made first and need SYS_ADMIN, which nothing has any more
 #                       once sshd runs. Pivot: the PAM module makes each session a mount namespace with the jail as its root.
+#   CORRAL_USER_LIMITS  what one user can have, in words of cgroup v2: memory.max=BYTES cpu.max=MICROSECONDS pids.max=NUMBER; without it, no limits
+#   CORRAL_INIT_SCRIPTS  scripts that are run before sshd is; see ready.sh
 #   CORRAL_LDAP_HOMES   where users' homes are made at their first login; set where users come from LDAP too, by the sssd beside
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . /usr/local/lib/corral/common.sh
+# shellcheck source-path=SCRIPTDIR source=ready.sh
+. /usr/local/lib/corral/ready.sh
 
 jail=${CORRAL_JAIL:-/mnt/jail}
 
@@ -31,15 +35,29 @@ esac
 install_host_keys
 printf 'ChrootDirectory %s\n' "$root" >/etc/ssh/sshd_config.d/20-root.conf
 
-use_directory_keys
-# Homes of a directory's users are made when they come.
-if [ -n "${CORRAL_LDAP_HOMES:-}" ]; then
-	# sshd gives what PAM calls an environment of its own.
-	printf '#!/bin/sh\nexec env CORRAL_JAIL=%s CORRAL_LDAP_HOMES=%s /usr/local/lib/corral/make_home.py\n' "$jail" "$CORRAL_LDAP_HOMES" >/etc/ssh/make-home
-	chmod 0755 /etc/ssh/make-home
-	sed -i '/pam_corral_jail\.so/i session  optional pam_exec.so quiet type=open_session /etc/ssh/make-home' /etc/pam.d/sshd
-fi
+# What one user can have. In a cgroup of his, all his sessions together; without cgroup v2 what the kernel counts for a user or a process otherwise.
+limit_users() {
+	local word
+	if own_cgroup; then
+		sed -i "/pam_limits\\.so/i session  required pam_exec.so quiet type=open_session /usr/local/lib/corral/limit_user.sh $*" /etc/pam.d/sshd
+		return
+	fi
+	echo "login.sh: this machine has no cgroup v2 that the container can use: memory is limited for each process and not for each user, and CPUs are not" >&2
+	for word in "$@"; do
+		case $word in
+		memory.max=*) echo "* - data $((${word#*=} / 1024))" ;;
+		pids.max=*) echo "* - nproc ${word#*=}" ;;
+		esac
+	done >/etc/security/limits.d/corral.conf
+}
+read -ra limits <<<"${CORRAL_USER_LIMITS:-}"
+[ ${#limits[@]} = 0 ] || limit_users "${limits[@]}"
 
+use_directory_keys
+# What a user lacks is made when he comes: the home, of a directory's users, and the key for the workers.
+sed -i "/pam_corral_jail\\.so/i session  optional pam_exec.so quiet type=open_session /usr/local/lib/corral/first_login.sh $jail ${CORRAL_LDAP_HOMES:-}" /etc/pam.d/sshd
+
+run_init_scripts
 install -d -m 0755 /run/sshd
 wait_for_munge
 exec setpriv "${bounds[@]}" --inh-caps=-all /usr/sbin/sshd -D -e "$@"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# What must have been done before slurmd starts; sourced by slurmd.sh, which has common.sh and sets the node's name.
+# What must have been done before a daemon starts; sourced by slurmd.sh and login.sh, which have common.sh. slurmd.sh sets the node's name.
 
 ours="corral: start:"
 name=${name:-}
@@ -11,6 +11,8 @@ name=${name:-}
 # promises, or die. A drain of somebody else stays.
 out_of_service() {
 	local shown
+	# A login node is none of Slurm's: its pod alone says it.
+	[ -n "$name" ] || die "$1"
 	# Its status is 1 for a node that it does not show, too.
 	shown=$(timeout 15 scontrol show node "$name" --oneliner 2>/dev/null) || true
 	# slurmctld has a node without an address, as every new one is until its first slurmd tells it, as FUTURE, and shows it to nobody.
@@ -49,6 +51,14 @@ ready() {
 		out_of_service "$what ended with status $code$(last_line "$said")"
 	fi
 	rm -f "$said"
+}
+
+#   CORRAL_INIT_SCRIPTS  NAME:SECONDS each: scripts in /etc/corral/init, in the order in which they are run, and how long each may take
+run_init_scripts() {
+	local script
+	for script in ${CORRAL_INIT_SCRIPTS:-}; do
+		ready "init script ${script%:*}" "${script##*:}" "/etc/corral/init/${script%:*}"
+	done
 }
 
 # What Slurm can keep of it.

@@ -9,7 +9,7 @@
 #   CORRAL_SSH           WithJob: sshd beside slurmd, for those who have a job on the node; Never (default)
 #   CORRAL_LDAP_HOMES    set where users come from LDAP too, by the sssd beside
 #   CORRAL_GPU_VENDOR    set where the node has GPUs; see gpus.sh
-#   CORRAL_INIT_SCRIPTS  NAME:SECONDS each: scripts in /etc/corral/init that are run before slurmd is, in this order, and how long each may take
+#   CORRAL_INIT_SCRIPTS  scripts that are run before slurmd is; see ready.sh
 #   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
 set -euo pipefail
 
@@ -29,27 +29,6 @@ if [ -z "$name" ] && [ -n "${POD_NAME:-}" ]; then
 fi
 [ -n "$name" ] || die "neither SLURM_NODE_NAME nor POD_NAME and CORRAL_CLUSTER are set: the pod does not know which node it is"
 [ -n "${SLURM_CONF_SERVER:-}" ] || die "SLURM_CONF_SERVER is not set: it names slurmctld as host:port"
-
-# A node's own cgroup tree. Runtimes mount it read-only for containers that are not privileged, and put the container's processes
-# into its root, where cgroup2 allows controllers only to trees without processes.
-own_cgroup() {
-	local root=/sys/fs/cgroup pids pid controller
-	[ "$(stat -f -c %T "$root")" = cgroup2fs ] || return 0
-	if [ ! -w "$root/cgroup.procs" ]; then
-		mount -o remount,bind,rw "$root" || die "$root is read-only and can not be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
-	fi
-	[ "$(cat "$root/cgroup.type" 2>/dev/null || echo root)" != root ] || return 0
-	mkdir -p "$root/corral"
-	# The whole list first: it gets shorter with each that is moved, and a reader would go on in the midst of a number.
-	mapfile -t pids <"$root/cgroup.procs"
-	for pid in "${pids[@]}"; do
-		echo "$pid" >"$root/corral/cgroup.procs" 2>/dev/null || true # it may have ended
-	done
-	for controller in $(<"$root/cgroup.controllers"); do
-		echo "+$controller" >"$root/cgroup.subtree_control" ||
-			echo "slurmd.sh: the cgroup controller $controller can not be used in this container" >&2
-	done
-}
 
 # What a container that was killed left behind: jobs of a node that no longer runs any. Their ids come again after a requeue, and
 # slurmd refuses a batch script that is there already.
@@ -73,7 +52,9 @@ same_paths() {
 	chmod 0755 /tmp
 }
 
-[ "${CORRAL_PROCESS_TRACKING:-cgroup}" = linuxproc ] || own_cgroup
+if [ "${CORRAL_PROCESS_TRACKING:-cgroup}" != linuxproc ]; then
+	own_cgroup || [ $? != 1 ] || die "$cgroups is read-only and can not be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
+fi
 attach_submounts
 same_paths
 mkdir -p "$spool" /run/slurm
@@ -101,9 +82,7 @@ announce() {
 if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
 	ready "making its GPUs known" 60 /usr/local/lib/corral/gpus.sh
 fi
-for script in ${CORRAL_INIT_SCRIPTS:-}; do
-	ready "init script ${script%:*}" "${script##*:}" "/etc/corral/init/${script%:*}"
-done
+run_init_scripts
 [ -z "${CORRAL_GPU_VENDOR:-}${CORRAL_INIT_SCRIPTS:-}" ] || back_in_service
 
 # Its own process to be started again when it ends: slurmd.sh becomes slurmd.

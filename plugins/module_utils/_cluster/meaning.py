@@ -212,6 +212,24 @@ def _login(spec: Json) -> Iterator[str]:
     service = (spec.get("login") or {}).get("service") or {}
     if service.get("nodePort") is not None and service.get("type") != "NodePort":
         yield f"spec.login.service.nodePort goes with type NodePort, but the type is {service.get('type', 'ClusterIP')}; change one of them."
+    yield from _login_limits(spec.get("login") or {})
+    yield from _init_scripts("spec.login", spec.get("login") or {})
+
+
+def _login_limits(login: Json) -> Iterator[str]:
+    """One user's part must be less than the whole, or it keeps nobody from anything."""
+    limits = login.get("limits") or {}
+    whole = ((login.get("resources") or {"limits": {"memory": schema.LOGIN_MEMORY}}).get("limits")) or {}
+    for field in ("cpu", "memory"):
+        if limits.get(field) is not None and not quantity.parse(limits[field]):
+            yield f"spec.login.limits.{field} is {limits[field]}, with which nobody could log in; take the field away for no limit."
+        elif (
+            limits.get(field) is not None and whole.get(field) is not None and quantity.parse(limits[field]) > quantity.parse(whole[field])
+        ):
+            yield (
+                f"spec.login.limits.{field} is {limits[field]} for each user, but the container has {whole[field]} for all of them "
+                f"(spec.login.resources.limits.{field}); lower the first or raise the second."
+            )
 
 
 def _node_sets(cluster: str, node_sets: list[Json]) -> Iterator[str]:
@@ -425,8 +443,8 @@ def _pod_volumes(spec: Json) -> Iterator[str]:
             seen.setdefault(target, path)
 
 
-def _init_scripts(path: str, node_set: Json) -> Iterator[str]:
-    for index, script in enumerate(node_set.get("initScripts") or []):
+def _init_scripts(path: str, pods: Json) -> Iterator[str]:
+    for index, script in enumerate(pods.get("initScripts") or []):
         given = [source for source in ("script", "configMap") if script.get(source) is not None]
         if len(given) != 1:
             yield f"{path}.initScripts[{index}] has {' and '.join(given) or 'no text'}; give exactly one of script and configMap."

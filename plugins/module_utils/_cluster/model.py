@@ -125,7 +125,8 @@ class Login:
     """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service`` gives each pod a DNS name;
     ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
     container that writes users into the pod's own jail. ``update_strategy`` is the type of the StatefulSet's; ``idle`` says how to find out that nobody uses a
-    pod, as k8s_apply has it, None where that does not matter."""
+    pod, as k8s_apply has it, None where that does not matter. ``user_limits`` are words for login.sh, "" without limits; ``init_scripts`` and
+    ``init_config_map`` are as a node set's; ``starts`` is after how many seconds a start has failed."""
 
     name: str
     replicas: int
@@ -145,6 +146,10 @@ class Login:
     seccomp: Json
     app_armor: Json
     entry: str
+    user_limits: str
+    init_config_map: str
+    init_scripts: dict[str, str]
+    starts: int
     jail: PodVolumes
     accounts: PodVolumes | None
 

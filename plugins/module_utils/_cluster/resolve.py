@@ -47,6 +47,8 @@ JAIL = "/mnt/jail"
 JAILS = "/mnt/jails"
 SHM = "/dev/shm"
 INIT_SCRIPTS = "/etc/corral/init"
+# Seconds that a login pod's start may take without scripts.
+LOGIN_STARTS = 120
 OVERLAYS = "/var/spool/corral-overlay"
 SUB_MOUNTS = "/mnt/submounts"
 HOMES = "/mnt/homes"
@@ -293,6 +295,10 @@ class _Resolver:
             seccomp=self.login_seccomp(),
             app_armor=self.app_armor("login", self.spec["security"]),
             entry=spec["entry"],
+            user_limits=_user_limits(spec["limits"]),
+            init_config_map=self.init_config_map("login"),
+            init_scripts=_init_texts(spec),
+            starts=LOGIN_STARTS + _init_seconds(spec),
             jail=self.login_volumes(),
             accounts=self.accounts("login"),
         )
@@ -300,6 +306,7 @@ class _Resolver:
     def login_volumes(self) -> PodVolumes:
         found = self.jail_volumes(self.sub_mounts("login"), named=False)
         _add_volumes(found, self.spec["login"]["volumes"])
+        self.add_init_scripts(found, "login", self.spec["login"])
         return found
 
     def workers(self, node_sets: list[NodeSet]) -> Workers:
@@ -441,8 +448,8 @@ class _Resolver:
             selector=selector,
             runtime_class=spec.get("gpu", {}).get("runtimeClassName"),
             place=spec["topology"].get("switch", spec["topology"].get("block")) if "topology" in spec else None,
-            init_config_map=self.init_config_map(spec),
-            init_scripts={script["name"]: script["script"] for script in spec["initScripts"] if "script" in script},
+            init_config_map=self.init_config_map(spec["name"]),
+            init_scripts=_init_texts(spec),
             probes=_probes(spec),
             seccomp=self.seccomp("worker", security),
             app_armor=self.app_armor("worker", security),
@@ -460,24 +467,25 @@ class _Resolver:
             found.volumes.append({"name": "overlay", "emptyDir": {"sizeLimit": str(self.spec["jail"]["overlay"]["size"])}})
             found.mounts.append({"name": "overlay", "mountPath": OVERLAYS})
         _add_volumes(found, node_set["volumes"])
-        if node_set["initScripts"]:
-            found.volumes.append({"name": "init-scripts", "projected": {"sources": self.init_sources(node_set)}})
-            found.mounts.append({"name": "init-scripts", "mountPath": INIT_SCRIPTS, "readOnly": True})
-            scripts = " ".join(f"{script['name']}:{script['timeoutSeconds']}" for script in node_set["initScripts"])
-            found.env.append({"name": "CORRAL_INIT_SCRIPTS", "value": scripts})
+        self.add_init_scripts(found, node_set["name"], node_set)
         return found
 
-    def init_config_map(self, node_set: Json) -> str:
-        return f"{self.name}-{node_set['name']}-init"
+    def init_config_map(self, pods: str) -> str:
+        return f"{self.name}-{pods}-init"
 
-    def init_sources(self, node_set: Json) -> list[Json]:
-        """Each script as a file of its name, from the ConfigMap made of the document, or from one of the user's."""
+    def add_init_scripts(self, found: PodVolumes, pods: str, spec: Json) -> None:
+        """Each script as a file of its name, from the ConfigMap made of the document, or from one of the user's. ``pods``: login, or a node set."""
+        if not spec["initScripts"]:
+            return
         sources: list[Json] = []
-        for script in node_set["initScripts"]:
-            given = script.get("configMap") or {"name": self.init_config_map(node_set), "key": script["name"]}
+        for script in spec["initScripts"]:
+            given = script.get("configMap") or {"name": self.init_config_map(pods), "key": script["name"]}
             items = [{"key": given["key"], "path": script["name"], "mode": 0o555}]
             sources.append({"configMap": {"name": given["name"], "items": items}})
-        return sources
+        found.volumes.append({"name": "init-scripts", "projected": {"sources": sources}})
+        found.mounts.append({"name": "init-scripts", "mountPath": INIT_SCRIPTS, "readOnly": True})
+        scripts = " ".join(f"{script['name']}:{script['timeoutSeconds']}" for script in spec["initScripts"])
+        found.env.append({"name": "CORRAL_INIT_SCRIPTS", "value": scripts})
 
     def sub_mounts(self, pods: str) -> list[tuple[int, Json]]:
         """The submounts of the login nodes, or of a node set, with their places in the document."""
@@ -614,6 +622,8 @@ class _Resolver:
             ],
             "sshConfig": self.ssh_config(),
         }
+        if "motd" in self.spec["login"]:
+            accounts["motd"] = self.spec["login"]["motd"].rstrip("\n") + "\n"
         document = json.dumps(accounts, sort_keys=True, ensure_ascii=False, indent=1) + "\n"
         return [self.jail(name, spec, labels, accounts, document) for name, spec in self.jail_specs()]
 
@@ -799,6 +809,12 @@ def _gpu_environment(node_set: Json) -> list[Json]:
     return [{"name": name, "value": value} for name, value in variables.items()]
 
 
+def _user_limits(limits: Json) -> str:
+    """As a cgroup has them: bytes, microseconds in each tenth of a second, a number."""
+    files = {"memory": ("memory.max", 1), "cpu": ("cpu.max", 100_000), "processes": ("pids.max", 1)}
+    return " ".join(f"{name}={int(quantity.parse(limits[field]) * unit)}" for field, (name, unit) in files.items() if field in limits)
+
+
 def _resources(node_set: Json) -> Json:
     """Those of the document, and of real GPUs as many as Slurm counts. Kubernetes sets aside what the limit of an extended resource says."""
     spec = node_set.get("gpu")
@@ -837,8 +853,20 @@ def _probes(node_set: Json) -> Json:
     """The times of the document; a start takes as long as its scripts may, besides."""
     probes: Json = node_set["probes"]
     startup = probes["startup"]
-    scripts = sum(script["timeoutSeconds"] for script in node_set["initScripts"])
-    return {**probes, "startup": {**startup, "failureThreshold": startup["failureThreshold"] - -scripts // startup["periodSeconds"]}}
+    return {
+        **probes,
+        "startup": {**startup, "failureThreshold": startup["failureThreshold"] - -_init_seconds(node_set) // startup["periodSeconds"]},
+    }
+
+
+def _init_seconds(pods: Json) -> int:
+    """How long the scripts before the daemon may take."""
+    return sum(script["timeoutSeconds"] for script in pods["initScripts"])
+
+
+def _init_texts(pods: Json) -> dict[str, str]:
+    """The scripts whose text the document has, by their names."""
+    return {script["name"]: script["script"] for script in pods["initScripts"] if "script" in script}
 
 
 def _root(jail: str) -> str:

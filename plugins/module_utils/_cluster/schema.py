@@ -29,6 +29,9 @@ SYSTEM_IDS = (60001, 65535)
 MAX_GPUS = 64
 GPU_VENDORS = ("nvidia", "amd", "simulated")
 
+# Of a login node's container, where the document does not say.
+LOGIN_MEMORY = "4Gi"
+
 _LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _QUALIFIED = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
@@ -50,6 +53,7 @@ _VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"
 _LINE = "^[^\\x00-\\x1f\\x7f]+$"
 _EXTENDED = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 _SCRIPT = "^#!/[^\\x00]*$"
+_TEXT = "^[^\\x00]*$"
 _GPU_TYPE = "^[a-z][-a-z0-9_.]*$"
 _SHARE = "^([1-9][0-9]{0,4}|([1-9][0-9]?|100)%)$"
 
@@ -72,6 +76,7 @@ PATTERNS: dict[str, str] = {
     _VARIABLE: "letters, digits and '_', not beginning with a digit",
     _LINE: "one line of text without control characters",
     _EXTENDED: "the name of an extended resource such as nvidia.com/gpu",
+    _TEXT: "a text without the character NUL",
     _SCRIPT: "a script, beginning with #! and a program's path",
     _SHARE: "a number of nodes such as 2, or a share of the set such as 25%; at least 1",
     _GPU_TYPE: "lower-case letters, digits, '-', '_' and '.', beginning with a letter",
@@ -503,10 +508,9 @@ def _pod_volumes(whose: str) -> Schema:
     )
 
 
-def _init_scripts() -> Schema:
+def _init_scripts(daemon: str, failure: str) -> Schema:
     return _list(
-        "Scripts that are run one after the other as root in the pod, outside of the jail, each time before slurmd starts. While one fails, the node is out of "
-        "service, with the script's last line as the reason.",
+        f"Scripts that are run one after the other as root in the pod, outside of the jail, each time before {daemon} starts. While one fails, {failure}.",
         _object(
             "A script: its text, or a key of a ConfigMap.",
             {
@@ -713,7 +717,7 @@ def _node_set() -> Schema:
                 default=[],
             ),
             "volumes": _pod_volumes("slurmd's container"),
-            "initScripts": _init_scripts(),
+            "initScripts": _init_scripts("slurmd", "the node is out of service, with the script's last line as the reason"),
             "probes": _probes(),
             **placement(),
             "affinity": _object(
@@ -1078,9 +1082,27 @@ def spec() -> Schema:
                     ),
                     "resources": resources(
                         "Size of a login node's container, all its users together.",
-                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
+                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": LOGIN_MEMORY}},
                     ),
+                    "limits": _object(
+                        "What one user can have of a login node, all his sessions together, so that he can not take it from the others. Needs cgroup v2 on the "
+                        "Kubernetes node; docs/jail.md says what holds without it. Without a field, no limit but the container's.",
+                        {
+                            "memory": _quantity("Memory. Who wants more has a process of his own ended, and nobody else has.", _BYTES),
+                            "cpu": _quantity("CPUs, such as 2 or 500m.", _CPU),
+                            "processes": _integer("Processes and threads.", 16, 1000000),
+                        },
+                        default={},
+                    ),
+                    "motd": {
+                        "type": "string",
+                        "description": "What users read when they log in with a terminal: the jail's /etc/motd. Without it, the file is left alone.",
+                        "minLength": 1,
+                        "maxLength": 8192,
+                        "pattern": _TEXT,
+                    },
                     "volumes": _pod_volumes("sshd's container"),
+                    "initScripts": _init_scripts("sshd", "the pod takes no sessions, and the log of the container sshd says why"),
                     "updateStrategy": _object(
                         "How login pods get another image or pod template. Users' sessions end with their pod.",
                         {

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""confine.py COMMAND...: run it under the worker's AppArmor profile and its seccomp filter, as a container runtime does."""
+"""confine.py worker|login COMMAND...: run it under that pod's AppArmor profile and its seccomp filter, as a container runtime does."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-with open("/guest/worker.bpf", "rb") as file:
+kind, *command = sys.argv[1:]
+with open(f"/guest/{kind}.bpf", "rb") as file:
     code = file.read()
 with open("/proc/self/attr/exec", "w") as attribute:
-    attribute.write("exec corral-worker")
+    attribute.write(f"exec corral-{kind}")
 libc = ctypes.CDLL(None, use_errno=True)
 if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(len(code) // 8, code)), 0, 0) != 0:
     sys.exit(f"confine.py: the filter is refused: {os.strerror(ctypes.get_errno())}")
-os.execvp(sys.argv[1], sys.argv[1:])
+os.execvp(command[0], command)

@@ -31,7 +31,11 @@ cat /sys/kernel/security/apparmor/profiles
 for controller in $(</sys/fs/cgroup/cgroup.controllers); do
 	echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control
 done
-mkdir /sys/fs/cgroup/pod
+mkdir /sys/fs/cgroup/worker /sys/fs/cgroup/login
+
+# Two devices that a device plugin would have given the pod: the numbers are those of /dev/full and /dev/zero, which any driver has.
+mknod -m 0666 /dev/nvidia0 c 1 7
+mknod -m 0666 /dev/nvidia1 c 1 5
 
 install -d -o munge -g munge -m 0700 /etc/munge /var/lib/munge /var/log/munge
 install -d -o munge -g munge /run/munge
@@ -44,12 +48,16 @@ cp -r /guest/slurm /etc/
 printf 'ada:x:10001:10001::/home/ada:/bin/bash\n' >>/mnt/jail/etc/passwd
 printf 'ada:x:10001:\n' >>/mnt/jail/etc/group
 install -d -o 10001 -g 10001 -m 0700 /mnt/jail/home/ada /mnt/jail/home/ada/.ssh
+printf 'ada ALL=(ALL:ALL) NOPASSWD: ALL\n' >/mnt/jail/etc/sudoers.d/ada
 mkdir -p /etc/corral/host-keys
 ssh-keygen -q -t ed25519 -N '' -f /etc/corral/host-keys/ssh_host_ed25519_key
 setpriv --reuid=10001 --regid=10001 --clear-groups ssh-keygen -q -t ed25519 -N '' -f /mnt/jail/home/ada/.ssh/id
 mv /mnt/jail/home/ada/.ssh/id.pub /mnt/jail/home/ada/.ssh/authorized_keys
 setpriv --reuid=slurm --regid=slurm --clear-groups slurmctld -D >/run/slurmctld.log 2>&1 &
-bash /guest/pod.sh >/run/slurmd.log 2>&1 &
+for kind in worker login; do
+	cp -a /etc "/etc.$kind"
+	bash /guest/pod.sh "$kind" >"/run/$kind.log" 2>&1 &
+done
 
 for _ in $(seq 120); do
 	[ "$(sinfo -h -o %t 2>/dev/null)" != idle ] || break
@@ -57,8 +65,10 @@ for _ in $(seq 120); do
 done
 # shellcheck source-path=SCRIPTDIR source=attempts.sh
 . /guest/attempts.sh
-say slurmd
-cat /run/slurmd.log
+for kind in worker login; do
+	say "log-of-$kind"
+	cat "/run/$kind.log"
+done
 say end
 echo o >/proc/sysrq-trigger
 sleep 10 # the power goes a moment later; init that ends first is a kernel panic

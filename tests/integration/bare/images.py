@@ -89,21 +89,109 @@ def machine_root() -> Path:
     return once(archive.stem, lambda part: _unpack(archive, part))
 
 
-def jail_root() -> Path:
-    """The jail image as the populate job of a cluster would write it to an empty volume."""
-    (archive,) = _build("jail:trixie")
+def _populated(made_of: str, image: str, fill: Callable[[Path], None]) -> Path:
+    """A root as the populate job of a cluster would write it to an empty volume, from an image whose own root ``fill`` makes."""
 
-    def fill(part: Path) -> None:
+    def populate(part: Path) -> None:
         source = part.with_name(f"{part.name}.source")
         shutil.rmtree(source, ignore_errors=True)
         source.mkdir()
-        words = {"CORRAL_VOLUME": str(part), "CORRAL_SOURCE": str(source), "CORRAL_JAIL_IMAGE": "localhost/corral/jail:trixie"}
+        words = {"CORRAL_VOLUME": str(part), "CORRAL_SOURCE": str(source), "CORRAL_JAIL_IMAGE": image}
         try:
-            _unpack(archive, source)
+            fill(source)
             done = subprocess.run(["sh", POPULATE], env={**os.environ, **words}, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"populate.sh ended {done.returncode}: {done.stdout}{done.stderr}"
         finally:
             shutil.rmtree(source)
 
-    made_of = hashlib.sha256(archive.name.encode() + POPULATE.read_bytes()).hexdigest()[:16]
-    return once(f"jail-{made_of}", fill) / "root"
+    kind = image.partition("/")[2].partition(":")[0].replace("/", "-")
+    return once(f"{kind}-{hashlib.sha256(made_of.encode() + POPULATE.read_bytes()).hexdigest()[:16]}", populate) / "root"
+
+
+def jail_root() -> Path:
+    """The jail image."""
+    (archive,) = _build("jail:trixie")
+    return _populated(archive.name, "corral/jail:trixie", lambda source: _unpack(archive, source))
+
+
+def older_root() -> Path:
+    """Debian's release before the pods', and no more of it than has to be."""
+    (archive,) = _build("base:bookworm")
+    return _populated(
+        archive.name, "debian/older:bookworm", lambda source: subprocess.run(["tar", "-C", source, "-xpf", archive, *KEEP], check=True)
+    )
+
+
+HELLO = """
+#include <stdio.h>
+#include <pwd.h>
+#include <unistd.h>
+int main(void)
+{
+	struct passwd *account = getpwuid(getuid());
+	printf("musl says %s\\n", account ? account->pw_name : "nobody");
+}
+"""
+
+
+def musl_root() -> Path:
+    """No distribution at all: busybox, and a program that is linked with another C library than Slurm knows of."""
+
+    def fill(source: Path) -> None:
+        packages = source / "packages"
+        packages.mkdir()
+        subprocess.run(
+            ["apt-get", "--quiet", "download", "musl", "musl-dev", "busybox-static"], cwd=packages, check=True, capture_output=True
+        )
+        for package in packages.glob("*.deb"):
+            subprocess.run(["dpkg-deb", "--extract", package, packages], check=True)
+        for folder in (
+            "bin",
+            "sbin",
+            "usr/bin",
+            "usr/local/bin",
+            "lib",
+            "etc",
+            "home",
+            "tmp",
+            "root",
+            "dev",
+            "proc",
+            "sys",
+            "run",
+            "opt",
+            "var",
+            "mnt",
+            "srv",
+        ):
+            (source / folder).mkdir(parents=True)
+        (source / "tmp").chmod(0o1777)
+
+        def found(name: str) -> Path:
+            """Releases of Debian differ in where a file lies."""
+            return next(path for path in packages.rglob(name) if path.is_file() and "share" not in path.parts and not path.is_symlink())
+
+        busybox = found("busybox")
+        shutil.copy2(busybox, source / "bin" / "busybox")
+        for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+            if name != "busybox":
+                (source / "bin" / name).symlink_to("busybox")
+        loader = "ld-musl-x86_64.so.1"
+        shutil.copy2(found("libc.so"), source / "lib" / loader)
+        (packages / "hello.c").write_text(HELLO)
+        subprocess.run(
+            [
+                *("gcc", "-nostdinc", "-isystem", packages / "usr" / "include" / "x86_64-linux-musl", "-nostdlib", "-no-pie"),
+                *(f"-Wl,-dynamic-linker,/lib/{loader}", "-o", source / "usr" / "bin" / "hello"),
+                *(found("crt1.o"), found("crti.o"), packages / "hello.c", f"-L{found('libc.so').parent}", "-lc", found("crtn.o")),
+            ],
+            check=True,
+        )
+        shutil.rmtree(packages)
+        (source / "etc" / "os-release").write_text("ID=none\nVERSION_CODENAME=musl\n")
+        for name in ("passwd", "group", "shadow"):
+            (source / "etc" / name).write_text(
+                "root:x:0:0:root:/root:/bin/sh\n" if name == "passwd" else "root:x:0:\n" if name == "group" else ""
+            )
+
+    return _populated(hashlib.sha256(HELLO.encode()).hexdigest(), "none/musl:1", fill)

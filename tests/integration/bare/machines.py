@@ -95,6 +95,7 @@ ip link set lo up
 ip address add "$address/32" dev lo
 mount -t tmpfs -o mode=0755 bare "$scratch"
 for jail in jail old; do
+    eval "lower=\\$lower_$jail"
     mkdir -p "$scratch/$jail" "$scratch/$jail.upper" "$scratch/$jail.work"
     mount -t overlay "$jail" -o "lowerdir=$lower,upperdir=$scratch/$jail.upper,workdir=$scratch/$jail.work" "$scratch/$jail"
 done
@@ -180,9 +181,9 @@ class Cluster:
     def head(self) -> Machine:
         return self.machines[CONTROLLER]
 
-    def boot(self) -> None:
+    def boot(self, jail: Path, old: Path) -> None:
         namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--propagation=private"]
-        words = {"scratch": str(self.scratch), "address": ADDRESS, "lower": str(images.jail_root())}
+        words = {"scratch": str(self.scratch), "address": ADDRESS, "lower_jail": str(jail), "lower_old": str(old)}
         world, pid = _first_process(["unshare", *namespaces, "--net"], WORLD, words)
         self._processes.append(world)
         inside = ["nsenter", f"--target={pid}", "--mount", "--net", "--pid", "--", "unshare", *namespaces, "--uts", "--ipc"]
@@ -244,12 +245,15 @@ class Cluster:
 
 
 @contextmanager
-def cluster(plugins: Mapping[str, str], lines: str = "", files: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A cluster that runs, for as long as the context lasts. ``lines`` and ``files``: more of Slurm's configuration."""
+def cluster(
+    plugins: Mapping[str, str], lines: str = "", files: Mapping[str, str] | None = None, roots: tuple[Path, Path] | None = None
+) -> Iterator[Cluster]:
+    """A cluster that runs, for as long as the context lasts. ``lines`` and ``files``: more of Slurm's configuration; ``roots``: those of its two
+    jails, where they are not both the jail image's."""
     scratch = Path(tempfile.mkdtemp(prefix="corral-bare-"))
     made = Cluster(scratch)
     try:
-        made.boot()
+        made.boot(*(roots or (images.jail_root(),) * 2))
         made.add_users()
         made.configure(plugins, lines, files)
         made.start()

@@ -34,6 +34,11 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
         {"name": "one", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node1"}},
         {"name": "two", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node2"}},
     ]
+    made.spec["login"] |= {
+        "motd": "Welcome to the jail.",
+        "limits": {"memory": "1Gi", "cpu": "2", "processes": 500},
+        "initScripts": [{"name": "mark", "script": "#!/bin/sh\ncat /mnt/jail/etc/corral-jail >/run/marked\n"}],
+    }
     made.spec["slurm"]["extraConfig"] = ["HealthCheckInterval=5"]
     made.spec["partitions"] = [{"name": "main", "default": True}, {"name": "past", "jail": "old"}]
     NODE_DISK.mkdir(parents=True, exist_ok=True)

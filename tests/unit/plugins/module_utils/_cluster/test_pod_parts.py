@@ -90,6 +90,26 @@ def test_scripts_are_files_of_their_names_and_run_in_their_order() -> None:
     assert {"name": "CORRAL_INIT_SCRIPTS", "value": "disks:90 site:60"} in found["jail"]["env"]
 
 
+def test_login_nodes_have_scripts_too() -> None:
+    found = resolve.model(edited("spec.login.initScripts", SCRIPTS)).to_dict()["login"]
+    assert (found["init_config_map"], found["init_scripts"], found["starts"]) == ("demo-login-init", {"disks": SCRIPTS[0]["script"]}, 270)
+    names = [
+        source["configMap"]["name"]
+        for volume in found["jail"]["volumes"]
+        if volume["name"] == "init-scripts"
+        for source in volume["projected"]["sources"]
+    ]
+    assert names == ["demo-login-init", "site-scripts"]
+    assert {"name": "init-scripts", "mountPath": "/etc/corral/init", "readOnly": True} in found["jail"]["mounts"]
+    assert {"name": "CORRAL_INIT_SCRIPTS", "value": "disks:90 site:60"} in found["jail"]["env"]
+    assert resolve.model(good()).to_dict()["login"]["starts"] == 120
+
+
+def test_login_scripts_that_can_not_be() -> None:
+    found = mistakes(edited("spec.login.initScripts", [{"name": "a"}]))
+    assert found == ["spec.login.initScripts[0] has no text; give exactly one of script and configMap."]
+
+
 def test_a_start_may_take_as_long_as_its_scripts() -> None:
     assert node_set(good())["probes"]["startup"]["failureThreshold"] == 300
     assert node_set(edited(f"{SET}.initScripts", SCRIPTS))["probes"]["startup"]["failureThreshold"] == 450
