@@ -38,9 +38,9 @@ def revision(params: Json, *, check: bool, diff: bool) -> Json:
 
 
 def revision_info(params: Json, *, check: bool, diff: bool) -> Json:
-    """Return ``revisions``, the oldest first, and of one of them ``revision``, ``document`` and ``image_changes``; the parameters are those of slurm_revision_info.
+    """Return ``revisions``, the oldest first, and of one of them ``revision``, ``document`` and ``image_changes``.
 
-    Raises CorralError.
+    The parameters are those of the module slurm_revision_info. Raises CorralError.
     """
     client = Client(auth.resolve(params))
     try:

@@ -155,9 +155,9 @@ class _Cluster:
 
     def _nodes(self) -> int:
         """Count the records of the partition: slurmctld does not show nodes that have no address yet, as those without a pod."""
-        where = {"namespace": NAME, "pod": f"{NAME}-controller-0", "container": "slurmctld"}
+        pod, command = f"{NAME}-controller-0", ["scontrol", "show", "partition"]
         try:
-            said = run_in_pod(self._client, **where, command=["scontrol", "show", "partition"]).stdout
+            said = run_in_pod(self._client, namespace=NAME, pod=pod, container="slurmctld", command=command).stdout
         except CorralError:  # a busy one is asked again
             return 0
         found = re.search(r"TotalNodes=(\d+)", said)

@@ -349,8 +349,9 @@ class Teardown:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A whole cluster. ``document`` is what it was made of, as JSON, with the schema's defaults; ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts;
-    ``sssd`` is None where all users are the document's; ``original`` is what held.hold() replaced, None where it did not."""
+    """A whole cluster. ``document`` is what it was made of, as JSON, with the schema's defaults; ``jail`` is the default one and the first of ``jails``;
+    ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users are the document's; ``original`` is what
+    held.hold() replaced, None where it did not."""
 
     name: str
     namespace: str
