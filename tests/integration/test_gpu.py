@@ -22,7 +22,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
     made = make_cluster("gpu", 30220)
     cpu, gpu = made.spec["nodeSets"]
     cpu["replicas"] = 1
-    gpu.update({"name": "gpu", "gpu": {"vendor": "simulated", "count": COUNT, "type": "toy"}})
+    gpu.update({"name": "gpu", "gpu": {"vendor": "simulated", "count": COUNT, "type": "toy", "cores": ["0", "1"]}})
     gpu["resources"]["limits"]["cpu"] = "2"
     made.spec["slurm"]["topology"] = {"plugin": "Tree"}
     cpu["topology"], gpu["topology"] = {"switch": "left"}, {"switch": "right"}
@@ -101,6 +101,18 @@ def test_two_jobs_never_share_a_device(cluster: Cluster) -> None:
     assert one | other == {str(number) for number in range(COUNT)}
     cluster.ssh("touch go")
     eventually(lambda: cluster.slurm("squeue", "-h").strip() == "", "both end", 60)
+
+
+def test_devices_come_with_the_cores_that_are_near_them(cluster: Cluster) -> None:
+    cluster.ssh("rm -f go")
+    wrap = "sbatch --parsable -o /dev/null -c1 --mem=64 --gres=gpu:2 --gres-flags=enforce-binding --wrap 'until test -e go; do sleep 0.2; done'"
+    jobs = [cluster.ssh(wrap).stdout.strip() for _number in range(2)]
+    eventually(lambda: set(cluster.slurm("squeue", "-h", "-t", "running", "-o", "%i").split()) == set(jobs), "both run")
+    shown = [cluster.slurm("scontrol", "show", "job", "-d", job) for job in jobs]
+    places = {re.findall(r"CPU_IDs=(\S+) .*GRES=gpu:toy:2\(IDX:([0-9,-]+)\)", text)[0] for text in shown}
+    assert places == {("0", "0-1"), ("1", "2-3")}, shown
+    cluster.ssh("touch go")
+    eventually(lambda: not cluster.slurm("squeue", "-h").strip(), "both have ended")
 
 
 def test_a_job_waits_for_devices_alone(cluster: Cluster) -> None:

@@ -294,9 +294,10 @@ def _node_lines(cluster: str, domain: str, node_sets: Iterable[NodeSet]) -> list
 
 def _gpu_lines(node_sets: Iterable[NodeSet]) -> list[str]:
     return [
-        conf.line([("NodeName", node_set.node_names), *node_set.gpus.pairs.items()])
+        conf.line([("NodeName", node_set.node_names), *pairs.items()])
         for node_set in node_sets
         if node_set.gpus and node_set.replicas
+        for pairs in node_set.gpus.lines
     ]
 
 

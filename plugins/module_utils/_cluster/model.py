@@ -151,10 +151,10 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """GPUs of a node: ``gres`` is what its line in slurm.conf says, ``pairs`` their line in gres.conf."""
+    """GPUs of a node: ``gres`` is what its line in slurm.conf says, ``lines`` are the pairs of theirs in gres.conf."""
 
     gres: str
-    pairs: dict[str, str]
+    lines: list[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)

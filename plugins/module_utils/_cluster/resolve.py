@@ -785,15 +785,21 @@ def _apart(selector: Labels) -> Json:
 def _gpus(spec: Json) -> Gpus:
     """What Slurm knows of a set's GPUs. No autodetection: it counts what the machine has, where a pod may have a part of it."""
     kind = {"Type": spec["type"]} if "type" in spec else {}
-    pairs = {
-        # Slurm's default is to look by itself, in a build that can.
-        "AutoDetect": "off",
-        "Name": "gpu",
-        **kind,
-        "File": f"/dev/{hostlist.ranged(f'{GPU_FOLDER}/', spec['count'])}",
-        "Flags": GPU_FLAGS[spec["vendor"]],
-    }
-    return Gpus(gres=":".join(["gpu", *kind.values(), str(spec["count"])]), pairs=pairs)
+    near = spec.get("cores") or [None]
+    share = spec["count"] // len(near)
+    lines = [
+        {
+            # Slurm's default is to look by itself, in a build that can.
+            "AutoDetect": "off",
+            "Name": "gpu",
+            **kind,
+            "File": f"/dev/{hostlist.compress(f'{GPU_FOLDER}/{number}' for number in range(index * share, (index + 1) * share))}",
+            **({"Cores": cores} if cores else {}),
+            "Flags": GPU_FLAGS[spec["vendor"]],
+        }
+        for index, cores in enumerate(near)
+    ]
+    return Gpus(gres=":".join(["gpu", *kind.values(), str(spec["count"])]), lines=lines)
 
 
 def _gpu_environment(node_set: Json) -> list[Json]:
