@@ -594,7 +594,7 @@ def _gpu(path: str, node_set: Json) -> Iterator[str]:
             yield f"{path}.gpu.{field} goes with GPUs that are there, but vendor is simulated; remove it."
     if "mig-" in gpu.get("resourceName", "") and gpu.get("count", 1) > 1:
         yield (
-            f"{path}.gpu.count is {gpu['count']} of {gpu['resourceName']}, parts of GPUs, which are no device file each for Slurm to tell apart; give each node "
+            f"{path}.gpu.count is {gpu['count']} of {gpu['resourceName']}, parts of GPUs, which Slurm can not tell apart by their files; give each node "
             "one of them and the set more nodes, or ask for whole GPUs."
         )
     yield from _cores(path, node_set)

@@ -624,7 +624,7 @@ def _gpu() -> Schema:
                 minimum=1,
             ),
             "resourceName": _string(
-                "The extended resource that the device plugin offers, such as nvidia.com/mig-3g.40gb. Without it, nvidia.com/gpu or amd.com/gpu.",
+                "What the device plugin offers, such as nvidia.com/mig-3g.40gb. Without it, nvidia.com/gpu or amd.com/gpu.",
                 _EXTENDED,
                 max_length=253,
             ),
