@@ -441,7 +441,9 @@ def test_a_jail_of_each_pods_own() -> None:
     controller = resolved["controller"]
     assert controller["jail"]["mounts"] == [{"name": "jail", "mountPath": "/mnt/jail", "readOnly": True}]
     assert controller["accounts"]["env"] == [{"name": "CORRAL_ONLY", "value": "accounts"}]
-    assert [item["metadata"]["name"] for item in resolved["teardown"]["data"] if item["kind"].startswith("Persistent")] == ["demo-controller-state"]
+    assert [item["metadata"]["name"] for item in resolved["teardown"]["data"] if item["kind"].startswith("Persistent")] == [
+        "demo-controller-state"
+    ]
 
 
 def test_a_claim_for_the_jail_of_each_pod() -> None:
