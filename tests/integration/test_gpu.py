@@ -62,7 +62,10 @@ def reasons(cluster: Cluster) -> str:
 
 def test_slurm_and_the_pods_agree(cluster: Cluster) -> None:
     lines = cluster.slurm("sinfo", "-h", "-N", "-O", "NodeList:10,Gres:30,StateLong:20").splitlines()
-    assert {line.split()[0]: line.split()[1:] for line in lines} == {"cpu-0": ["(null)", "idle"], "gpu-0": [f"gpu:toy:{COUNT}", "idle"]}
+    assert {line.split()[0]: line.split()[1:] for line in lines} == {
+        "cpu-0": ["(null)", "idle"],
+        "gpu-0": [f"gpu:toy:{COUNT}(S:0-1)", "idle"],
+    }
 
 
 def test_a_job_gets_exactly_its_devices(cluster: Cluster) -> None:
