@@ -24,7 +24,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
     cpu["replicas"] = 1
     gpu.update({"name": "gpu", "gpu": {"vendor": "simulated", "count": COUNT, "type": "toy", "cores": ["0", "1"]}})
     gpu["resources"]["limits"]["cpu"] = "2"
-    made.spec["slurm"]["topology"] = {"plugin": "Tree"}
+    made.spec["slurm"].update(topology={"plugin": "Tree"}, extraPlugstackConfig=["required spank_pbs.so"])
     cpu["topology"], gpu["topology"] = {"switch": "left"}, {"switch": "right"}
     cpu["volumes"] = [{"name": "tools", "mountPath": "/mnt/tools", "configMap": "tools"}]
     cpu["initScripts"] = [
@@ -172,6 +172,11 @@ def test_slurm_knows_which_nodes_are_near(cluster: Cluster) -> None:
     shown = cluster.slurm("scontrol", "show", "topology")
     assert re.search(r"SwitchName=left .*Nodes=cpu-0", shown) and re.search(r"SwitchName=right .*Nodes=gpu-0", shown)
     assert re.search(r"SwitchName=corral_top .*Switches=left,right", shown)
+
+
+def test_another_plugin_behind_the_jails(cluster: Cluster) -> None:
+    said = cluster.ssh("srun -w cpu-0 sh -c 'echo $PBS_JOBNAME; cat /etc/os-release | grep -c trixie'").stdout.split()
+    assert said[0] == "sh" and said[1] != "0", said
 
 
 def test_volumes_and_scripts_before_slurmd(cluster: Cluster) -> None:

@@ -168,7 +168,9 @@ def files(
         ),
         "cgroup.conf": conf.text(_HEADER, _overridden(_cgroup(process_tracking, constrain_devices), slurm["extraCgroupConfig"])),
         # required and first: with `optional` a failing plugin would let the job run in the pod.
-        "plugstack.conf": conf.text(_HEADER, [conf.plugin_line(True, JAIL_PLUGIN, jail)]),
+        "plugstack.conf": conf.text(
+            _HEADER, [conf.plugin_line(True, JAIL_PLUGIN, jail), *map(conf.parse_plugin, slurm["extraPlugstackConfig"])]
+        ),
     }
     gres = [*_gpu_lines(gpus), *(conf.line(conf.parse_pairs(line)) for line in slurm["extraGresConfig"])]
     if gres:

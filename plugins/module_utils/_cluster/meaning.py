@@ -544,6 +544,14 @@ def _extra(spec: Json) -> Iterator[str]:
     yield from _lines("spec.slurm.extraCgroupConfig", slurm.get("extraCgroupConfig"), keys.CGROUP, config.OWNED_CGROUP)
     yield from _lines("spec.slurm.extraGresConfig", slurm.get("extraGresConfig"), keys.GRES, {}, several=True)
     yield from _lines("spec.slurm.extraMpiConfig", slurm.get("extraMpiConfig"), keys.MPI, {})
+    for index, line in enumerate(slurm.get("extraPlugstackConfig") or []):
+        try:
+            plugin = conf.parse_plugin(line).split()[1]
+        except conf.ConfError as error:
+            yield f"spec.slurm.extraPlugstackConfig[{index}]: {error}"
+            continue
+        if plugin.rpartition("/")[2] == config.JAIL_PLUGIN.rpartition("/")[2]:
+            yield f"spec.slurm.extraPlugstackConfig[{index}] names the jail's own plugin, which corral sets itself; remove the line."
     if slurm.get("extraCgroupConfig") and tracking != "cgroup":
         yield f"spec.slurm.extraCgroupConfig goes with processTracking: cgroup, but it is {tracking}; remove the lines."
     settings = config.effective(tracking, _extra_pairs(spec))

@@ -1023,6 +1023,10 @@ def spec() -> Schema:
                         "A line such as Name=tape Count=2.",
                     ),
                     "extraMpiConfig": _lines("Lines for mpi.conf, one Key=Value each.", "A line such as PMIxTimeout=600."),
+                    "extraPlugstackConfig": _lines(
+                        "Lines for plugstack.conf: further SPANK plugins, behind the one that brings jobs into the jail.",
+                        "A line such as optional /mnt/tools/site.so level=2.",
+                    ),
                     "topology": _topology(),
                 },
                 default={},

@@ -85,6 +85,7 @@ def test_lines_of_the_other_files() -> None:
                 "extraCgroupConfig": ["constraindevices=no", "AllowedRAMSpace=99.5"],
                 "extraGresConfig": ['NodeName=big-0 Name=tape  File="/dev/a b"', "Name=tape Count=2"],
                 "extraMpiConfig": ["PMIxTimeout=600"],
+                "extraPlugstackConfig": ["optional  /mnt/tools/site.so level=2"],
             },
         )
     )["config"]["files"]
@@ -92,6 +93,8 @@ def test_lines_of_the_other_files() -> None:
     assert "CgroupPlugin=cgroup/v2" in files["cgroup.conf"]
     assert files["gres.conf"].splitlines()[1:] == ['NodeName=big-0 Name=tape File="/dev/a b"', "Name=tape Count=2"]
     assert files["mpi.conf"].splitlines()[1:] == ["PMIxTimeout=600"]
+    first, second = files["plugstack.conf"].splitlines()[1:]
+    assert first.startswith("required /opt/corral/lib/corral/spank_corral_jail.so ") and second == "optional /mnt/tools/site.so level=2"
 
 
 def test_without_lines_of_theirs_there_are_no_further_files() -> None:
