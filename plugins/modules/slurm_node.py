@@ -57,6 +57,11 @@ options:
       - slurmctld forgets them when it next reads its configuration; to keep them, write them into the document.
     type: list
     elements: str
+  features_prefix:
+    description:
+      - Only features that begin with this are the task's, and all of O(features) must. Others stay as they are.
+      - Without it, the nodes have no others.
+    type: str
   weight:
     description:
       - The weight; nodes of a low weight get jobs first. Forgotten as O(features) are.
@@ -189,6 +194,7 @@ def argument_spec() -> dict[str, object]:
         "owner": {"type": "str", "default": "admin"},
         "force": {"type": "bool", "default": False},
         "features": {"type": "list", "elements": "str"},
+        "features_prefix": {"type": "str"},
         "weight": {"type": "int"},
         "comment": {"type": "str"},
         "wait": {"type": "bool", "default": False},

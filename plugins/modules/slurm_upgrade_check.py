@@ -24,6 +24,12 @@ options:
       - Name of the Job. It has ended well.
     type: str
     required: true
+  may_be_silent:
+    description:
+      - Whether a slurmctld that can not be asked is no error. Nothing is compared then; a slurmctld that can not read the state of a later one
+        says so and does not start.
+    type: bool
+    default: false
 author:
   - the corral authors (@corral-hpc)
 seealso:
@@ -40,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 running:
-  description: Version of the slurmctld that runs.
+  description: Version of the slurmctld that runs; empty where it could not be asked.
   returned: success
   type: str
   sample: 24.11.5
@@ -75,7 +81,11 @@ from ansible_collections.corral.slurm.plugins.module_utils._scheduler.upgrade im
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
-    return {**slurmctld_options(env_fallback), "job": {"type": "str", "required": True}}
+    return {
+        **slurmctld_options(env_fallback),
+        "job": {"type": "str", "required": True},
+        "may_be_silent": {"type": "bool", "default": False},
+    }
 
 
 def main() -> None:

@@ -21,10 +21,16 @@ from typing import Any
 
 import yaml
 
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import METADATA_LIST, Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 from ansible_collections.corral.slurm.tests.bench import simulated
 
 NAME = "many"
 COUNT = 1000
+# Between two looks, which are in this process: what measures shall not be what is measured.
+_PAUSE = 0.5
 _SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
 
 
@@ -40,6 +46,7 @@ def measure(repository: Path, document: Path, scratch: Path) -> dict[str, Any]:
 class _Cluster:
     def __init__(self, kubectl: str, document: Path, scratch: Path) -> None:
         self._kubectl = kubectl
+        self._client = Client(auth.resolve({}))
         self._path = scratch / f"{NAME}.yml"
         demo = yaml.safe_load(document.read_text())["spec"]
         self._volumes = volumes = Path(os.environ.get("CORRAL_LAB_DIR", "/var/lib/corral-lab")) / "volumes"
@@ -144,15 +151,23 @@ class _Cluster:
                 acting.result()
             if time.monotonic() > deadline:
                 sys.exit(f"bench: {self._nodes()} nodes and {self._pods()} pods after {seconds:.0f} s")
-            time.sleep(0.2)
+            time.sleep(_PAUSE)
 
     def _nodes(self) -> int:
         """Count the records of the partition: slurmctld does not show nodes that have no address yet, as those without a pod."""
-        found = re.search(r"TotalNodes=(\d+)", self._scontrol("show", "partition"))
+        pod, command = f"{NAME}-controller-0", ["scontrol", "show", "partition"]
+        try:
+            said = run_in_pod(self._client, namespace=NAME, pod=pod, container="slurmctld", command=command).stdout
+        except CorralError:  # a busy one is asked again
+            return 0
+        found = re.search(r"TotalNodes=(\d+)", said)
         return int(found[1]) if found else 0
 
     def _pods(self) -> int:
-        return len(self._kubectl_says("get", "pods", "-n", NAME, "-l", "corral.hpc/node-set=sim", "-o", "name").split())
+        query = {"labelSelector": "corral.hpc/node-set=sim"}
+        return len(
+            self._client.items(f"/api/v1/namespaces/{NAME}/pods", what="count the simulated pods", query=query, accept=METADATA_LIST)
+        )
 
     def _restarts(self) -> int:
         pod = json.loads(self._kubectl_says("get", "pod", f"{NAME}-controller-0", "-n", NAME, "-o", "json"))

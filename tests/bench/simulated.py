@@ -3,6 +3,7 @@
 """A machine that is none: a node of Kubernetes on which any number of pods is said to run, and to have ended when they are deleted.
 
 A kubelet's words without its deeds. All pods have one address, at which nobody listens: what slurmctld sends there is refused at once.
+Like a kubelet it follows its pods by a watch: a list of a thousand each second would be most of the load that a measurement sees.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client, Stop
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
 
 NAME = "simulated"
 PLACE = {"nodeSelector": {"kubernetes.io/hostname": NAME}, "tolerations": [{"key": NAME, "operator": "Exists", "effect": "NoSchedule"}]}
 _NODE = f"/api/v1/nodes/{NAME}"
-_PAUSE = 1.0
 _AT_ONCE = 8
+_WATCH = 60
 # A node that is silent for 40 s is not ready.
 _HEARTBEAT = 8.0
 
@@ -34,7 +35,7 @@ Json = dict[str, Any]
 def machine(address: str) -> Iterator[None]:
     """Have the machine while the block goes; its pods get this address."""
     with contextlib.closing(Client(auth.resolve({}), connections=_AT_ONCE + 2)) as client:
-        stop = threading.Event()
+        stop = Stop()
         client.request("POST", "/api/v1/nodes", what="make the simulated machine", body=_node())
         threads = [threading.Thread(target=_beat, args=(client, stop)), threading.Thread(target=_serve, args=(client, address, stop))]
         for thread in threads:
@@ -48,7 +49,7 @@ def machine(address: str) -> Iterator[None]:
             client.request("DELETE", _NODE, what="remove the simulated machine")
 
 
-def _beat(client: Client, stop: threading.Event) -> None:
+def _beat(client: Client, stop: Stop) -> None:
     while True:
         with contextlib.suppress(CorralError):  # of a busy API server; the next time is soon
             client.request("PATCH", f"{_NODE}/status", what="say that the machine is well", body=_status(), content_type=MERGE)
@@ -56,13 +57,21 @@ def _beat(client: Client, stop: threading.Event) -> None:
             return
 
 
-def _serve(client: Client, address: str, stop: threading.Event) -> None:
+def _serve(client: Client, address: str, stop: Stop) -> None:
+    """Do for each pod what it asks for, by a list and then by what changes; a list again where that is lost."""
     query = {"fieldSelector": f"spec.nodeName={NAME}"}
-    while not stop.wait(_PAUSE):
-        with contextlib.suppress(CorralError):
-            pods = client.items("/api/v1/pods", what="list the simulated pods", query=query)
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                list(pool.map(lambda pod: _play(client, pod, address), pods))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while not stop.is_set():
+            with contextlib.suppress(CorralError):
+                found = client.get("/api/v1/pods", what="list the simulated pods", query=query).data
+                for pod in found.get("items") or ():
+                    pool.submit(_play, client, pod, address)
+                since = {**query, "resourceVersion": str(found["metadata"]["resourceVersion"])}
+                for event in client.watch("/api/v1/pods", what="watch the simulated pods", query=since, seconds=_WATCH, stop=stop):
+                    if event.get("type") in ("ADDED", "MODIFIED"):
+                        pool.submit(_play, client, event["object"], address)
+                    elif event.get("type") == "ERROR":
+                        break
 
 
 def _play(client: Client, pod: Json, address: str) -> None:

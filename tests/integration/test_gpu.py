@@ -22,9 +22,9 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
     made = make_cluster("gpu", 30220)
     cpu, gpu = made.spec["nodeSets"]
     cpu["replicas"] = 1
-    gpu.update({"name": "gpu", "gpu": {"vendor": "simulated", "count": COUNT, "type": "toy"}})
+    gpu.update({"name": "gpu", "gpu": {"vendor": "simulated", "count": COUNT, "type": "toy", "cores": ["0", "1"]}})
     gpu["resources"]["limits"]["cpu"] = "2"
-    made.spec["slurm"]["topology"] = {"plugin": "Tree"}
+    made.spec["slurm"].update(topology={"plugin": "Tree"}, extraPlugstackConfig=["required spank_pbs.so"])
     cpu["topology"], gpu["topology"] = {"switch": "left"}, {"switch": "right"}
     cpu["volumes"] = [{"name": "tools", "mountPath": "/mnt/tools", "configMap": "tools"}]
     cpu["initScripts"] = [
@@ -62,7 +62,10 @@ def reasons(cluster: Cluster) -> str:
 
 def test_slurm_and_the_pods_agree(cluster: Cluster) -> None:
     lines = cluster.slurm("sinfo", "-h", "-N", "-O", "NodeList:10,Gres:30,StateLong:20").splitlines()
-    assert {line.split()[0]: line.split()[1:] for line in lines} == {"cpu-0": ["(null)", "idle"], "gpu-0": [f"gpu:toy:{COUNT}", "idle"]}
+    assert {line.split()[0]: line.split()[1:] for line in lines} == {
+        "cpu-0": ["(null)", "idle"],
+        "gpu-0": [f"gpu:toy:{COUNT}(S:0-1)", "idle"],
+    }
 
 
 def test_a_job_gets_exactly_its_devices(cluster: Cluster) -> None:
@@ -101,6 +104,18 @@ def test_two_jobs_never_share_a_device(cluster: Cluster) -> None:
     assert one | other == {str(number) for number in range(COUNT)}
     cluster.ssh("touch go")
     eventually(lambda: cluster.slurm("squeue", "-h").strip() == "", "both end", 60)
+
+
+def test_devices_come_with_the_cores_that_are_near_them(cluster: Cluster) -> None:
+    cluster.ssh("rm -f go")
+    wrap = "sbatch --parsable -o /dev/null -c1 --mem=64 --gres=gpu:2 --gres-flags=enforce-binding --wrap 'until test -e go; do sleep 0.2; done'"
+    jobs = [cluster.ssh(wrap).stdout.strip() for _number in range(2)]
+    eventually(lambda: set(cluster.slurm("squeue", "-h", "-t", "running", "-o", "%i").split()) == set(jobs), "both run")
+    shown = [cluster.slurm("scontrol", "show", "job", "-d", job) for job in jobs]
+    places = {re.findall(r"CPU_IDs=(\S+) .*GRES=gpu:toy:2\(IDX:([0-9,-]+)\)", text)[0] for text in shown}
+    assert places == {("0", "0-1"), ("1", "2-3")}, shown
+    cluster.ssh("touch go")
+    eventually(lambda: not cluster.slurm("squeue", "-h").strip(), "both have ended")
 
 
 def test_a_job_waits_for_devices_alone(cluster: Cluster) -> None:
@@ -157,6 +172,11 @@ def test_slurm_knows_which_nodes_are_near(cluster: Cluster) -> None:
     shown = cluster.slurm("scontrol", "show", "topology")
     assert re.search(r"SwitchName=left .*Nodes=cpu-0", shown) and re.search(r"SwitchName=right .*Nodes=gpu-0", shown)
     assert re.search(r"SwitchName=corral_top .*Switches=left,right", shown)
+
+
+def test_another_plugin_behind_the_jails(cluster: Cluster) -> None:
+    said = cluster.ssh("srun -w cpu-0 sh -c 'echo $PBS_JOBNAME; cat /etc/os-release | grep -c trixie'").stdout.split()
+    assert said[0] == "sh" and said[1] != "0", said
 
 
 def test_volumes_and_scripts_before_slurmd(cluster: Cluster) -> None:

@@ -168,7 +168,9 @@ def files(
         ),
         "cgroup.conf": conf.text(_HEADER, _overridden(_cgroup(process_tracking, constrain_devices), slurm["extraCgroupConfig"])),
         # required and first: with `optional` a failing plugin would let the job run in the pod.
-        "plugstack.conf": conf.text(_HEADER, [conf.plugin_line(True, JAIL_PLUGIN, jail)]),
+        "plugstack.conf": conf.text(
+            _HEADER, [conf.plugin_line(True, JAIL_PLUGIN, jail), *map(conf.parse_plugin, slurm["extraPlugstackConfig"])]
+        ),
     }
     gres = [*_gpu_lines(gpus), *(conf.line(conf.parse_pairs(line)) for line in slurm["extraGresConfig"])]
     if gres:
@@ -294,9 +296,10 @@ def _node_lines(cluster: str, domain: str, node_sets: Iterable[NodeSet]) -> list
 
 def _gpu_lines(node_sets: Iterable[NodeSet]) -> list[str]:
     return [
-        conf.line([("NodeName", node_set.node_names), *node_set.gpus.pairs.items()])
+        conf.line([("NodeName", node_set.node_names), *pairs.items()])
         for node_set in node_sets
         if node_set.gpus and node_set.replicas
+        for pairs in node_set.gpus.lines
     ]
 
 

@@ -16,8 +16,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import schem
 
 def with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a valid ``spec`` with every default filled in. Filling in twice changes nothing."""
-    filled: dict[str, Any] = _fill(_schema.spec(), spec)
-
+    filled = static(spec)
     set_names = [node_set["name"] for node_set in filled["nodeSets"]]
     if not filled["partitions"]:
         filled["partitions"] = [_fill(_partition_schema(), {"name": "main"})]
@@ -33,6 +32,12 @@ def with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
 
     for user in filled["users"]:
         user.setdefault("gid", user["uid"])
+    return filled
+
+
+def static(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a valid ``spec`` with the schema's defaults, as the API server fills them in."""
+    filled: dict[str, Any] = _fill(_schema.spec(), spec)
     return filled
 
 

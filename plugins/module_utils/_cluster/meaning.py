@@ -281,17 +281,22 @@ def _node_line(path: str, node_set: Json) -> Iterator[str]:
     extra: dict[str, str] = node_set.get("extraNodeParameters") or {}
     yield from _pairs(f"{path}.extraNodeParameters", extra.items(), keys.NODE, config.OWNED_NODE)
     numbers = {key.lower(): int(value) for key, value in extra.items() if value.isascii() and value.isdigit()}
-    limits, requests = node_set["resources"]["limits"], node_set["resources"].get("requests") or {}
-    cpus = int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1))
+    cpus = _cpus(node_set)
     cores, threads = numbers.get("corespersocket", 1), numbers.get("threadspercore", 1)
     sockets = numbers.get("sockets", numbers.get("socketsperboard", 0) * numbers.get("boards", 1))
     if sockets and cpus not in (sockets * cores, sockets * cores * threads):
         yield f"{path}.extraNodeParameters makes {sockets} × {cores} × {threads} sockets, cores and threads, but the node has {cpus} CPUs; make them agree."
     elif not sockets and cores * threads and cpus % (cores * threads):
         yield f"{path}.extraNodeParameters has {cores} cores a socket and {threads} threads a core, of which {cpus} CPUs are no multiple; make them agree."
-    memory = quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY
+    memory = quantity.mebibytes(node_set["resources"]["limits"]["memory"]) - config.SLURMD_MEMORY
     if "memspeclimit" in numbers and numbers["memspeclimit"] >= memory:
         yield f"{path}.extraNodeParameters sets MemSpecLimit to {numbers['memspeclimit']} MiB, but the node has {memory}; give less."
+
+
+def _cpus(node_set: Json) -> int:
+    """Return the CPUs that Slurm counts on a node."""
+    limits, requests = node_set["resources"]["limits"], node_set["resources"].get("requests") or {}
+    return int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1))
 
 
 def _pairs(path: str, pairs: Iterable[tuple[str, str]], table: keys.Table, owned: dict[str, str]) -> Iterator[str]:
@@ -557,6 +562,14 @@ def _extra(spec: Json) -> Iterator[str]:
     yield from _lines("spec.slurm.extraCgroupConfig", slurm.get("extraCgroupConfig"), keys.CGROUP, config.OWNED_CGROUP)
     yield from _lines("spec.slurm.extraGresConfig", slurm.get("extraGresConfig"), keys.GRES, {}, several=True)
     yield from _lines("spec.slurm.extraMpiConfig", slurm.get("extraMpiConfig"), keys.MPI, {})
+    for index, line in enumerate(slurm.get("extraPlugstackConfig") or []):
+        try:
+            plugin = conf.parse_plugin(line).split()[1]
+        except conf.ConfError as error:
+            yield f"spec.slurm.extraPlugstackConfig[{index}]: {error}"
+            continue
+        if plugin.rpartition("/")[2] == config.JAIL_PLUGIN.rpartition("/")[2]:
+            yield f"spec.slurm.extraPlugstackConfig[{index}] names the jail's own plugin, which corral sets itself; remove the line."
     if slurm.get("extraCgroupConfig") and tracking != "cgroup":
         yield f"spec.slurm.extraCgroupConfig goes with processTracking: cgroup, but it is {tracking}; remove the lines."
     settings = config.effective(tracking, _extra_pairs(spec))
@@ -605,13 +618,31 @@ def _gpu(path: str, node_set: Json) -> Iterator[str]:
     for field in ("resourceName", "runtimeClassName"):
         if gpu["vendor"] == "simulated" and field in gpu:
             yield f"{path}.gpu.{field} goes with GPUs that are there, but vendor is simulated; remove it."
-    if "mig-" in gpu.get("resourceName", ""):
+    if "mig-" in gpu.get("resourceName", "") and gpu.get("count", 1) > 1:
         yield (
-            f"{path}.gpu.resourceName is {gpu['resourceName']}, parts of GPUs, which are no device file each for Slurm to tell apart; ask for whole GPUs, or "
-            "leave gpu out and describe them by spec.slurm.extraGresConfig."
+            f"{path}.gpu.count is {gpu['count']} of {gpu['resourceName']}, parts of GPUs, which Slurm can not tell apart by their files; give each node "
+            "one of them and the set more nodes, or ask for whole GPUs."
         )
+    yield from _cores(path, node_set)
     if any(key.lower() == "gres" for key in node_set.get("extraNodeParameters") or {}):
         yield f"{path}.extraNodeParameters sets Gres, which {path}.gpu sets too; remove one of them."
+
+
+def _cores(path: str, node_set: Json) -> Iterator[str]:
+    """Which cores are near which GPUs."""
+    near: list[str] = node_set["gpu"].get("cores") or []
+    count = node_set["gpu"].get("count", 1)
+    if near and count % len(near):
+        yield f"{path}.gpu.cores has {len(near)} entries, of which {count} GPUs are no multiple; give one for each GPU, or for each so many of them."
+    threads = {key.lower(): value for key, value in (node_set.get("extraNodeParameters") or {}).items()}.get("threadspercore", "1")
+    cores = _cpus(node_set) // (int(threads) if threads.isascii() and threads.isdigit() and int(threads) else 1)
+    for index, text in enumerate(near):
+        for first, _dash, last in (part.partition("-") for part in text.split(",")):
+            low, high = int(first), int(last or first)
+            if low > high:
+                yield f"{path}.gpu.cores[{index}] goes from {low} to {high}; write the smaller number first."
+            elif high >= cores:
+                yield f"{path}.gpu.cores[{index}] names core {high}, but the node has {cores}, from 0 to {cores - 1}; correct it, or raise resources."
 
 
 def _gres_line(path: str, line: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:

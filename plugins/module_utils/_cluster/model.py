@@ -156,10 +156,10 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """GPUs of a node: ``gres`` is what its line in slurm.conf says, ``pairs`` their line in gres.conf."""
+    """GPUs of a node: ``gres`` is what its line in slurm.conf says, ``lines`` are the pairs of theirs in gres.conf."""
 
     gres: str
-    pairs: dict[str, str]
+    lines: list[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,13 +354,15 @@ class Teardown:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A whole cluster. ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts;
-    ``sssd`` is None where all users are the document's; ``original`` is what held.hold() replaced, None where it did not."""
+    """A whole cluster. ``document`` is what it was made of, as JSON, with the schema's defaults; ``jail`` is the default one and the first of ``jails``;
+    ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users are the document's; ``original`` is what
+    held.hold() replaced, None where it did not."""
 
     name: str
     namespace: str
     cluster_domain: str
     content_hash: str
+    document: str
     labels: Labels
     components: Components
     images: Images

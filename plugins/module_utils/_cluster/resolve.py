@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, defaults, quantity, schema, validate
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, defaults, quantity, revisions, schema, validate
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     ApplySet,
     Component,
@@ -119,14 +119,15 @@ def model(document: Any) -> Model:
     name: str = document["metadata"]["name"]
     namespace: str = document["metadata"].get("namespace") or "default"
     spec = defaults.with_defaults(document["spec"])
-    return _Resolver(name, namespace, spec).model()
+    return _Resolver(name, namespace, spec, defaults.static(document["spec"])).model()
 
 
 class _Resolver:
-    def __init__(self, name: str, namespace: str, spec: Json) -> None:
+    def __init__(self, name: str, namespace: str, spec: Json, written: Json) -> None:
         self.name = name
         self.namespace = namespace
         self.spec = spec
+        self.written = written
         self.labels: Labels = {
             "app.kubernetes.io/name": "slurm",
             "app.kubernetes.io/instance": name,
@@ -165,6 +166,7 @@ class _Resolver:
             namespace=self.namespace,
             cluster_domain=self.spec["clusterDomain"],
             content_hash=_hash({"name": self.name, "namespace": self.namespace, "spec": self.spec, "version": COLLECTION_VERSION}),
+            document=self.document(),
             labels=self.labels,
             components=components,
             images=Images(
@@ -198,6 +200,11 @@ class _Resolver:
             objects_owner=None,
             original=None,
         )
+
+    def document(self) -> str:
+        """As text, so that nobody on the way takes it for a structure with templates in it. What follows from other fields is left to follow from them."""
+        metadata = {"name": self.name, "namespace": self.namespace}
+        return json.dumps({"apiVersion": schema.API_VERSION, "kind": schema.KIND, "metadata": metadata, "spec": self.written})
 
     def domain(self, service: str) -> str:
         return f"{service}.{self.namespace}.svc.{self.spec['clusterDomain']}"
@@ -745,6 +752,7 @@ class _Resolver:
             if not volume.create:
                 left.append(f"The claim {volume.claim} in namespace {self.namespace} is yours and stays, with its files.")
         data.extend(_reference("Secret", secret["name"], self.namespace) for secret in secrets)
+        data.append(_reference("ConfigMap", revisions.name(self.name), self.namespace))
         if "sssd" in self.spec:
             left.append(f"The Secret {self.spec['sssd']['configSecret']} in namespace {self.namespace} is yours and stays.")
         return Teardown(
@@ -787,15 +795,21 @@ def _apart(selector: Labels) -> Json:
 def _gpus(spec: Json) -> Gpus:
     """What Slurm knows of a set's GPUs. No autodetection: it counts what the machine has, where a pod may have a part of it."""
     kind = {"Type": spec["type"]} if "type" in spec else {}
-    pairs = {
-        # Slurm's default is to look by itself, in a build that can.
-        "AutoDetect": "off",
-        "Name": "gpu",
-        **kind,
-        "File": f"/dev/{hostlist.ranged(f'{GPU_FOLDER}/', spec['count'])}",
-        "Flags": GPU_FLAGS[spec["vendor"]],
-    }
-    return Gpus(gres=":".join(["gpu", *kind.values(), str(spec["count"])]), pairs=pairs)
+    near = spec.get("cores") or [None]
+    share = spec["count"] // len(near)
+    lines = [
+        {
+            # Slurm's default is to look by itself, in a build that can.
+            "AutoDetect": "off",
+            "Name": "gpu",
+            **kind,
+            "File": f"/dev/{hostlist.compress(f'{GPU_FOLDER}/{number}' for number in range(index * share, (index + 1) * share))}",
+            **({"Cores": cores} if cores else {}),
+            "Flags": GPU_FLAGS[spec["vendor"]],
+        }
+        for index, cores in enumerate(near)
+    ]
+    return Gpus(gres=":".join(["gpu", *kind.values(), str(spec["count"])]), lines=lines)
 
 
 def _gpu_environment(node_set: Json) -> list[Json]:

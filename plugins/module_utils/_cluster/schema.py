@@ -54,6 +54,7 @@ _LINE = "^[^\\x00-\\x1f\\x7f]+$"
 _EXTENDED = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 _SCRIPT = "^#!/[^\\x00]*$"
 _TEXT = "^[^\\x00]*$"
+_CORES = "^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$"
 _GPU_TYPE = "^[a-z][-a-z0-9_.]*$"
 _SHARE = "^([1-9][0-9]{0,4}|([1-9][0-9]?|100)%)$"
 
@@ -75,6 +76,7 @@ PATTERNS: dict[str, str] = {
     _SHARING: "NO, EXCLUSIVE, YES or FORCE, the last two with a number of jobs if wanted, as in FORCE:4",
     _VARIABLE: "letters, digits and '_', not beginning with a digit",
     _LINE: "one line of text without control characters",
+    _CORES: "numbers of cores such as 0-47 or 0-23,48-71",
     _EXTENDED: "the name of an extended resource such as nvidia.com/gpu",
     _TEXT: "a text without the character NUL",
     _SCRIPT: "a script, beginning with #! and a program's path",
@@ -618,8 +620,17 @@ def _gpu() -> Schema:
             ),
             "count": _integer("GPUs of a node.", 1, MAX_GPUS, 1),
             "type": _string("Their type, for --gres=gpu:<type>:2, such as h100.", _GPU_TYPE, max_length=63),
+            "cores": _list(
+                "Which of the node's cores are near which GPUs, by Slurm's numbers from 0: one entry for the first GPUs, one for the next, "
+                "each for as many as the others. Without it, all are alike to Slurm.",
+                _string("Cores such as 0-47 or 0-23,48-71.", _CORES, max_length=253),
+                maximum=MAX_GPUS,
+                minimum=1,
+            ),
             "resourceName": _string(
-                "The extended resource that the device plugin offers. Without it, nvidia.com/gpu or amd.com/gpu.", _EXTENDED, max_length=253
+                "What the device plugin offers, such as nvidia.com/mig-3g.40gb. Without it, nvidia.com/gpu or amd.com/gpu.",
+                _EXTENDED,
+                max_length=253,
             ),
             "runtimeClassName": _string(
                 "The RuntimeClass that brings driver and devices into a container, where the nodes' default runtime does not, such as nvidia.",
@@ -1016,6 +1027,10 @@ def spec() -> Schema:
                         "A line such as Name=tape Count=2.",
                     ),
                     "extraMpiConfig": _lines("Lines for mpi.conf, one Key=Value each.", "A line such as PMIxTimeout=600."),
+                    "extraPlugstackConfig": _lines(
+                        "Lines for plugstack.conf: further SPANK plugins, behind the one that brings jobs into the jail.",
+                        "A line such as optional /mnt/tools/site.so level=2.",
+                    ),
                     "topology": _topology(),
                 },
                 default={},

@@ -149,7 +149,7 @@ class Batch:
             self._replace_stuck()
         if self._params.get("wait") and not self._check:
             self._wait()
-        self._outdated = stuck.outdated(self._client, self._items, check=self._check)
+        self._outdated = stuck.outdated(self._client, self._items, check=self._check, waits=bool(self._params.get("wait")))
         if self._outdated and self._params.get("replace_idle_pods") and not self._check:
             self._replace_idle()
 

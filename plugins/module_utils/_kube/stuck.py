@@ -50,17 +50,18 @@ def _is_ready(live: dict[str, Any]) -> bool:
     return int(status.get("readyReplicas") or 0) >= int(live["spec"].get("replicas", 1))
 
 
-def outdated(client: Client, items: list[Item], *, check: bool) -> list[str]:
+def outdated(client: Client, items: list[Item], *, check: bool, waits: bool = True) -> list[str]:
     """Return the names of those StatefulSets among ``items`` with OnDelete that have pods of an older template, or in check mode would have them.
 
-    No request is made for a set that this batch has not changed.
+    No request is made for a set that this batch has not changed, and with ``waits`` False for none: a set that ends hundreds of pods is not seen by its
+    controller before it has told them all.
     """
     found: list[str] = []
     for item in items:
         if item.ref.resource.kind != "StatefulSet" or item.after is None or item.imagined or not on_delete(item.after):
             continue
         changes = check and item.before is not None and item.before["spec"]["template"] != item.after["spec"]["template"]
-        live = item.after if check else observed(client, item.ref, item.after)
+        live = item.after if check or not waits else observed(client, item.ref, item.after)
         status = (live or {}).get("status") or {}
         count = int(status.get("replicas") or 0)
         if (changes and count) or int(status.get("updatedReplicas") or 0) < count:

@@ -29,6 +29,8 @@ Object = dict[str, Any]
 _WORKLOADS = frozenset({"StatefulSet", "Deployment", "DaemonSet", "Job"})
 # The clock of troubles ticks without events, so the queue is looked at this often (seconds).
 _TICK = 1.0
+# After a look at all pods the next comes when this many times as long has passed: a thousand pods that start bring thousands of events.
+_REST = 9
 # The server ends a watch after this time and it is begun anew (seconds).
 _WATCH = 60
 
@@ -76,12 +78,17 @@ class _Wait:
             if not self.pending:
                 return
             self._start()
+            rested = 0.0
             while self.pending:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._too_late()
                 self._read(min(left, _TICK))
-                self._judge()
+                began = time.monotonic()
+                if began >= rested:
+                    self._judge()
+                    ended = time.monotonic()
+                    rested = ended + _REST * (ended - began)
         finally:
             self._stop.set()
 

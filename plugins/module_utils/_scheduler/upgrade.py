@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import releases
 
@@ -29,11 +29,17 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         if not said:
             raise KubeError(f"Job {slurmctld.namespace}/{params['job']} has not said the version of its image; run again.")
         wanted = releases.version(said[-1], "The new image")
-        running = releases.version(slurmctld.ask(["scontrol", "--version"], "its version"), "slurmctld's pod")
         nodes: dict[str, int] = {}
-        for node in slurmctld.read_nodes():
-            if node.version:
-                nodes[node.version] = nodes.get(node.version, 0) + 1
+        try:
+            running = releases.version(slurmctld.ask(["scontrol", "--version"], "its version"), "slurmctld's pod")
+            for node in slurmctld.read_nodes():
+                if node.version:
+                    nodes[node.version] = nodes.get(node.version, 0) + 1
+        except KubeError as error:
+            if isinstance(error, Forbidden) or not params.get("may_be_silent"):
+                raise
+            words = f"Slurm {wanted} was compared with nothing, since {error}"
+            return {"changed": False, "running": "", "wanted": wanted, "nodes": {}, "msg": words, "requests": client.requests}
         problem = releases.refusal(running, wanted, nodes)
         if problem:
             raise CorralError(f"{problem} Nothing was changed.")

@@ -130,6 +130,18 @@ def plugin_line(required: bool, path: str, arguments: Sequence[tuple[str, str]] 
     return " ".join(words)
 
 
+def parse_plugin(raw: str) -> str:
+    """Return a line of plugstack.conf as it is written. Raises ConfError for one that is no plugin's."""
+    words = raw.split()
+    if len(words) < 2 or words[0] not in ("required", "optional") or not words[1].endswith(".so"):
+        raise ConfError(f"{_shown(raw)} is no line of the form 'optional PLUGIN.so ARGUMENTS', or with required.")
+    for word in words:
+        reason = refusal(word)
+        if reason:
+            raise ConfError(f"{_shown(word)} can not be written into plugstack.conf: it {reason}; remove it.")
+    return " ".join(words)
+
+
 def text(header: Sequence[str], lines: Iterable[str]) -> str:
     """Return a file: ``header`` as comments, then ``lines``, each ending in a line break. Empty lines stay as they are."""
     every = [f"# {comment}" if comment else "#" for comment in header]

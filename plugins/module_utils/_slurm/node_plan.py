@@ -22,13 +22,15 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import O
 
 @dataclass(frozen=True)
 class Wanted:
-    """How nodes shall be; what is None stays as it is. ``state`` is drained, down or resumed, ``reason`` what write() made."""
+    """How nodes shall be; what is None stays as it is. ``state`` is drained, down or resumed, ``reason`` what write() made. Features that do not
+    begin with ``prefix`` stay as they are."""
 
     state: str | None = None
     reason: str = ""
     owner: str = "admin"
     force: bool = False
     features: list[str] | None = None
+    prefix: str = ""
     weight: int | None = None
     comment: str | None = None
 
@@ -63,6 +65,7 @@ def wanted(params: dict[str, Any]) -> Wanted:
     state, owner = params.get("state"), str(params["owner"])
     reason = reasons.write(owner, str(params.get("reason") or "")) if state in ("drained", "down") else ""
     features = params.get("features")
+    prefix = str(params.get("features_prefix") or "")
     for feature in features or ():
         why = (
             "is empty"
@@ -73,6 +76,10 @@ def wanted(params: dict[str, Any]) -> Wanted:
         )
         if why:
             raise CorralError(f"The feature {feature!r} {why}; use letters, digits and the characters _ . : - in it.")
+        if not feature.startswith(prefix):
+            raise CorralError(
+                f"The feature {feature!r} does not begin with {prefix!r}, which features_prefix says; add it there, or leave that out."
+            )
     comment = params.get("comment")
     return Wanted(
         state=state,
@@ -80,6 +87,7 @@ def wanted(params: dict[str, Any]) -> Wanted:
         owner=owner,
         force=bool(params["force"]),
         features=None if features is None else [str(feature) for feature in features],
+        prefix=prefix,
         weight=params.get("weight"),
         comment=None if comment is None else sayable(str(comment), "comment"),
     )
@@ -133,15 +141,22 @@ def _resumed(node: Node) -> str:
     return "+".join(["IDLE", *left] if node.state and node.state[0] in OUT else left)
 
 
+def _features(of: list[str], wish: Wanted) -> list[str]:
+    """Return the features that a node shall have: those of others, where there are such, and the wanted ones."""
+    others = [feature for feature in of if wish.prefix and not feature.startswith(wish.prefix)]
+    return [*others, *(wish.features or ())]
+
+
 def _attributes(node: Node, wish: Wanted, found: Plan) -> None:
     update: list[str] = []
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
-    if wish.features is not None and not set(node.features) == set(node.active_features) == set(wish.features):
-        # Both at once: active features have to be among the available ones at any time.
-        text = ",".join(wish.features)
-        update += [f"availablefeatures={text}", f"activefeatures={text}"]
-        before["features"], after["features"] = node.features, wish.features
+    if wish.features is not None:
+        available, active = (_features(of, wish) for of in (node.features, node.active_features))
+        if set(node.features) != set(available) or set(node.active_features) != set(active):
+            # Both at once: active features have to be among the available ones at any time.
+            update += [f"availablefeatures={','.join(available)}", f"activefeatures={','.join(active)}"]
+            before["features"], after["features"] = node.features, available
     if wish.weight is not None and node.weight != wish.weight:
         update.append(f"weight={wish.weight}")
         before["weight"], after["weight"] = node.weight, wish.weight

@@ -155,10 +155,12 @@ class Served(Cluster):
         assert said.returncode == 0, said.stderr + self.kubectl("describe", DOCUMENTS, self.name, "-n", self.namespace)
 
     def contents(self) -> dict[str, Any]:
-        """What the collection wrote, without what Kubernetes adds to it: the fields of its field manager tell."""
+        """What the collection wrote, without what Kubernetes adds to it: the fields of its field manager tell. The documents that the cluster has had are
+        left out: they follow from what was, and all else from what the document says."""
         selector = f"app.kubernetes.io/instance={self.name}"
         items = self.kubectl.json("get", KINDS, "-n", self.namespace, "-l", selector, "--show-managed-fields")["items"]
-        return {f"{item['kind']}/{item['metadata']['name']}": _owned(item) for item in items}
+        history = f"{self.name}-controller-revisions"
+        return {f"{item['kind']}/{item['metadata']['name']}": _owned(item) for item in items if item["metadata"]["name"] != history}
 
 
 def _owned(item: dict[str, Any]) -> Any:

@@ -56,6 +56,12 @@ def files(document: Any) -> dict[str, str]:
             "Gres=gpu:2",
             "AutoDetect=off Name=gpu File=/dev/corral-gpu/[0-1] Flags=nvidia_gpu_env",
         ),
+        (
+            {"vendor": "nvidia", "resourceName": "nvidia.com/mig-3g.40gb", "type": "h100-3g.40gb"},
+            {"nvidia.com/mig-3g.40gb": "1"},
+            "Gres=gpu:h100-3g.40gb:1",
+            "AutoDetect=off Name=gpu Type=h100-3g.40gb File=/dev/corral-gpu/0 Flags=nvidia_gpu_env",
+        ),
         (TOY, {}, "Gres=gpu:toy:4", "AutoDetect=off Name=gpu Type=toy File=/dev/corral-gpu/[0-3] Flags=nvidia_gpu_env"),
     ],
 )
@@ -90,6 +96,19 @@ def test_every_count_is_the_same_in_all_places(count: int, vendor: str, kind: st
     extended = {name: amount for name, amount in node_set["resources"]["limits"].items() if "/" in name}
     assert list(extended.values()) == ([] if vendor == "simulated" else [str(count)])
     assert {"name": "CORRAL_GPU_COUNT", "value": str(count)} in node_set["environment"]
+
+
+def test_gpus_that_are_near_some_cores_have_a_line_for_each_share() -> None:
+    found = files(with_gpu({**TOY, "cores": ["0-1", "2,3"]}))
+    assert found["gres.conf"].splitlines()[1:] == [
+        "NodeName=big-[0-2] AutoDetect=off Name=gpu Type=toy File=/dev/corral-gpu/[0-1] Cores=0-1 Flags=nvidia_gpu_env",
+        "NodeName=big-[0-2] AutoDetect=off Name=gpu Type=toy File=/dev/corral-gpu/[2-3] Cores=2,3 Flags=nvidia_gpu_env",
+    ]
+    assert "Gres=gpu:toy:4" in found["slurm.conf"]
+    threads = with_gpu({**TOY, "cores": ["0", "1-2"]}, extraNodeParameters={"ThreadsPerCore": "2"})
+    assert mistakes(threads) == [
+        "spec.nodeSets[1].gpu.cores[1] names core 2, but the node has 2, from 0 to 1; correct it, or raise resources.",
+    ]
 
 
 def test_without_gpus_nothing_speaks_of_them() -> None:
@@ -142,7 +161,17 @@ def test_lines_of_the_document_stand_behind_the_own_ones() -> None:
         ({"vendor": "nvidia", "count": 0}, "spec.nodeSets[1].gpu.count is 0; it must be between 1 and 64."),
         ({"vendor": "nvidia", "type": "H100:80"}, "spec.nodeSets[1].gpu.type is 'H100:80'; it must be lower-case letters"),
         ({"vendor": "nvidia", "resourceName": "gpu"}, "it must be the name of an extended resource such as nvidia.com/gpu."),
-        ({"vendor": "nvidia", "resourceName": "nvidia.com/mig-1g.10gb"}, "parts of GPUs, which are no device file each"),
+        (
+            {"vendor": "nvidia", "count": 2, "resourceName": "nvidia.com/mig-1g.10gb"},
+            "spec.nodeSets[1].gpu.count is 2 of nvidia.com/mig-1g.10gb, parts of GPUs",
+        ),
+        (
+            {"vendor": "nvidia", "count": 3, "cores": ["0", "1"]},
+            "spec.nodeSets[1].gpu.cores has 2 entries, of which 3 GPUs are no multiple",
+        ),
+        ({"vendor": "nvidia", "count": 2, "cores": ["0-1", "2-4"]}, "spec.nodeSets[1].gpu.cores[1] names core 4, but the node has 4"),
+        ({"vendor": "nvidia", "cores": ["0,3-2"]}, "spec.nodeSets[1].gpu.cores[0] goes from 3 to 2"),
+        ({"vendor": "nvidia", "cores": ["a"]}, "it must be numbers of cores such as 0-47 or 0-23,48-71."),
         ({"vendor": "simulated", "resourceName": "a.b/c"}, "spec.nodeSets[1].gpu.resourceName goes with GPUs that are there"),
         ({"vendor": "simulated", "runtimeClassName": "nvidia"}, "spec.nodeSets[1].gpu.runtimeClassName goes with GPUs that are there"),
     ],

@@ -85,6 +85,7 @@ def test_lines_of_the_other_files() -> None:
                 "extraCgroupConfig": ["constraindevices=no", "AllowedRAMSpace=99.5"],
                 "extraGresConfig": ['NodeName=big-0 Name=tape  File="/dev/a b"', "Name=tape Count=2"],
                 "extraMpiConfig": ["PMIxTimeout=600"],
+                "extraPlugstackConfig": ["optional  /mnt/tools/site.so level=2"],
             },
         )
     )["config"]["files"]
@@ -92,6 +93,8 @@ def test_lines_of_the_other_files() -> None:
     assert "CgroupPlugin=cgroup/v2" in files["cgroup.conf"]
     assert files["gres.conf"].splitlines()[1:] == ['NodeName=big-0 Name=tape File="/dev/a b"', "Name=tape Count=2"]
     assert files["mpi.conf"].splitlines()[1:] == ["PMIxTimeout=600"]
+    first, second = files["plugstack.conf"].splitlines()[1:]
+    assert first.startswith("required /opt/corral/lib/corral/spank_corral_jail.so ") and second == "optional /mnt/tools/site.so level=2"
 
 
 def test_without_lines_of_theirs_there_are_no_further_files() -> None:
@@ -175,6 +178,7 @@ def test_destroy_names_data_that_goes_and_data_that_stays() -> None:
         "Secret/demo-base-munge-key",
         "Secret/demo-login-host-keys",
         "Secret/demo-worker-host-keys",
+        "ConfigMap/demo-controller-revisions",
     ]
     assert ["shared" in sentence for sentence in teardown["left_behind"]] == [True]
     assert [item["name"] for item in teardown["applysets"]][0::5] == ["demo-login", "demo-base"]
@@ -440,7 +444,9 @@ def test_a_jail_of_each_pods_own() -> None:
     controller = resolved["controller"]
     assert controller["jail"]["mounts"] == [{"name": "jail", "mountPath": "/mnt/jail", "readOnly": True}]
     assert controller["accounts"]["env"] == [{"name": "CORRAL_ONLY", "value": "accounts"}]
-    assert [item["metadata"]["name"] for item in resolved["teardown"]["data"] if item["kind"] != "Secret"] == ["demo-controller-state"]
+    assert [item["metadata"]["name"] for item in resolved["teardown"]["data"] if item["kind"].startswith("Persistent")] == [
+        "demo-controller-state"
+    ]
 
 
 def test_a_claim_for_the_jail_of_each_pod() -> None:

@@ -324,6 +324,9 @@ FILES = [
         "spec.slurm.extraGresConfig[0]: 'Name=gpu File' is no line of the form Key=Value Key=Value.",
     ),
     ("spec.slurm.extraMpiConfig", ["PMIxTimout=6"], "sets PMIxTimout, which is no key of mpi.conf; did you mean PMIxTimeout?"),
+    ("spec.slurm.extraPlugstackConfig", ["include /etc/x"], "[0]: 'include /etc/x' is no line of the form 'optional PLUGIN.so ARGUMENTS'"),
+    ("spec.slurm.extraPlugstackConfig", ["optional x.so a#b"], "'a#b' can not be written into plugstack.conf"),
+    ("spec.slurm.extraPlugstackConfig", ["optional /a/spank_corral_jail.so"], "names the jail's own plugin"),
 ]
 
 

@@ -97,6 +97,12 @@ def test_a_set_that_was_just_changed_is_looked_at_again() -> None:
     assert outdated(stateful_set(updated=2, observed=1), later=stateful_set(updated=0)) == (["web"], 1)
 
 
+def test_who_does_not_wait_does_not_wait_for_the_sets_controller_either() -> None:
+    live = stateful_set(updated=2, observed=1)
+    api = Api(live)
+    assert (stuck.outdated(api, [item(live)], check=False, waits=False), api.reads) == ([], 0)  # type: ignore[arg-type]
+
+
 def test_check_mode_knows_by_the_template() -> None:
     assert outdated(stateful_set(updated=2), check=True, before=stateful_set(template="a")) == (["web"], 0)
     assert outdated(stateful_set(updated=2), check=True, before=stateful_set()) == ([], 0)

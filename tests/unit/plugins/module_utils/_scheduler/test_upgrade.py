@@ -15,13 +15,15 @@ from ansible_collections.corral.slurm.plugins.module_utils._scheduler import upg
 from .conftest import CONNECTION, Fake, pod
 
 
-def check(fake: Fake, message: str, *, code: int = 0, running: str = "slurm-wlm 24.11.5", nodes: str = "24.11.5") -> dict[str, Any]:
+def check(
+    fake: Fake, message: str, *, code: int = 0, running: str | Output = "slurm-wlm 24.11.5", nodes: str = "24.11.5", silent: bool = False
+) -> dict[str, Any]:
     ended = {"terminated": {"exitCode": code, "message": message}}
     fake.pods = [pod("check-x", status={"containerStatuses": [{"name": "slurmctld", "state": ended}]})]
-    fake.answers["scontrol", "--version"] = Output(0, running, "")
+    fake.answers["scontrol", "--version"] = Output(0, running, "") if isinstance(running, str) else running
     for row in fake.nodes["nodes"]:
         row["version"] = nodes
-    return upgrade.run({**CONNECTION, "job": "check"}, check=False, diff=False)
+    return upgrade.run({**CONNECTION, "job": "check", "may_be_silent": silent}, check=False, diff=False)
 
 
 def test_what_can_follow(fake: Fake) -> None:
@@ -45,3 +47,12 @@ def test_what_can_follow(fake: Fake) -> None:
 def test_what_can_not(fake: Fake, message: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(CorralError, match=words):
         check(fake, message, **more)
+
+
+def test_a_slurmctld_that_does_not_answer_stands_in_the_way_of_an_upgrade_and_not_of_the_way_back(fake: Fake) -> None:
+    gone = Output(1, "", "Unable to contact slurm controller")
+    with pytest.raises(CorralError, match="can not be asked for its version"):
+        check(fake, "slurm 24.11.5", running=gone)
+    found = check(fake, "slurm 24.11.5", running=gone, silent=True)
+    assert (found["running"], found["wanted"]) == ("", "24.11.5")
+    assert "was compared with nothing" in found["msg"]

@@ -116,6 +116,17 @@ def test_attributes_apart_from_states() -> None:
     assert found.before["cpu-1"] == {"state": "IDLE", "reason": "", "features": ["plain"], "weight": 1, "comment": ""}
 
 
+def test_features_of_others_stay_where_a_prefix_says_whose_they_are() -> None:
+    one = replace(IDLE, features=["a", "site-old", "b"], active_features=["a", "site-old"])
+    wish = node_plan.wanted({"owner": "admin", "force": False, "features": ["site-new"], "features_prefix": "site-"})
+    assert list(node_plan.plan([one], wish).updates) == [("availablefeatures=a,b,site-new", "activefeatures=a,site-new")]
+    assert not node_plan.plan([replace(one, features=["a", "site-new"], active_features=["site-new"])], wish).changed
+    none = replace(wish, features=[])
+    assert list(node_plan.plan([one], none).updates) == [("availablefeatures=a,b", "activefeatures=a")]
+    with pytest.raises(CorralError, match="'new' does not begin with 'site-'"):
+        node_plan.wanted({"owner": "admin", "force": False, "features": ["new"], "features_prefix": "site-"})
+
+
 def test_attributes_as_they_are_are_told_to_nobody() -> None:
     live = replace(IDLE, features=["b", "a"], active_features=["a", "b"], weight=7, comment="x")
     assert not plan(live, features=["a", "b"], weight=7, comment="x").changed

@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backends of slurm_revision and slurm_revision_info: the documents by which a cluster was made, kept beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import revisions
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, NotFound
+
+_MANAGER = "corral"
+_JSON_PATCH = "application/json-patch+json"
+
+Json = dict[str, Any]
+
+
+def revision(params: Json, *, check: bool, diff: bool) -> Json:
+    """Note a document, or give the cluster one that was noted; the parameters are those of the module slurm_revision.
+
+    Returns ``changed``, ``revision``, ``requests``, and for a restored one ``document`` and ``operator``. Raises CorralError.
+    """
+    client = Client(auth.resolve(params))
+    try:
+        work = _Work(client, params, check=check, diff=diff)
+        return work.restore() if params["state"] == "restored" else work.record()
+    except CorralError as error:
+        error.data.setdefault("requests", client.requests)
+        raise
+    finally:
+        client.close()
+
+
+def revision_info(params: Json, *, check: bool, diff: bool) -> Json:
+    """Return ``revisions``, the oldest first, and of one of them ``revision``, ``document`` and ``image_changes``.
+
+    The parameters are those of the module slurm_revision_info. Raises CorralError.
+    """
+    client = Client(auth.resolve(params))
+    try:
+        known = _Work(client, params, check=check, diff=diff).known
+        result: Json = {"changed": False, "revisions": [one.to_dict() for one in known]}
+        if params.get("revision") is not None or len(known) > 1:
+            one = revisions.chosen(known, params.get("revision"), str(params["cluster"]))
+            result.update(revision=one.number, document=one.document, image_changes=one.image != known[-1].image)
+        return {**result, "requests": client.requests}
+    except CorralError as error:
+        error.data.setdefault("requests", client.requests)
+        raise
+    finally:
+        client.close()
+
+
+class _Work:
+    def __init__(self, client: Client, params: Json, *, check: bool, diff: bool) -> None:
+        self._client = client
+        self._params = params
+        self._check = check
+        self._diff = diff
+        self._cluster = str(params["cluster"])
+        self._ref = Ref(BUILTIN["", "ConfigMap"], str(params.get("namespace") or client.access.namespace), revisions.name(self._cluster))
+        self.known = revisions.parse(self._read())
+
+    def record(self) -> Json:
+        """Keep the document as the newest one."""
+        document: Json = json.loads(self._params["document"])
+        found = revisions.recorded(self.known, document, str(self._client.clock or ""))
+        changed = found is not self.known
+        if changed and not self._check:
+            body = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": self._params["labels"]},
+                "data": revisions.data(found),
+            }
+            query = {"fieldManager": _MANAGER, "force": "true"}
+            self._client.request("PATCH", self._ref.path, what=f"apply {self._ref}", query=query, body=body, content_type=APPLY)
+        result: Json = {"changed": changed, "revision": found[-1].number, "requests": self._client.requests}
+        if self._diff and changed:
+            before = self.known[-1].number if self.known else None
+            result["diff"] = [{"before_header": str(self._ref), "before": {"revision": before}, "after": {"revision": found[-1].number}}]
+        return result
+
+    def restore(self) -> Json:
+        """Return a document that was kept; where an operator makes the cluster of a SlurmCluster, have that say the same."""
+        one = revisions.chosen(self.known, self._params.get("revision"), self._cluster)
+        path = f"/apis/corral.hpc/v1alpha1/namespaces/{self._ref.namespace}/slurmclusters/{self._cluster}"
+        what = f"SlurmCluster {self._ref.namespace}/{self._cluster}"
+        live = self._optional(path, what)
+        changed = bool(live) and live.get("spec") != one.spec
+        if changed and not self._check:
+            body = [{"op": "replace", "path": "/spec", "value": one.spec}]
+            self._client.request("PATCH", path, what=f"change {what}", body=body, content_type=_JSON_PATCH)
+        return {
+            "changed": changed,
+            "revision": one.number,
+            "document": one.document,
+            "operator": bool(live),
+            "requests": self._client.requests,
+        }
+
+    def _read(self) -> dict[str, str]:
+        try:
+            return dict(self._client.get(self._ref.path, what=f"read {self._ref}").data.get("data") or {})
+        except NotFound:
+            return {}
+
+    def _optional(self, path: str, what: str) -> Json:
+        """Return an object, {} where there is none. Who may not see the kind, as those with a namespace's rights, has no operator to ask."""
+        try:
+            return dict(self._client.get(path, what=f"read {what}").data)
+        except (NotFound, Forbidden):
+            return {}

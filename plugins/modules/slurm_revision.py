@@ -1,0 +1,133 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_revision
+short_description: Keep the documents by which a cluster was made, and give it one of them again
+version_added: 0.1.0
+description:
+  - The last ten documents are kept in the ConfigMap C(CLUSTER-controller-revisions), numbered in the order in which they were applied.
+  - A document that says the same as the newest one is not kept again. One that was kept before gets a new number.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.attributes
+attributes:
+  check_mode:
+    details:
+      - Writes nothing.
+  diff_mode:
+    details:
+      - Shows the number of the newest document before and after.
+options:
+  namespace:
+    description:
+      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
+    type: str
+  cluster:
+    description:
+      - Name of the cluster.
+    type: str
+    required: true
+  state:
+    description:
+      - V(recorded) keeps O(document) as the newest one.
+      - V(restored) returns one that was kept, for M(corral.slurm.slurm_cluster_model). Where there is a C(SlurmCluster) of this name, its C(spec) is replaced
+        by that of the document, and the operator does the rest.
+    type: str
+    choices: [recorded, restored]
+    default: recorded
+  document:
+    description:
+      - The document as JSON text, as C(corral.document) has it. Needed with O(state=recorded).
+    type: str
+  labels:
+    description:
+      - Labels of the ConfigMap.
+    type: dict
+    default: {}
+  revision:
+    description:
+      - Number of the document that is to be restored. Without it, the one before the newest.
+    type: int
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_revision_info
+  - module: corral.slurm.slurm_cluster_model
+"""
+
+EXAMPLES = r"""
+- name: Keep the document
+  corral.slurm.slurm_revision:
+    namespace: "{{ corral.namespace }}"
+    cluster: "{{ corral.name }}"
+    document: "{{ corral.document }}"
+    labels: "{{ corral.components.controller.labels }}"
+
+- name: Take the one before
+  corral.slurm.slurm_revision:
+    namespace: demo
+    cluster: demo
+    state: restored
+  register: restored
+"""
+
+RETURN = r"""
+revision:
+  description: Number of the document.
+  returned: success
+  type: int
+  sample: 4
+document:
+  description: The document, with all defaults.
+  returned: with O(state=restored)
+  type: dict
+operator:
+  description: Whether there is a C(SlurmCluster) of this name, so that an operator makes the cluster.
+  returned: with O(state=restored)
+  type: bool
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 1
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision
+
+CONSTRAINTS: dict[str, object] = {"required_if": [["state", "recorded", ["document"]]]}
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **connection_options(env_fallback),
+        "namespace": {"type": "str"},
+        "cluster": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["recorded", "restored"], "default": "recorded"},
+        "document": {"type": "str"},
+        "labels": {"type": "dict", "default": {}},
+        "revision": {"type": "int"},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
+    try:
+        module.exit_json(**revision(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()

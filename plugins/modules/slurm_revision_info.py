@@ -1,0 +1,111 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_revision_info
+short_description: List the documents by which a cluster was made, and read one of them
+version_added: 0.1.0
+description:
+  - Reads what M(corral.slurm.slurm_revision) has kept.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.info
+options:
+  namespace:
+    description:
+      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
+    type: str
+  cluster:
+    description:
+      - Name of the cluster.
+    type: str
+    required: true
+  revision:
+    description:
+      - Number of the document that is to be returned. Without it, the one before the newest, where there is one.
+    type: int
+author:
+  - the corral authors (@corral-hpc)
+seealso:
+  - module: corral.slurm.slurm_revision
+"""
+
+EXAMPLES = r"""
+- name: See which documents there were
+  corral.slurm.slurm_revision_info:
+    namespace: demo
+    cluster: demo
+"""
+
+RETURN = r"""
+revisions:
+  description: What is kept, the oldest first.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    revision:
+      description: Its number.
+      type: int
+    recorded:
+      description: When a run first had it in this place.
+      type: str
+    image:
+      description: Image of its Slurm.
+      type: str
+    node_sets:
+      description: Number of nodes of each node set.
+      type: dict
+  sample: [{"revision": 3, "recorded": "2026-01-31T08:00:00Z", "image": "slurm:24.11", "node_sets": {"gpu": 8}}]
+revision:
+  description: Number of the document that is returned.
+  returned: where there is one
+  type: int
+document:
+  description: The document, with all defaults.
+  returned: where there is one
+  type: dict
+image_changes:
+  description: Whether it has another image of Slurm than the newest one.
+  returned: where there is one
+  type: bool
+requests:
+  description: Number of requests to the API server.
+  returned: always
+  type: int
+  sample: 1
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision_info
+
+
+def argument_spec() -> dict[str, object]:
+    """Return the options of the module and of the action."""
+    return {
+        **connection_options(env_fallback),
+        "namespace": {"type": "str"},
+        "cluster": {"type": "str", "required": True},
+        "revision": {"type": "int"},
+    }
+
+
+def main() -> None:
+    """Run as a module, on the host that the task is delegated to."""
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        module.exit_json(**revision_info(module.params, check=module.check_mode, diff=module._diff))
+    except CorralError as error:
+        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+
+
+if __name__ == "__main__":
+    main()
