@@ -346,8 +346,10 @@ def actions() -> Iterator[tuple[Any, Any]]:
         def backend(_params: Json, **_modes: bool) -> Json:
             return {"changed": False}
 
-    class Computing(Made):
+    class Computing:
         __module__ = "x.y.slurm_cluster_model"
+        argument_spec = Made.argument_spec
+        backend = Made.backend
 
     yield Made, Computing
 
