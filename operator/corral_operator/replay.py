@@ -17,6 +17,7 @@ import functools
 import json
 import os
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from corral_operator import report
+from corral_operator.known import Known
 
 Json = dict[str, Any]
 Backend = Callable[..., Json]
@@ -34,6 +36,8 @@ _COMPUTES = "slurm_cluster_model"
 _LOOKS = frozenset({"slurm_node_info"})
 # How often somebody was asked; and of Slurm's nodes, what jobs do with them. The status has these of each run, and nothing else depends on them.
 _PASSING = ("requests", "nodes")
+# The playbook itself looks so often at least: there may be another API server by then, with other defaults.
+_GOOD_FOR = 86400.0
 # k8s_apply takes 0 for its default.
 _AT_ONCE = 0.001
 
@@ -68,9 +72,13 @@ class Recorder:
         self._calls: list[Call] = []
         self._task: Json = {"task": "", "role": ""}
         self._whole = True
+        self._known = Known()
 
     def listen(self, actions: Iterable[Any]) -> None:
-        """Have the calls of these actions come through here, in this process."""
+        """Have the calls of these actions come through here, in this process, and what they ask."""
+        from ansible_collections.corral.slurm.plugins.module_utils._kube.client import remember_by
+
+        remember_by(self._known)
         for action in actions:
             name = action.__module__.rpartition(".")[2]
             if name != _COMPUTES:
@@ -96,22 +104,26 @@ class Recorder:
 
     def keep(self, path: Path, word: str, ident: str) -> None:
         """Write the calls of the run ``ident`` down, under the word for everything that they depend on; or nothing, where they are not all of it."""
-        if not self._whole or not self._calls:
-            return
-        text = json.dumps({"word": word, "ident": ident, "calls": [asdict(call) for call in self._calls]}, separators=(",", ":"))
-        unfinished = path.with_suffix(".tmp")
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(zlib.compress(text.encode(), 1))
-        unfinished.rename(path)
+        if self._whole and self._calls:
+            Replay(ident, self._calls, self._known).write(path, word)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The calls of the run ``ident``, to be made again."""
+    """The calls of the run ``ident``, to be made again, and what is known of their answers."""
 
     ident: str
     calls: list[Call]
+    known: Known
+
+    def write(self, path: Path, word: str) -> None:
+        """Write it down, for nobody else's eyes."""
+        content = {"word": word, "ident": self.ident, "calls": [asdict(call) for call in self.calls], "known": self.known.to_json()}
+        unfinished = path.with_suffix(".tmp")
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1))
+        unfinished.rename(path)
 
     def go(self, backends: dict[str, Backend], tell: Callable[[Json | None], None], say: Callable[[str], None]) -> bool:
         """Make the calls. Returns True when each returned what it did before; False says that the playbook has to be run, whatever was found.
@@ -119,6 +131,7 @@ class Replay:
         ``tell`` takes what the controller is told, ``say`` lines for people.
         """
         from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+        from ansible_collections.corral.slurm.plugins.module_utils._kube.client import remember_by
 
         say(
             f"The calls of run {self.ident}, which found nothing to do, are made again without the playbook; "
@@ -127,6 +140,8 @@ class Replay:
         tell({"kind": "plan", "tasks": len(self.calls)})
         early = {number: _Early(call, backends) for number, call in enumerate(self.calls) if call.action in _LOOKS}
         try:
+            self._look()
+            remember_by(self.known)
             for number, call in enumerate(self.calls):
                 tell({"kind": "task", "task": call.task, "role": call.role})
                 where = f"{call.role} : {call.task}" if call.role else call.task
@@ -143,11 +158,23 @@ class Replay:
                     return _ends(tell, say)
                 say(f"{where}: as before. {json.dumps({key: result[key] for key in ('requests', 'writes') if key in result})}")
         finally:
+            remember_by(None)
             for one in early.values():
                 one.join()  # the playbook forks, and no thread may be there then
         tell({"kind": "replayed", "held": True})
-        say("Nothing is to be done.")
+        say(f'Nothing is to be done. {json.dumps({"requests": self.known.requests})} in advance.')
         return True
+
+    def _look(self) -> None:
+        """Ask for all that the calls will ask for, where they all ask the same API server; any answer that is missing is asked for in its turn."""
+        from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+        from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+        from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+
+        try:
+            self.known.look(Client(auth.resolve(self.calls[0].params)))
+        except CorralError:
+            return
 
 
 def _ends(tell: Callable[[Json | None], None], say: Callable[[str], None]) -> bool:
@@ -187,10 +214,12 @@ class _Early:
 def read(path: Path, word: str) -> Replay | None:
     """Return the calls that were written down under this word; None where there are none."""
     try:
+        if time.time() - path.stat().st_mtime > _GOOD_FOR:
+            return None
         found = json.loads(zlib.decompress(path.read_bytes()))
         if found["word"] != word:
             return None
-        return Replay(str(found["ident"]), [Call(**call) for call in found["calls"]])
+        return Replay(str(found["ident"]), [Call(**call) for call in found["calls"]], Known(**found["known"]))
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
         return None
 
