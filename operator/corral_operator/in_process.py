@@ -44,7 +44,9 @@ _EXPRESSION = ("expression",)
 
 def install() -> None:
     """Have this process, and those that it forks, work so. Ansible has set up how collections are found."""
-    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections
+    from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+    from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections, kept_context
 
     replace(StrategyBase, "_queue_task", _queue_task)
     replace(_jinja_bits.AnsibleEnvironment, "compile", _compile)
@@ -53,6 +55,8 @@ def install() -> None:
     replace(manager, "namespace_facts", _namespace_facts)
     replace(manager.VariableManager, "set_host_facts", _set_host_facts)
     keep_connections()
+    with contextlib.suppress(CorralError):  # a run says what is wrong with it
+        kept_context(auth.resolve({}))
     fence.guard()
 
 

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -390,6 +391,7 @@ def remember_by(memory: Memory | None) -> None:
 # Whether clients leave their connections to later ones of the same process, and those that were left.
 _keeps = False
 _kept: dict[tuple[object, ...], tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]] = {}
+_contexts: dict[tuple[object, ...], ssl.SSLContext | None] = {}
 
 
 def keep_connections() -> None:
@@ -403,8 +405,23 @@ def _kept_pool(access: Access, connections: int) -> tuple[ssl.SSLContext | None,
     server = (access.server, access.ca, access.verify, access.tls_server_name, access.proxy)
     key = (os.getpid(), *server, access.certificate, access.key)
     if key not in _kept:
-        _kept[key] = _new_pool(access, connections)
+        context = kept_context(access)
+        _kept[key] = context, _pool(access, context, connections)
     return _kept[key]
+
+
+def kept_context(access: Access) -> ssl.SSLContext | None:
+    """Return the TLS settings of a process that keeps its connections: made once, also for its forks, until one of the files is another one."""
+    pems = (access.ca, access.certificate, access.key)
+    try:
+        files = tuple(Path(pem.path).stat().st_mtime_ns for pem in pems if pem.path)
+    except OSError:
+        return access.ssl_context()
+    key = (access.server, access.verify, *pems, files)
+    if key not in _contexts:
+        _contexts.clear()
+        _contexts[key] = access.ssl_context()
+    return _contexts[key]
 
 
 def _new_pool(access: Access, connections: int) -> tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]:
