@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers of the API server that are known before they are asked for.
 
-A server-side apply of the same fields by the same manager to an object that has the version which the last such apply was answered with changes nothing, and is answered
-with the object as it is. So a run that is made again (replay.py) reads all objects first, a collection by one list and several at once, and sends the applies of those only that have
-another version. What it read before is read in the same way. An answer is used once, and none any more when something was written.
+A server-side apply of the same fields by the same manager, to an object that has the version which the last such apply was answered with, changes nothing, and
+is answered with the object as it is. So a run that is made again (replay.py) reads all objects first, a collection by one list and several at once, and sends the
+applies of those only that have another version. What it read before is read in the same way. An answer is used once, and none any more when something was written.
 
 Like replay.py this is imported before Ansible has set up how collections are found.
 """
@@ -104,7 +104,11 @@ class Known:
         counts: Counter[tuple[str, str]] = Counter()
         for where, (*_version_of_it, instance) in self._applied.items():
             counts[_path(where).rpartition("/")[0], instance] += 1
-        return {collection: instance for (collection, instance), count in counts.items() if count > 1 and instance and "/namespaces/" in collection}
+        return {
+            collection: instance
+            for (collection, instance), count in counts.items()
+            if count > 1 and instance and "/namespaces/" in collection
+        }
 
 
 def _named(where: str, lists: dict[str, str]) -> bool:

@@ -164,7 +164,7 @@ def _warm(request: Request, descriptor: int) -> int:
     # Imported by the zygote before it forked.
     from ansible_runner.utils import OutputEventFilter
 
-    from corral_operator import in_process, warmth
+    from corral_operator import in_process
 
     os.umask(0o077)
     directory = request.artifact_dir

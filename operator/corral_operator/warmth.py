@@ -86,7 +86,9 @@ def make() -> None:
     # These have not been run: each run finds them as they were loaded, in its own copy of this process.
     variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
     loaded = {path: Playbook.load(path, variables, loader) for path in (_get_collection_playbook_path(name)[1] for name in PLAYBOOKS)}
-    _made.update(loader=loader, inventory=inventory, variables=variables, playbooks=loaded, rehearsed=rehearsed, tasks=tasks, actions=actions)
+    _made.update(
+        loader=loader, inventory=inventory, variables=variables, playbooks=loaded, rehearsed=rehearsed, tasks=tasks, actions=actions
+    )
 
 
 @contextlib.contextmanager

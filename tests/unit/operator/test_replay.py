@@ -9,7 +9,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -272,12 +272,12 @@ def test_calls_wait_for_nothing_and_those_that_only_look_are_made_beside_the_oth
     asked = threading.Event()
     busy = {"changed": False, "requests": 1, "nodes": [{"name": "cpu-0", "in_service": True, "allocated_cpus": 4}], "drained": ""}
 
-    def apply(params: Json, *, check: bool, diff: bool) -> Json:
+    def apply(params: Json, **_modes: bool) -> Json:
         assert asked.wait(10), "the other call has been made by now"
         given.append(("apply", params))
         return {"changed": False, "requests": 7, "writes": 0}
 
-    def look(params: Json, *, check: bool, diff: bool) -> Json:
+    def look(params: Json, **_modes: bool) -> Json:
         given.append(("look", params))
         asked.set()
         return busy
@@ -311,7 +311,9 @@ def test_what_only_looks_and_finds_something_else_has_the_playbook_run(early: Js
 
     calls = [call("k8s_apply", {"changed": False}), call("slurm_node_info", {"changed": False, "drained": ""}), call("k8s_apply", {})]
     outcome = Outcome()
-    assert not Replay("1", calls, Known()).go({"k8s_apply": apply, "slurm_node_info": look}, lambda line: outcome.add(line or {}), lambda _line: None)
+    assert not Replay("1", calls, Known()).go(
+        {"k8s_apply": apply, "slurm_node_info": look}, lambda line: outcome.add(line or {}), lambda _line: None
+    )
     assert outcome.replayed is False
     assert made == ["apply"], "nothing is done after what is not as it was"
     assert outcome.changed == 0 and threading.active_count() == 1
@@ -332,12 +334,14 @@ def test_what_a_failing_call_has_changed_is_counted() -> None:
         raise CorralError("Not ready.", data={"changed": True, "objects": rows})
 
     outcome = Outcome()
-    assert not Replay("1", [call("k8s_apply", {"changed": False})], Known()).go({"k8s_apply": apply}, lambda line: outcome.add(line or {}), str)
+    assert not Replay("1", [call("k8s_apply", {"changed": False})], Known()).go(
+        {"k8s_apply": apply}, lambda line: outcome.add(line or {}), str
+    )
     assert (outcome.changed, outcome.changes) == (1, ["ConfigMap a configured"])
 
 
 @pytest.fixture
-def actions() -> Iterator[tuple[Any, Any]]:
+def actions() -> tuple[Any, Any]:
     class Made:
         __module__ = "x.y.k8s_apply"
 
@@ -354,7 +358,7 @@ def actions() -> Iterator[tuple[Any, Any]]:
         argument_spec = Made.argument_spec
         backend = Made.backend
 
-    yield Made, Computing
+    return Made, Computing
 
 
 @pytest.mark.parametrize("given", [{"api_key": "secret"}, {"objects": [(1, 2)]}, {"objects": {1: 2}}, {"objects": object()}])
@@ -374,7 +378,12 @@ def test_what_can_not_be_written_down_is_not(given: Json, actions: tuple[Any, An
 
 def test_a_run_that_found_something_is_not_written_down(actions: tuple[Any, Any], tmp_path: Path) -> None:
     made, _computing = actions
-    for line in ({"kind": "ok", "changed": True}, {"kind": "failed", "ignored": True}, {"kind": "stats", "changed": 1}, {"kind": "error", "text": "x"}):
+    for line in (
+        {"kind": "ok", "changed": True},
+        {"kind": "failed", "ignored": True},
+        {"kind": "stats", "changed": 1},
+        {"kind": "error", "text": "x"},
+    ):
         recorder = Recorder()
         recorder.listen([made])
         made.backend({"objects": []}, check=False, diff=False)
@@ -389,7 +398,8 @@ class Real:
 
     def __init__(self, *names: str) -> None:
         self.objects = {
-            f"{COLLECTION}/{name}": {"metadata": {"name": name, "uid": name, "resourceVersion": "5", "labels": {INSTANCE: "c"}}} for name in names
+            f"{COLLECTION}/{name}": {"metadata": {"name": name, "uid": name, "resourceVersion": "5", "labels": {INSTANCE: "c"}}}
+            for name in names
         }
         self.asked: list[str] = []
 
@@ -471,7 +481,7 @@ def test_a_list_that_may_not_be_read_leaves_all_to_be_asked() -> None:
     real = Real("a", "b")
     known = noted(real)
 
-    def refuse(where: str, *, what: str) -> Response:
+    def refuse(_where: str, **_words: str) -> Response:
         raise CorralError("You may not.")
 
     real.get = refuse  # type: ignore[method-assign]
