@@ -773,11 +773,14 @@ class Controller:
         self._metrics.run_seconds.labels(playbook, result).observe(outcome.seconds)
         for task, seconds in outcome.tasks.items():
             self._metrics.task_seconds.labels(task).observe(seconds)
+        if outcome.replayed is not None:
+            self._metrics.replays.labels(str(outcome.replayed).lower()).inc()
         log.info(
             "run ended",
             extra={
                 **where,
                 "result": result,
+                "replayed": bool(outcome.replayed),
                 "seconds": round(outcome.seconds, 3),
                 "changed": outcome.changed,
                 "changes": outcome.changes[:20],
@@ -810,7 +813,11 @@ class Controller:
         cluster.runs += 1
         # In the order of time by name, over restarts too.
         ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.runs:06d}-{playbook}"
-        return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
+        if playbook != "site" or not self._settings.replay:
+            return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
+        word = plan.word(document, variables, plan.annotation(cluster.document, plan.REQUESTED), self._content)
+        # After a failure the playbook itself has the last word.
+        return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts), word, replay=not cluster.facts.failures)
 
     async def _hold(self, cluster: Cluster) -> None:
         """Put the finalizer on the document before anything is made of it."""

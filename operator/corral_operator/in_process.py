@@ -33,8 +33,8 @@ _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug",
 # What SIGINT does while a task is done here; None: what it did before.
 _leave: Callable[[int, Any], None] | None = None
 
-# How many tasks this process has begun.
-begun = 0
+# How many tasks this process has begun, and how many of them were left to a process of their own.
+begun = elsewhere = 0
 
 # Code of Jinja's compiler by what it was made of.
 _compiled: dict[tuple[Any, ...], Any] = {}
@@ -44,7 +44,9 @@ _EXPRESSION = ("expression",)
 
 def install() -> None:
     """Have this process, and those that it forks, work so. Ansible has set up how collections are found."""
-    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections
+    from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+    from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections, kept_context
 
     replace(StrategyBase, "_queue_task", _queue_task)
     replace(_jinja_bits.AnsibleEnvironment, "compile", _compile)
@@ -53,6 +55,8 @@ def install() -> None:
     replace(manager, "namespace_facts", _namespace_facts)
     replace(manager.VariableManager, "set_host_facts", _set_host_facts)
     keep_connections()
+    with contextlib.suppress(CorralError):  # a run says what is wrong with it
+        kept_context(auth.resolve({}))
     fence.guard()
 
 
@@ -72,15 +76,16 @@ _fork: Any = StrategyBase._queue_task
 
 def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> None:
     """Do a task, and leave its result where a worker's would be."""
-    global begun
+    global begun, elsewhere
     begun += 1
     if not is_done_here(task):
+        elsewhere += 1
         _fork(strategy, host, task, task_vars, play_context)
         return
     strategy._queued_task_cache[host.name, task._uuid] = {"host": host, "task": task, "task_vars": task_vars, "play_context": play_context}
     strategy._tqm.send_callback("v2_runner_on_start", host, task)
     mine = task.copy(exclude_tasks=True)  # its templates are replaced by their values, those of its blocks too
-    with _task.TaskContext(mine), _ended_at_once():
+    with _task.TaskContext(mine), ended_at_once():
         executor = TaskExecutor(
             host,
             mine,
@@ -100,8 +105,8 @@ def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], 
 
 
 @contextlib.contextmanager
-def _ended_at_once() -> Iterator[None]:
-    """Let SIGINT end the process as it ends a worker: an exception would wait for the threads of the task, and they would go on writing."""
+def ended_at_once() -> Iterator[None]:
+    """Let SIGINT end the process as it ends a worker: an exception would wait for the threads of what is done here, and they would go on writing."""
     if _leave is None:
         yield
         return

@@ -21,6 +21,8 @@ class Outcome:
     role: str = ""
     begun: int = 0
     planned: int = 0
+    # Whether calls of an earlier run stood for this one; None where it was not tried.
+    replayed: bool | None = None
     changed: int = 0
     nodes: Json | None = None
     leaving: Json = field(default_factory=dict)
@@ -43,7 +45,7 @@ class Outcome:
             self.task, self.role = str(line["task"]), str(line["role"])
             self.begun += 1
         elif kind == "plan":
-            self.planned = int(line["tasks"])
+            self.planned, self.begun = int(line["tasks"]), 0
         elif kind in ("ok", "failed"):
             self.changed += bool(line.get("changed"))
             if line.get("changed"):
@@ -59,8 +61,10 @@ class Outcome:
                 self._failure = line
         elif kind == "error":
             self._error = str(line["text"])
-        elif kind == "stats":
+        elif kind in ("stats", "replayed"):
             self._time(now)
+            if kind == "replayed":
+                self.replayed, self.task, self.role = bool(line["held"]), "", ""
 
     def _time(self, now: float) -> None:
         if self._began is not None and self.task:

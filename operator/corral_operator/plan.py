@@ -57,7 +57,11 @@ def held(document: Json) -> bool:
 
 def observed(document: Json, content: str, children: list[Child]) -> str:
     """Return one word for everything that a run depends on: the document, the content of the playbooks, and the objects as they are."""
-    what = [document.get("spec"), annotation(document, REQUESTED), content, fingerprint(children)]
+    return word(document.get("spec"), annotation(document, REQUESTED), content, fingerprint(children))
+
+
+def word(*what: object) -> str:
+    """Return one word for all of this."""
     return hashlib.sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
 
 

@@ -27,6 +27,8 @@ class Settings:
     selector: str = ""
     """Label selector of the documents to look after; none: all. So several operators can share a cluster, or a namespace."""
     engine: str = "warm"
+    replay: bool = True
+    """A run that found nothing to do may stand for the next one of the same document, without the playbook. Of warm runs only."""
     scratch: Path = Path("/run/corral-operator")
     """Documents and variables of runs under way; on tmpfs."""
     runs: Path = Path("/var/lib/corral-operator/runs")

@@ -86,7 +86,9 @@ def make() -> None:
     # These have not been run: each run finds them as they were loaded, in its own copy of this process.
     variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
     loaded = {path: Playbook.load(path, variables, loader) for path in (_get_collection_playbook_path(name)[1] for name in PLAYBOOKS)}
-    _made.update(loader=loader, inventory=inventory, variables=variables, playbooks=loaded, rehearsed=rehearsed, tasks=tasks)
+    _made.update(
+        loader=loader, inventory=inventory, variables=variables, playbooks=loaded, rehearsed=rehearsed, tasks=tasks, actions=actions
+    )
 
 
 @contextlib.contextmanager
@@ -106,6 +108,12 @@ def plan(playbook: str) -> dict[str, Any] | None:
     """Return what is told of a run before it begins: of how many tasks it is, if it finds nothing to do."""
     tasks = _made["tasks"].get(playbook)
     return None if tasks is None else {"kind": "plan", "tasks": tasks}
+
+
+def actions() -> list[Any]:
+    """Return the collection's actions."""
+    found: list[Any] = _made["actions"]
+    return found
 
 
 def run(playbook: str, extravars: Path) -> int:

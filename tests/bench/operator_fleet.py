@@ -11,15 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import os
-import re
-import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +22,9 @@ import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.tests.bench.operator_process import Metrics, definition, memory, operator, processor, until
 from corral_operator import api, content, plan, status
 from corral_operator.children import COMPONENT, INSTANCE, KINDS, Children
-from corral_operator.processes import descendants, resident
 
 Json = dict[str, Any]
 
@@ -46,7 +41,7 @@ def measure(document: Path, scratch: Path) -> dict[str, float]:
 
 
 async def _measure(images: Json, scratch: Path) -> dict[str, float]:
-    async with api.Client(auth.resolve({})) as client:
+    async with api.Client(auth.resolve({})) as client, definition(client):
         fleet = _Fleet(client, images)
         try:
             await fleet.make()
@@ -58,16 +53,16 @@ async def _measure(images: Json, scratch: Path) -> dict[str, float]:
 
 async def _at_rest(fleet: _Fleet, scratch: Path) -> dict[str, float]:
     began = time.perf_counter()
-    async with _operator(fleet, scratch) as (process, metrics):
-        await _until(lambda: metrics.get("corral_operator_runs_skipped_total") >= COUNT, 120)
+    async with fleet.operator(scratch) as (process, metrics):
+        await until(lambda: metrics.get("corral_operator_runs_skipped_total") >= COUNT, 120)
         seconds = time.perf_counter() - began
         await asyncio.sleep(5.0)  # the zygote warms up meanwhile
-        before = _processor(process.pid)
+        before = processor(process.pid)
         await asyncio.sleep(_REST)
         return {
             "start": seconds,
-            "processor": 100 * (_processor(process.pid) - before) / _REST,
-            "memory": sum(resident(pid) for pid in (process.pid, *descendants(process.pid))),
+            "processor": 100 * (processor(process.pid) - before) / _REST,
+            "memory": memory(process.pid),
             "runs": metrics.get("corral_operator_runs_total") + metrics.get("corral_operator_runs_open"),
             "writes": metrics.get("corral_operator_requests", kind="write"),
         }
@@ -75,8 +70,8 @@ async def _at_rest(fleet: _Fleet, scratch: Path) -> dict[str, float]:
 
 async def _a_new_one(fleet: _Fleet, scratch: Path) -> float:
     """Return the seconds from a new document to its finalizer, while the operator looks at all the others for the first time."""
-    async with _operator(fleet, scratch) as (_process, metrics):
-        await _until(lambda: metrics.get("corral_operator_runs_skipped_total") >= 1, 120)
+    async with fleet.operator(scratch) as (_process, metrics):
+        await until(lambda: metrics.get("corral_operator_runs_skipped_total") >= 1, 120)
         await fleet.document("new", finalizers=[])
         began = time.perf_counter()
         while not (await fleet.get("new"))["metadata"].get("finalizers"):
@@ -89,20 +84,20 @@ async def _a_new_one(fleet: _Fleet, scratch: Path) -> float:
 async def _succession(fleet: _Fleet, scratch: Path) -> dict[str, float]:
     """Return the seconds from a leader's end to the next one's beginning: killed, and told to stop."""
 
-    async def leads(metrics: _Metrics) -> float:
+    async def leads(metrics: Metrics) -> float:
         began = time.perf_counter()
-        await _until(lambda: metrics.get("corral_operator_leader") == 1, 60)
+        await until(lambda: metrics.get("corral_operator_leader") == 1, 60)
         return time.perf_counter() - began
 
     found = {}
-    async with _operator(fleet, scratch, elect=True) as (first, its):
+    async with fleet.operator(scratch, elect=True) as (first, its):
         await leads(its)
-        async with _operator(fleet, scratch, elect=True) as (second, metrics):
-            await _until(lambda: metrics.get("corral_operator_clusters") >= COUNT, 120)
+        async with fleet.operator(scratch, elect=True) as (second, metrics):
+            await until(lambda: metrics.get("corral_operator_clusters") >= COUNT, 120)
             first.kill()
             found["killed"] = await leads(metrics)
-            async with _operator(fleet, scratch, elect=True) as (_third, last):
-                await _until(lambda: last.get("corral_operator_clusters") >= COUNT, 120)
+            async with fleet.operator(scratch, elect=True) as (_third, last):
+                await until(lambda: last.get("corral_operator_clusters") >= COUNT, 120)
                 second.terminate()
                 found["stopped"] = await leads(last)
     return found
@@ -115,6 +110,11 @@ class _Fleet:
         self.names = [f"{NAME}-{number}" for number in range(COUNT)]
         # Others in the lab have their own operator.
         self.alone = True
+
+    def operator(self, scratch: Path, *, elect: bool = False) -> AbstractAsyncContextManager[tuple[subprocess.Popen[bytes], Metrics]]:
+        """Start an operator that sees these clusters."""
+        namespaces = "" if self.alone else ",".join(f"bench-{name}" for name in (*self.names, "new"))
+        return operator(scratch, namespaces=namespaces, lease="bench-new", elect=elect)
 
     async def make(self) -> None:
         """Namespaces, documents and objects, and what a run would have found."""
@@ -225,65 +225,3 @@ def _objects() -> list[tuple[str, Json]]:
             ("/apis/apps/v1/namespaces/{}/statefulsets", {"metadata": metadata, "spec": sets}),
         ]
     return found
-
-
-class _Metrics:
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/metrics"
-
-    def get(self, name: str, **labels: str) -> float:
-        """Return a metric's sum over all its labels but those given; 0 while nobody answers."""
-        try:
-            with urllib.request.urlopen(self._url, timeout=5) as answer:
-                text = answer.read().decode()
-        except OSError:
-            return 0.0
-        words = [f'{key}="{value}"' for key, value in labels.items()]
-        lines = re.findall(rf"^{name}(\{{.*\}})? (\S+)$", text, re.MULTILINE)
-        return sum(float(value) for given, value in lines if all(word in given for word in words))
-
-
-@contextlib.asynccontextmanager
-async def _operator(fleet: _Fleet, scratch: Path, *, elect: bool = False) -> AsyncIterator[tuple[subprocess.Popen[bytes], _Metrics]]:
-    """Start it, and end it in order."""
-    metrics, health = _port(), _port()
-    settings = {
-        "CORRAL_ELECT": str(elect).lower(),
-        "CORRAL_LEASE_NAMESPACE": "bench-new",
-        "CORRAL_ADDRESS": "127.0.0.1",
-        "CORRAL_METRICS_PORT": str(metrics),
-        "CORRAL_HEALTH_PORT": str(health),
-        "CORRAL_SCRATCH": str(scratch / f"fleet-{metrics}" / "scratch"),
-        "CORRAL_RUNS": str(scratch / f"fleet-{metrics}" / "runs"),
-        "CORRAL_NAMESPACES": "" if fleet.alone else ",".join(f"bench-{name}" for name in (*fleet.names, "new")),
-    }
-    with (scratch / "fleet.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-m", "corral_operator"], env={**os.environ, **settings}, stdout=log, stderr=log)
-        try:
-            yield process, _Metrics(metrics)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-
-
-def _port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def _processor(pid: int) -> float:
-    """Return the seconds of processor that a process and all below it have used."""
-    ticks = 0
-    for one in (pid, *descendants(pid)):
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-async def _until(condition: Any, seconds: float) -> None:
-    until = time.perf_counter() + seconds
-    while not await asyncio.to_thread(condition):
-        if time.perf_counter() > until:
-            sys.exit(f"bench: the operator did not come to it within {seconds:g} s; its log is in fleet.log")
-        await asyncio.sleep(0.05)

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -23,11 +24,11 @@ from corral_operator.engine import Cold, Engine, Run, Warm
 from corral_operator.outcome import Outcome
 from corral_operator.play import Request
 
-WARM, COLD = 40, 3
+WARM, PLAYED, COLD = 40, 8, 3
 
 
-def measure(document: Path, scratch: Path, warm: int = WARM, cold: int = COLD) -> dict[str, Any]:
-    """Return the seconds of warm and of cold runs, what a warm one costs, and the zygote's memory in MiB."""
+def measure(document: Path, scratch: Path, warm: int = WARM, played: int = PLAYED, cold: int = COLD) -> dict[str, Any]:
+    """Return the seconds of warm runs, of those by the playbook and of cold ones, what they cost, and the zygote's memory in MiB."""
     home = scratch / "operator"
     for name in ("env", "project"):
         (home / name).mkdir(parents=True)
@@ -40,17 +41,22 @@ def measure(document: Path, scratch: Path, warm: int = WARM, cold: int = COLD) -
         "slurm_workers_rollout_timeout": 0,
     }
     (home / "env" / "extravars").write_text(json.dumps(variables))
-    return asyncio.run(_measure(home, warm, cold))
+    return asyncio.run(_measure(home, warm, played, cold))
 
 
-async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
+async def _measure(home: Path, warm: int, played: int, cold: int) -> dict[str, Any]:
     engine = Warm()
     await engine.open()
     try:
-        await _run(engine, home, "first")  # waits until the zygote is warm
+        await _run(engine, home, "first")  # waits until the zygote is warm, and is remembered
         before = _cpu(engine)
-        quick = [await _run(engine, home, f"warm-{number}") for number in range(warm)]
+        quick = [await _run(engine, home, f"warm-{number}", replay=True) for number in range(warm)]
         spent = _cpu(engine) - before
+        if not all(outcome.replayed for outcome in quick):
+            sys.exit(f"bench: a run that finds nothing was run by the playbook: {(home / 'runs' / 'warm-0' / 'stdout').read_text()}")
+        before = _cpu(engine)
+        whole = [await _run(engine, home, f"played-{number}") for number in range(played)]
+        spent_whole = _cpu(engine) - before
         memory = engine.memory
     finally:
         await engine.close()
@@ -60,15 +66,18 @@ async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
         "p50": statistics.median(seconds),
         "p99": seconds[-1],  # of so few the longest
         "cpu": spent / warm,
+        "played": statistics.median(outcome.seconds for outcome in whole),
+        "played_cpu": spent_whole / played,
         "cold": statistics.median(outcome.seconds for outcome in slow) if slow else None,
         "memory": memory,
-        **_asked(home / "runs" / f"warm-{warm - 1}"),
+        **_asked(home / "runs" / f"warm-{warm - 1}" / "stdout"),
         "tasks": {name: round(took * 1000, 1) for name, took in quick[-1].tasks.items()},
     }
 
 
-async def _run(engine: Engine, home: Path, ident: str) -> Outcome:
-    outcome = await Run(engine, Request(ident, "corral.slurm.site", str(home), str(home / "runs")), timeout=300, grace=5).go()
+async def _run(engine: Engine, home: Path, ident: str, *, replay: bool = False) -> Outcome:
+    asked = Request(ident, "corral.slurm.site", str(home), str(home / "runs"), "bench", replay)
+    outcome = await Run(engine, asked, timeout=300, grace=5).go()
     if not outcome.successful or outcome.changed:
         sys.exit(f"bench: the operator's run did not find the cluster at rest: {outcome.failure or outcome.changes}")
     return outcome
@@ -81,22 +90,18 @@ def _cpu(engine: Warm) -> float:
     return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
 
-def _asked(artifacts: Path) -> dict[str, int]:
-    """Count what a run asked the API server for, by its own events."""
-    found = {"requests": 0, "writes": 0}
-    for path in (artifacts / "job_events").glob("*.json"):
-        event = json.loads(path.read_text())
-        if event["event"] == "runner_on_ok":
-            for name in found:
-                found[name] += int(event["event_data"]["res"].get(name, 0))
-    return found
+def _asked(stdout: Path) -> dict[str, int]:
+    """Count what a run asked the API server for, by its own words."""
+    said = stdout.read_text()
+    return {name: sum(int(number) for number in re.findall(rf'"{name}": (\d+)', said)) for name in ("requests", "writes")}
 
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("document", type=Path)
     arguments.add_argument("--warm", type=int, default=WARM)
+    arguments.add_argument("--played", type=int, default=PLAYED)
     arguments.add_argument("--cold", type=int, default=COLD)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(options.document, Path(folder), options.warm, options.cold), indent=1))
+        print(json.dumps(measure(options.document, Path(folder), options.warm, options.played, options.cold), indent=1))

@@ -20,7 +20,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
@@ -149,10 +150,17 @@ class Client:
         ``what`` names the deed for error sentences ("apply ConfigMap demo/x"). ``body`` is sent as JSON, which is also YAML.
         Raises ApiError (see errors.api_error) for a refusal and Unreachable when no answer came.
         """
+        if _memory is not None and accept == JSON:
+            known = _memory.recall(self.access.server, method, _where(path, query), body)
+            if known is not None:
+                return Response(200, known)
         answer = self._answer(
             method, path, what=what, query=query, body=body, content_type=content_type, accept=accept, retry_conflict=retry_conflict
         )
-        return Response(answer.status, json.loads(answer.data) if answer.data else {})
+        response = Response(answer.status, json.loads(answer.data) if answer.data else {})
+        if _memory is not None and accept == JSON:
+            _memory.note(self.access.server, method, _where(path, query), body, response)
+        return response
 
     def text(self, path: str, *, what: str, query: Mapping[str, str]) -> str:
         """Return a path's body as text (a container's log)."""
@@ -233,7 +241,7 @@ class Client:
             answer.close()
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
-        return f"{self._prefix}{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+        return self._prefix + _where(path, query)
 
     def _send(self, method: str, url: str, payload: bytes | None, content_type: str, accept: str) -> urllib3.BaseHTTPResponse:
         self.count(writes=method != "GET")
@@ -317,6 +325,10 @@ class Stop:
             _shutdown(answer)
 
 
+def _where(path: str, query: Mapping[str, str] | None) -> str:
+    return path + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+
+
 def _shutdown(answer: urllib3.BaseHTTPResponse) -> None:
     connection = getattr(answer, "connection", None)
     sock = getattr(connection, "sock", None)
@@ -357,9 +369,29 @@ def ask_before_writes(ask: Callable[[], None]) -> None:
     _before_write = ask
 
 
+class Memory(Protocol):
+    """Is told of each request that was answered, and may know an answer before a request is sent: see the operator's known.py."""
+
+    def recall(self, server: str, method: str, where: str, body: Any) -> dict[str, Any] | None:
+        """Return the answer to a request that need not be sent; None for one that is to be."""
+
+    def note(self, server: str, method: str, where: str, body: Any, response: Response) -> None:
+        """Take the answer to a request that was sent."""
+
+
+_memory: Memory | None = None
+
+
+def remember_by(memory: Memory | None) -> None:
+    """Have the clients of this process ask and tell a memory."""
+    global _memory
+    _memory = memory
+
+
 # Whether clients leave their connections to later ones of the same process, and those that were left.
 _keeps = False
 _kept: dict[tuple[object, ...], tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]] = {}
+_contexts: dict[tuple[object, ...], ssl.SSLContext | None] = {}
 
 
 def keep_connections() -> None:
@@ -373,8 +405,23 @@ def _kept_pool(access: Access, connections: int) -> tuple[ssl.SSLContext | None,
     server = (access.server, access.ca, access.verify, access.tls_server_name, access.proxy)
     key = (os.getpid(), *server, access.certificate, access.key)
     if key not in _kept:
-        _kept[key] = _new_pool(access, connections)
+        context = kept_context(access)
+        _kept[key] = context, _pool(access, context, connections)
     return _kept[key]
+
+
+def kept_context(access: Access) -> ssl.SSLContext | None:
+    """Return the TLS settings of a process that keeps its connections: made once, also for its forks, until one of the files is another one."""
+    pems = (access.ca, access.certificate, access.key)
+    try:
+        files = tuple(Path(pem.path).stat().st_mtime_ns for pem in pems if pem.path)
+    except OSError:
+        return access.ssl_context()
+    key = (access.server, access.verify, *pems, files)
+    if key not in _contexts:
+        _contexts.clear()
+        _contexts[key] = access.ssl_context()
+    return _contexts[key]
 
 
 def _new_pool(access: Access, connections: int) -> tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]:
