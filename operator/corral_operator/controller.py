@@ -48,6 +48,8 @@ _GATHER = 0.3
 # A status that was refused is written again after this.
 _REFUSED = 10.0
 _PREEMPTED = 2.0
+# Runs that were ended for these have failed.
+_OVERDUE = ("timeout", "idle")
 # Pods that come and go are gathered so long before they are looked at, where no machine goes.
 _CALM = 2.0
 # Kinds whose objects come and go by themselves while a run waits for them.
@@ -488,6 +490,8 @@ class Controller:
                 parked = now - cluster.run.last_line > _PARKED and now - cluster.run_began > _PARKED
                 self._queue.park(key, parked)
                 cluster.parked = parked
+                if self._settings.idle_timeout and now - max(cluster.run.last_line, cluster.run_began) > self._settings.idle_timeout:
+                    cluster.run.end("idle")
                 if parked:
                     self._wake.set()
                     if cluster.overtaken:
@@ -618,7 +622,7 @@ class Controller:
         if outcome is None:
             return
         if not outcome.successful:
-            words = outcome.failure or f"The run was ended after {self._settings.run_timeout:g} s; it is repeated."
+            words = outcome.failure or f"The run was ended in the task {outcome.task!r}, since it took too long; it is repeated."
             pause = self._backoff.failed(key)
             log.warning("Slurm was not told of machines", extra={"cluster": "/".join(key[:2]), "error": words, "again_in": pause})
             self._ask(key, Why.RETRY, pause)
@@ -736,11 +740,14 @@ class Controller:
 
     async def _failed(self, cluster: Cluster, outcome: Outcome) -> None:
         facts = cluster.facts
-        if outcome.ended == "timeout":
-            reason, words = (
-                "TimedOut",
-                f"The run was ended after {self._settings.run_timeout:g} s, in the task {outcome.task!r}; it is repeated.",
+        if outcome.ended in _OVERDUE:
+            settings = self._settings
+            long = (
+                f"after {settings.run_timeout:g} s"
+                if outcome.ended == "timeout"
+                else f"when it had said nothing for {settings.idle_timeout:g} s"
             )
+            reason, words = "TimedOut", f"The run was ended {long}, in the task {outcome.task!r}; it is repeated."
         else:
             reason, words = "RunFailed", outcome.failure
         pause = self._backoff.failed(cluster.key)
@@ -749,7 +756,8 @@ class Controller:
         log.warning("run failed", extra={"cluster": "/".join(cluster.key), "error": words, "again_in": pause})
         self._ask(cluster.key, Why.RETRY, pause)
         await self._show(cluster)
-        await self._events.write(cluster.document, "Warning", reason, words)
+        where = f"Its output: {outcome.kept}/stdout in pod {self._settings.identity.partition('_')[0]}."
+        await self._events.write(cluster.document, "Warning", reason, words, where)
 
     async def _run(self, cluster: Cluster, playbook: str, variables: Json) -> Outcome | None:
         """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
@@ -763,6 +771,7 @@ class Controller:
             self._show_soon(cluster)
         where = {"cluster": "/".join(key), "run": request.ident}
         log.info("run started", extra={**where, "playbook": playbook, "generation": cluster.run_generation})
+        cluster.run.outcome.kept = str(request.artifact_dir)
         try:
             outcome = await cluster.run.go()
         finally:
@@ -770,7 +779,7 @@ class Controller:
             if not cluster.syncing:
                 facts.running, facts.doing = False, ""
             cluster.syncing = False
-        if not self.leading and outcome.ended in ("", "timeout"):
+        if not self.leading and outcome.ended in ("", *_OVERDUE):
             # What it failed in is that it was not let write, and what it has done is the next leader's to judge.
             outcome.ended = "lost the lease"
         result = outcome.ended or ("successful" if outcome.successful else "failed")
@@ -789,7 +798,7 @@ class Controller:
             },
         )
         clear(request.artifact_dir.parent, playbook, self._settings.keep_runs)
-        if outcome.ended in ("", "timeout"):
+        if outcome.ended in ("", *_OVERDUE):
             return outcome
         if outcome.ended == "preempted":
             self._ask(errand, Why.RETRY, _PREEMPTED)
@@ -892,7 +901,6 @@ class Controller:
             if not _older(answer, cluster.document):
                 self._document(answer, Why.EDIT)
             return True
-
 
     async def _tell_sizes(self, cluster: Cluster, children: list[Child]) -> None:
         """Have the scale subresources tell how many nodes there are, which autoscalers count with."""

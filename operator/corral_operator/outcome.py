@@ -12,10 +12,12 @@ Json = dict[str, Any]
 
 @dataclass
 class Outcome:
-    """Grows line by line while the run goes; ``code`` is its exit status, None until then, and ``ended`` says who ended it before its time."""
+    """Grows line by line while the run goes; ``code`` is its exit status, None until then, and ``ended`` says who ended it before its time; ``kept`` is
+    the folder of its output."""
 
     code: int | None = None
     ended: str = ""
+    kept: str = ""
     seconds: float = 0.0
     task: str = ""
     role: str = ""

@@ -68,7 +68,9 @@ def _make(client: Client, namespace: str, wanted: dict[str, Any]) -> dict[str, A
         "spec": {"replicas": int(wanted["replicas"])},
     }
     try:
-        answer = client.request("POST", ref.collection, what=f"make {ref}", query={"fieldManager": MANAGER}, body=body, retry_conflict=False)
+        answer = client.request(
+            "POST", ref.collection, what=f"make {ref}", query={"fieldManager": MANAGER}, body=body, retry_conflict=False
+        )
     except ApiError as error:
         if error.status.code != _CONFLICT:
             raise

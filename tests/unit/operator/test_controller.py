@@ -670,6 +670,28 @@ def test_a_run_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
         async with world:
             await asyncio.sleep(65)
             assert world.condition("Ready")[:2] == ("False", "TimedOut")
+            [event] = [found for name, found in world.api.objects.items() if "/events/" in name and found["reason"] == "TimedOut"]
+            assert event["message"].startswith("The run was ended after 60 s")
+            assert event["message"].endswith(f"Its output: {tmp_path}/runs/one/a/{world.engine.started[0].ident}/stdout in pod me.")
+
+    run(story())
+
+
+def test_a_run_that_says_nothing_for_too_long_is_ended_where_that_is_wanted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            await asyncio.sleep(10_000)
+            return OK, 0
+
+        world = World(tmp_path, script, idle_timeout=30)
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(25)
+            assert len(world.engine.started) == 1
+            await asyncio.sleep(10)
+            assert world.condition("Ready")[:2] == ("False", "TimedOut")
+            assert "said nothing for 30 s" in world.condition("Ready")[2]
 
     run(story())
 
