@@ -795,6 +795,7 @@ class Controller:
                 "seconds": round(outcome.seconds, 3),
                 "changed": outcome.changed,
                 "changes": outcome.changes[:20],
+                "counts": outcome.counts,
             },
         )
         clear(request.artifact_dir.parent, playbook, self._settings.keep_runs)

@@ -202,7 +202,10 @@ def made(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> Clust
 
 @pytest.fixture(scope="session")
 def operator(kubectl: Kubectl, made: Cluster) -> Iterator[Operator]:
-    """Installed as its users install it, for one namespace. Its rights on hostPath are for the lab's volumes; test_namespaced.py has one that sees no Secrets."""
+    """Installed as its users install it, for one namespace. Its rights on hostPath are for the lab's volumes.
+
+    It may watch Secrets; test_namespaced.py has one that may not.
+    """
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")  # what a run that was killed has left
     found = Operator(kubectl)

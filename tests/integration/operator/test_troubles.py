@@ -83,9 +83,9 @@ def test_a_cluster_that_can_not_be_made_says_why_and_is_tried_ever_more_seldom(o
     assert degraded["status"] == "True" and degraded["message"] == status["lastFailure"]
     said = broken.condition("Ready")["message"]
     # The task, the object, the reason, and what to do next.
-    assert said.startswith("Apply the controller"), said
-    assert f"Pod {broken.namespace}/broken-controller-0" in said or "StatefulSet" in said, said
-    assert MISSING in said, said
+    assert said.startswith(f"Write the document's users into the jail: Job {broken.namespace}/broken-jail-users-"), said
+    assert f"container users: the image {MISSING} can not be had" in said, said
+    assert said.endswith("; check the name and the pull secrets."), said
     eventually(lambda: events(broken, "RunFailed") != [], "an event tells of it")
     [event] = events(broken, "RunFailed")[:1]
     where, _of, pod = event["message"].rpartition("Its output: ")[2].rstrip(".").partition(" in pod ")

@@ -391,11 +391,13 @@ def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
         {"kind": "task", "task": "First", "role": ""},
         {"kind": "failed", "task": "First", "changed": True, "message": "Ignored.", "ignored": True},
         {"kind": "failed", "task": "Second", "changed": False, "message": "It was refused", "ignored": False},
+        {"kind": "stats", "ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1},
     ):
         outcome.add(line)
     outcome.code = 2
     assert outcome.failure == "Second: It was refused."
     assert outcome.changed == 1
+    assert outcome.counts == {"ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1}
     outcome.ended = "superseded"
     assert outcome.failure == ""
 
