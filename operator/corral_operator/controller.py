@@ -89,6 +89,8 @@ class Cluster:
     # Somebody else has set an object during the run.
     overtaken: bool = False
     again: bool = False
+    # When it was looked at last by time alone, or first seen.
+    looked: float = 0.0
     checked: Checked = Checked()
     # The run is one of corral.slurm.sync; when the next of these is due by time alone; the nodes on machines that go, as the last one told them.
     syncing: bool = False
@@ -300,7 +302,7 @@ class Controller:
         if cluster is None or cluster.document["metadata"]["uid"] != document["metadata"]["uid"]:
             if cluster is not None:
                 self._gone(key)
-            self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}))
+            self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}), looked=self._clock())
             # The first documents of an operator that starts are many; one that is written meanwhile does not wait behind them.
             self._watch_namespace(key[0], self._turns if why is Why.RESYNC else self._turns_of_new)
             self._ask(key, why)
@@ -485,6 +487,9 @@ class Controller:
             await asyncio.sleep(0.5)
             now = self._clock()
             for key, cluster in self._clusters.items():
+                own = plan.resync(cluster.document, 0.0)
+                if own and self.leading and now >= cluster.looked + own:
+                    self._resync(cluster, 0.0)
                 if cluster.run is None:
                     continue
                 parked = now - cluster.run.last_line > _PARKED and now - cluster.run_began > _PARKED
@@ -513,9 +518,14 @@ class Controller:
 
     def _spread_resync(self) -> None:
         pause = min(0.5, _SPREAD / max(1, len(self._clusters)))
-        for index, (key, cluster) in enumerate(self._clusters.items()):
-            cluster.again, cluster.look_at = True, self._clock()
-            self._queue.add(key, Why.RESYNC, delay=index * pause)
+        for index, cluster in enumerate(self._clusters.values()):
+            if plan.resync(cluster.document, self._settings.resync) == self._settings.resync:
+                self._resync(cluster, index * pause)
+
+    def _resync(self, cluster: Cluster, delay: float) -> None:
+        """Have a cluster looked at that may be as it was."""
+        cluster.again, cluster.look_at, cluster.looked = True, self._clock(), self._clock()
+        self._ask(cluster.key, Why.RESYNC, delay)
 
     async def _work(self, taken: Taken) -> None:
         self._metrics.wait_seconds.labels(taken.why.name.lower()).observe(max(0.0, taken.waited))

@@ -115,17 +115,22 @@ def test_a_node_set_that_scales_is_scaled_by_its_subresource_and_by_nothing_else
     assert cluster.resource()["metadata"]["generation"] == generation
     run = cluster.site()
     assert (run.rc, run.changed) == (0, 0), run.output
+    # A real autoscaler, which has no metrics here, but bounds of its own.
+    kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler(cluster, minReplicas=1, maxReplicas=2)))
+    eventually(lambda: scale()[:2] == (2, 2), "the autoscaler has brought the set within its bounds", 60)
+    kubectl("delete", "horizontalpodautoscaler", f"{NAME}-cpu", *there)
+    eventually(lambda: nodes() == ["cpu-0", "cpu-1"] and cluster.settled, "slurmctld has let the third node go", 60)
     # Fewer than the document lets go is as many as it lets go. What has a job is drained, and waited for.
     job = cluster.ssh("sbatch --parsable -w cpu-1 --wrap 'sleep 600'").stdout.strip()
     eventually(lambda: "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job runs")
     kubectl("scale", where, *there, "--replicas=0")
-    eventually(lambda: nodes() == ["cpu-0", "cpu-1"], "the node without a job has gone", 60)
-    assert "DRAIN" in cluster.slurm("scontrol", "show", "node", "cpu-1")
+    eventually(lambda: "DRAIN" in cluster.slurm("scontrol", "show", "node", "cpu-1"), "the node goes", 60)
+    assert nodes() == ["cpu-0", "cpu-1"]
     assert "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T")
     eventually(lambda: scale()[:2] == (0, 2), "an autoscaler is told of both")
     cluster.slurm("scancel", job)
     cluster.annotate("corral.hpc/requested-at=job-cancelled")
-    eventually(lambda: nodes() == ["cpu-0"], "the other has gone when its job had", 60)
+    eventually(lambda: nodes() == ["cpu-0"], "it has gone when its job had", 60)
     eventually(lambda: cluster.settled and scale()[:2] == (0, 1), "the cluster is at rest")
     reasons = kubectl("get", "events", *there, "-o", "jsonpath={.items[*].reason}")
     assert "Scaled" in reasons
@@ -134,6 +139,17 @@ def test_a_node_set_that_scales_is_scaled_by_its_subresource_and_by_nothing_else
     cluster.apply()
     eventually(lambda: cluster.settled and sorted(nodes()) == ["cpu-0", "cpu-1"], "the set is as large as the document says")
     assert kubectl("get", where, *there, "--ignore-not-found", "-o", "name") == ""
+
+
+def autoscaler(cluster: Served, **bounds: int) -> dict[str, Any]:
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+    target = {"apiVersion": "corral.hpc/v1alpha1", "kind": "SlurmNodeSet", "name": f"{NAME}-cpu"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": f"{NAME}-cpu", "namespace": cluster.namespace},
+        "spec": {"scaleTargetRef": target, **bounds, "metrics": [metric]},
+    }
 
 
 def patch(kind: str, name: str, what: str, *flags: str) -> tuple[str, ...]:

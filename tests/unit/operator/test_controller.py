@@ -68,6 +68,29 @@ def test_a_resync_runs_and_writes_nothing(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_cluster_can_be_looked_at_more_often_or_never(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, resync=10_000)
+        for name, wish in (("often", "100"), ("never", "0"), ("usual", ""), ("odd", "soon")):
+            found = document(name)
+            found["metadata"]["annotations"] = {"corral.hpc/resync": wish} if wish else {}
+            world.api.put(path(name), found)
+        async with world:
+            await asyncio.sleep(50)
+            began = len(world.engine.started)
+
+            def runs() -> list[str]:
+                names = (Path(request.private_data_dir).name for request in world.engine.started[began:])
+                return sorted(names)
+
+            await asyncio.sleep(500)
+            assert runs() == ["often"] * 5
+            await asyncio.sleep(10_000)
+            assert {name: runs().count(name) for name in ("never", "usual", "odd")} == {"never": 0, "usual": 1, "odd": 1}
+
+    run(story())
+
+
 def test_the_run_gets_the_document_as_a_file_of_its_owner_alone(tmp_path: Path) -> None:
     seen: list[tuple[Json, Json, int]] = []
 

@@ -143,6 +143,16 @@ def ask(given: Json, **changes: Any) -> plan.Decision:
     return plan.decide(given, **{**usual, **changes})
 
 
+@pytest.mark.parametrize(
+    ("wish", "seconds"),
+    [("", 500), ("100", 100), ("1", 60), ("0", 0), ("-5", 500), ("soon", 500), ("inf", 500), ("nan", 500), ("1e400", 500)],
+)
+def test_how_often_a_cluster_is_looked_at_by_time_alone(wish: str, seconds: float) -> None:
+    given = document()
+    given["metadata"]["annotations"] = {plan.RESYNC: wish}
+    assert plan.resync(given, 500) == seconds
+
+
 def gone(*finalizers: str) -> Json:
     given = document()
     given["metadata"].update(deletionTimestamp=NOW, finalizers=list(finalizers))
