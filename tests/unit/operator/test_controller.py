@@ -14,7 +14,7 @@ import pytest
 from corral_operator import engine
 
 from ... import misoperations
-from .world import CHANGED, FAILED, OK, FakeEngine, Json, Request, World, document, path, run
+from .world import CHANGED, FAILED, INSTANCE, LABELS, OK, FakeEngine, Json, Request, World, document, path, run
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFuIGV4YW1wbGUga2V5IHRoYXQgbm9ib2R5IGhvbGRz"
 CONFIG = "/api/v1/namespaces/one/configmaps/a-config"
@@ -64,6 +64,29 @@ def test_a_resync_runs_and_writes_nothing(tmp_path: Path) -> None:
             await asyncio.sleep(95)
             assert len(world.engine.started) == 3
             assert world.api.writes == []
+
+    run(story())
+
+
+def test_a_cluster_can_be_looked_at_more_often_or_never(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, resync=10_000)
+        for name, wish in (("often", "100"), ("never", "0"), ("usual", ""), ("odd", "soon")):
+            found = document(name)
+            found["metadata"]["annotations"] = {"corral.hpc/resync": wish} if wish else {}
+            world.api.put(path(name), found)
+        async with world:
+            await asyncio.sleep(50)
+            began = len(world.engine.started)
+
+            def runs() -> list[str]:
+                names = (Path(request.private_data_dir).name for request in world.engine.started[began:])
+                return sorted(names)
+
+            await asyncio.sleep(500)
+            assert runs() == ["often"] * 5
+            await asyncio.sleep(10_000)
+            assert {name: runs().count(name) for name in ("never", "usual", "odd")} == {"never": 0, "usual": 1, "odd": 1}
 
     run(story())
 
@@ -150,6 +173,42 @@ def test_drift_is_repaired_within_two_seconds(tmp_path: Path, harm: str) -> None
             count = len(world.engine.started)
             await asyncio.sleep(1000)
             assert len(world.engine.started) == count
+
+    run(story())
+
+
+def test_what_is_asked_of_a_node_set_is_a_run_and_its_size_is_told_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        asks = "/apis/corral.hpc/v1alpha1/namespaces/one/slurmnodesets/a-worker"
+        world = World(tmp_path)
+
+        async def scales(request: Request) -> tuple[list[Json], int]:
+            answer = await World.well(world, request)
+            worker, wanted = world.api.objects[WORKER], world.api.objects[asks]["spec"]["replicas"]
+            if worker["spec"]["replicas"] == wanted:
+                return answer
+            world.api.put(WORKER, {**worker, "spec": {"replicas": wanted}, "status": {**worker["status"], "readyReplicas": wanted}})
+            return CHANGED, 0
+
+        world.engine.script = scales
+        world.api.put(path(), document())
+        labels = {**LABELS, INSTANCE: "a"}
+        world.api.put(asks, {"metadata": {"name": "a-worker", "labels": labels}, "spec": {"replicas": 1}})
+        async with world:
+            await asyncio.sleep(10)
+            assert world.api.objects[asks]["status"] == {"replicas": 1}
+            began = len(world.engine.started)
+            world.api.put(asks, {**world.api.objects[asks], "spec": {"replicas": 3}})  # kubectl scale
+            await asyncio.sleep(2)
+            assert len(world.engine.started) > began
+            assert world.api.objects[WORKER]["spec"]["replicas"] == 3
+            await asyncio.sleep(10)
+            assert world.api.objects[asks]["status"] == {"replicas": 3}
+            reasons = [found["reason"] for name, found in world.api.objects.items() if "/events/" in name]
+            assert (reasons.count("Scaled"), reasons.count("Repaired")) == (1, 0)
+            writes, count = len(world.api.writes), len(world.engine.started)
+            await asyncio.sleep(1000)
+            assert (len(world.api.writes), len(world.engine.started)) == (writes, count)
 
     run(story())
 
@@ -634,6 +693,28 @@ def test_a_run_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
         async with world:
             await asyncio.sleep(65)
             assert world.condition("Ready")[:2] == ("False", "TimedOut")
+            [event] = [found for name, found in world.api.objects.items() if "/events/" in name and found["reason"] == "TimedOut"]
+            assert event["message"].startswith("The run was ended after 60 s")
+            assert event["message"].endswith(f"Its output: {tmp_path}/runs/one/a/{world.engine.started[0].ident}/stdout in pod me.")
+
+    run(story())
+
+
+def test_a_run_that_says_nothing_for_too_long_is_ended_where_that_is_wanted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            await asyncio.sleep(10_000)
+            return OK, 0
+
+        world = World(tmp_path, script, idle_timeout=30)
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(25)
+            assert len(world.engine.started) == 1
+            await asyncio.sleep(10)
+            assert world.condition("Ready")[:2] == ("False", "TimedOut")
+            assert "said nothing for 30 s" in world.condition("Ready")[2]
 
     run(story())
 

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator import limits, plan, report, settings, status
-from corral_operator.children import COMPONENT, INSTANCE, KINDS, Child, Children, Kind, fingerprint
+from corral_operator.children import COMPONENT, INSTANCE, KINDS, Child, Children, Kind, fingerprint, resized
 from corral_operator.outcome import Outcome
 from corral_operator.plan import Do
 from corral_operator.status import Facts
@@ -69,6 +69,8 @@ def one(kind: Kind, found: Json) -> list[Child]:
         ("NetworkPolicy", {"metadata__generation": 4}, True),
         ("PersistentVolumeClaim", {"metadata__resourceVersion": "8"}, False),
         ("PersistentVolumeClaim", {"metadata__uid": "2"}, True),
+        ("SlurmNodeSet", {"spec__replicas": 3}, True),
+        ("SlurmNodeSet", {"status": {"replicas": 2}, "metadata__resourceVersion": "8"}, False),
         ("Pod", {"metadata__annotations": {"x": "y"}, "metadata__resourceVersion": "8"}, False),
         ("Pod", {"metadata__uid": "2"}, True),
     ],
@@ -106,6 +108,16 @@ def test_where_users_log_in(spec: Json, state: Json, address: str) -> None:
     assert one(KIND["Service"], made(metadata__namespace="ns", spec=spec, status=state))[0].address == address
 
 
+def test_sizes_are_told_where_they_differ() -> None:
+    children = Children()
+    children.replace(KIND["StatefulSet"], [made(spec__replicas=3)])
+    assert resized(children.of("a")) == {}, "nobody asks"
+    children.replace(KIND["SlurmNodeSet"], [made(status={}), made(metadata__name="a-gone", status={"replicas": 4})])
+    assert resized(children.of("a")) == {"a-cpu": 3}
+    children.replace(KIND["SlurmNodeSet"], [made(status={"replicas": 3})])
+    assert resized(children.of("a")) == {}
+
+
 def test_whose_children_changed() -> None:
     children = Children()
     other = made(metadata__name="b-cpu", metadata__labels={INSTANCE: "b"})
@@ -129,6 +141,16 @@ def ask(given: Json, **changes: Any) -> plan.Decision:
     children: list[Child] = [Child("ConfigMap", "a-config", "base", "1")]
     usual: Json = {"children": children, "refused": "", "mistakes": "", "content": "c", "hashed": "", "touched": True, "again": False}
     return plan.decide(given, **{**usual, **changes})
+
+
+@pytest.mark.parametrize(
+    ("wish", "seconds"),
+    [("", 500), ("100", 100), ("1", 60), ("0", 0), ("-5", 500), ("soon", 500), ("inf", 500), ("nan", 500), ("1e400", 500)],
+)
+def test_how_often_a_cluster_is_looked_at_by_time_alone(wish: str, seconds: float) -> None:
+    given = document()
+    given["metadata"]["annotations"] = {plan.RESYNC: wish}
+    assert plan.resync(given, 500) == seconds
 
 
 def gone(*finalizers: str) -> Json:
@@ -379,11 +401,13 @@ def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
         {"kind": "task", "task": "First", "role": ""},
         {"kind": "failed", "task": "First", "changed": True, "message": "Ignored.", "ignored": True},
         {"kind": "failed", "task": "Second", "changed": False, "message": "It was refused", "ignored": False},
+        {"kind": "stats", "ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1},
     ):
         outcome.add(line)
     outcome.code = 2
     assert outcome.failure == "Second: It was refused."
     assert outcome.changed == 1
+    assert outcome.counts == {"ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1}
     outcome.ended = "superseded"
     assert outcome.failure == ""
 

@@ -95,7 +95,8 @@ def test_a_clusters_namespace_gets_the_rights_of_the_example_and_events() -> Non
     example = rules([load("examples/rights.yml")], "Role")
     rendered = objects(operator_namespaces=["a", "b"])
     [role] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator-namespace" and obj["kind"] == "ClusterRole"]
-    assert set(rules([role], "ClusterRole")) == {*example, ("", "events", "create", ()), ("", "events", "patch", ())}
+    told = {("", "events", "create", ()), ("", "events", "patch", ()), ("corral.hpc", "slurmnodesets/status", "patch", ())}
+    assert set(rules([role], "ClusterRole")) == {*example, *told}
     assert "corral-operator-namespace" not in bound(rendered, "ClusterRoleBinding")
     places = {
         obj["metadata"]["namespace"]
@@ -108,6 +109,25 @@ def test_a_clusters_namespace_gets_the_rights_of_the_example_and_events() -> Non
 def test_no_secret_can_be_listed() -> None:
     verbs = {rule[2] for rule in rules(objects(operator_namespaces=["a"]), "Role", "ClusterRole") if rule[1] == "secrets"}
     assert verbs == {"get", "create", "patch", "delete"}
+
+
+@pytest.mark.parametrize("scope", ["Cluster", "Namespaced"])
+def test_secrets_are_listed_and_watched_where_that_is_asked_for_and_only_in_its_namespaces(scope: str) -> None:
+    asked = objects(operator_namespaces=["a"], operator_scope=scope, operator_watch_secrets=True)
+    [role] = [obj for obj in asked if "secrets" in {rule[1] for rule in rules([obj], "Role", "ClusterRole")}]
+    assert {rule[2] for rule in rules([role], "Role", "ClusterRole") if rule[1] == "secrets"} == {
+        "get",
+        "list",
+        "watch",
+        "create",
+        "patch",
+        "delete",
+    }
+    assert (role["metadata"].get("namespace"), role["metadata"]["name"]) == (
+        None if scope == "Cluster" else "a",
+        "corral-operator-namespace",
+    )
+    assert role["metadata"]["name"] not in bound(asked, "ClusterRoleBinding")
 
 
 def test_a_namespaced_operator_makes_nothing_outside_its_namespaces() -> None:
