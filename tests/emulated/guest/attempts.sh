@@ -61,7 +61,9 @@ say login
 ada "${LOGIN[@]}" 'cat /proc/self/cgroup /proc/self/attr/current; cd /sys/fs/cgroup/user-$(id -u); cat memory.max cpu.max pids.max; test -e /etc/corral-jail && echo jail'
 
 say login-memory
-ada "${LOGIN[@]}" 'for _ in 1 2 3; do python3 -c "import time; x = bytes(b\"1\") * (90 << 20); time.sleep(30); print(\"had it\")" & done; wait'
+# shellcheck disable=SC2016 # the session's shell expands it
+ada "${LOGIN[@]}" 'for _ in 1 2 3; do python3 -c "import time; x = bytes(b\"1\") * (90 << 20); print(\"had it\", flush=True); time.sleep(999)" & done
+	wait -n; echo "ended $?"; kill $(jobs -p)'
 
 say login-processes
 ada "${LOGIN[@]}" "python3 -c '

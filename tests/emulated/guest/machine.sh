@@ -47,6 +47,7 @@ install -d -o slurm /run/slurm /var/spool/slurmctld
 cp -r /guest/slurm /etc/
 printf 'ada:x:10001:10001::/home/ada:/bin/bash\n' >>/mnt/jail/etc/passwd
 printf 'ada:x:10001:\n' >>/mnt/jail/etc/group
+printf 'ada:*:20000:0:99999:7:::\n' >>/mnt/jail/etc/shadow
 install -d -o 10001 -g 10001 -m 0700 /mnt/jail/home/ada /mnt/jail/home/ada/.ssh
 printf 'ada ALL=(ALL:ALL) NOPASSWD: ALL\n' >/mnt/jail/etc/sudoers.d/ada
 mkdir -p /etc/corral/host-keys
