@@ -24,7 +24,7 @@ Json = dict[str, Any]
 def revision(params: Json, *, check: bool, diff: bool) -> Json:
     """Note a document, or give the cluster one that was noted; the parameters are those of the module slurm_revision.
 
-    Returns ``changed``, ``revision``, ``requests``, and for a restored one ``document`` and ``operator``. Raises CorralError.
+    Returns ``changed``, ``requests``, ``pending``, and for a restored one ``revision``, ``document`` and ``operator``. Raises CorralError.
     """
     client = Client(auth.resolve(params))
     try:
@@ -38,17 +38,19 @@ def revision(params: Json, *, check: bool, diff: bool) -> Json:
 
 
 def revision_info(params: Json, *, check: bool, diff: bool) -> Json:
-    """Return ``revisions``, the oldest first, and of one of them ``revision``, ``document`` and ``image_changes``.
+    """Return ``revisions``, the oldest first, ``tried``, and of one of them ``revision``, ``document`` and ``image_changes``.
 
     The parameters are those of the module slurm_revision_info. Raises CorralError.
     """
     client = Client(auth.resolve(params))
     try:
-        known = _Work(client, params, check=check, diff=diff).known
-        result: Json = {"changed": False, "revisions": [one.to_dict() for one in known]}
-        if params.get("revision") is not None or len(known) > 1:
-            one = revisions.chosen(known, params.get("revision"), str(params["cluster"]))
-            result.update(revision=one.number, document=one.document, image_changes=one.image != known[-1].image)
+        history = _Work(client, params, check=check, diff=diff).history
+        known = history.known
+        result: Json = {"changed": False, "revisions": [one.to_dict() for one in known], "tried": history.tried is not None}
+        if params.get("revision") is not None or len(known) > (history.tried is None):
+            one = history.chosen(params.get("revision"), str(params["cluster"]))
+            now = history.tried["spec"] if history.tried else known[-1].spec
+            result.update(revision=one.number, document=one.document, image_changes=one.spec.get("images") != now.get("images"))
         return {**result, "requests": client.requests}
     except CorralError as error:
         error.data.setdefault("requests", client.requests)
@@ -65,31 +67,32 @@ class _Work:
         self._diff = diff
         self._cluster = str(params["cluster"])
         self._ref = Ref(BUILTIN["", "ConfigMap"], str(params.get("namespace") or client.access.namespace), revisions.name(self._cluster))
-        self.known = revisions.parse(self._read())
+        self.history = revisions.parse(self._read())
 
     def record(self) -> Json:
-        """Keep the document as the newest one."""
+        """Note that a run of the document goes, or that it has come to its end."""
         document: Json = json.loads(self._params["document"])
-        found = revisions.recorded(self.known, document, str(self._client.clock or ""))
-        changed = found is not self.known
+        history = self.history
+        tries = self._params["state"] == "tried"
+        found = history.trying(document) if tries else history.done(document, str(self._client.clock or ""))
+        changed = found is not history
         if changed and not self._check:
             body = {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": self._params["labels"]},
-                "data": revisions.data(found),
+                "data": found.data(),
             }
             query = {"fieldManager": _MANAGER, "force": "true"}
             self._client.request("PATCH", self._ref.path, what=f"apply {self._ref}", query=query, body=body, content_type=APPLY)
-        result: Json = {"changed": changed, "revision": found[-1].number, "requests": self._client.requests}
+        result: Json = {"changed": changed, "pending": tries and found.is_pending(document), "requests": self._client.requests}
         if self._diff and changed:
-            before = self.known[-1].number if self.known else None
-            result["diff"] = [{"before_header": str(self._ref), "before": {"revision": before}, "after": {"revision": found[-1].number}}]
+            result["diff"] = [{"before_header": str(self._ref), "before": _shown(history), "after": _shown(found)}]
         return result
 
     def restore(self) -> Json:
         """Return a document that was kept; where an operator makes the cluster of a SlurmCluster, have that say the same."""
-        one = revisions.chosen(self.known, self._params.get("revision"), self._cluster)
+        one = self.history.chosen(self._params.get("revision"), self._cluster)
         path = f"/apis/corral.hpc/v1alpha1/namespaces/{self._ref.namespace}/slurmclusters/{self._cluster}"
         what = f"SlurmCluster {self._ref.namespace}/{self._cluster}"
         live = self._optional(path, what)
@@ -117,3 +120,7 @@ class _Work:
             return dict(self._client.get(path, what=f"read {what}").data)
         except (NotFound, Forbidden):
             return {}
+
+
+def _shown(history: revisions.History) -> Json:
+    return {"documents": [one.number for one in history.known], "tried": history.tried is not None}

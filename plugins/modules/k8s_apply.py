@@ -218,8 +218,9 @@ writes:
   type: int
   sample: 0
 outdated:
-  description: Names of StatefulSets with C(updateStrategy.type=OnDelete) that have pods of an older template. Whoever deletes these has them replaced. With O(wait=false)
-      those of which the API server knows that when it answers.
+  description:
+    - Names of StatefulSets with C(updateStrategy.type=OnDelete) that have pods of an older template. Whoever deletes these has them replaced.
+    - With O(wait=false) those of which the API server knows that when it answers.
   returned: when there are any
   type: list
   elements: str

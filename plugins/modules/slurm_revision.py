@@ -10,7 +10,7 @@ module: slurm_revision
 short_description: Keep the documents by which a cluster was made, and give it one of them again
 version_added: 0.1.0
 description:
-  - The last ten documents are kept in the ConfigMap C(CLUSTER-controller-revisions), numbered in the order in which they were applied.
+  - The last ten documents by which a run came to its end are kept in the ConfigMap C(CLUSTER-base-revisions), numbered in their order.
   - A document that says the same as the newest one is not kept again. One that was kept before gets a new number.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
@@ -34,15 +34,16 @@ options:
     required: true
   state:
     description:
-      - V(recorded) keeps O(document) as the newest one.
+      - V(tried) notes that a run of O(document) goes.
+      - V(recorded) keeps O(document) as the newest one, since its run has come to its end.
       - V(restored) returns one that was kept, for M(corral.slurm.slurm_cluster_model). Where there is a C(SlurmCluster) of this name, its C(spec) is replaced
         by that of the document, and the operator does the rest.
     type: str
-    choices: [recorded, restored]
+    choices: [tried, recorded, restored]
     default: recorded
   document:
     description:
-      - The document as JSON text, as C(corral.document) has it. Needed with O(state=recorded).
+      - The document as JSON text, as C(corral.document) has it. Needed with O(state=tried) and O(state=recorded).
     type: str
   labels:
     description:
@@ -51,7 +52,7 @@ options:
     default: {}
   revision:
     description:
-      - Number of the document that is to be restored. Without it, the one before the newest.
+      - Number of the document that is to be restored. Without it, the newest where a run of another has not come to its end, else the one before it.
     type: int
 author:
   - the corral authors (@corral-hpc)
@@ -66,7 +67,7 @@ EXAMPLES = r"""
     namespace: "{{ corral.namespace }}"
     cluster: "{{ corral.name }}"
     document: "{{ corral.document }}"
-    labels: "{{ corral.components.controller.labels }}"
+    labels: "{{ corral.components.base.labels }}"
 
 - name: Take the one before
   corral.slurm.slurm_revision:
@@ -77,9 +78,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+pending:
+  description: Whether there will be something to note when the run comes to its end.
+  returned: with O(state=tried)
+  type: bool
 revision:
   description: Number of the document.
-  returned: success
+  returned: with O(state=restored)
   type: int
   sample: 4
 document:
@@ -104,7 +109,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
 from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision
 
-CONSTRAINTS: dict[str, object] = {"required_if": [["state", "recorded", ["document"]]]}
+CONSTRAINTS: dict[str, object] = {"required_if": [["state", "tried", ["document"]], ["state", "recorded", ["document"]]]}
 
 
 def argument_spec() -> dict[str, object]:
@@ -113,7 +118,7 @@ def argument_spec() -> dict[str, object]:
         **connection_options(env_fallback),
         "namespace": {"type": "str"},
         "cluster": {"type": "str", "required": True},
-        "state": {"type": "str", "choices": ["recorded", "restored"], "default": "recorded"},
+        "state": {"type": "str", "choices": ["tried", "recorded", "restored"], "default": "recorded"},
         "document": {"type": "str"},
         "labels": {"type": "dict", "default": {}},
         "revision": {"type": "int"},

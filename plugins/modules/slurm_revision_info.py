@@ -26,7 +26,7 @@ options:
     required: true
   revision:
     description:
-      - Number of the document that is to be returned. Without it, the one before the newest, where there is one.
+      - Number of the document that is to be returned. Without it, that to which M(corral.slurm.slurm_revision) goes back, where there is one.
     type: int
 author:
   - the corral authors (@corral-hpc)
@@ -52,7 +52,7 @@ revisions:
       description: Its number.
       type: int
     recorded:
-      description: When a run first had it in this place.
+      description: When its run came to its end.
       type: str
     image:
       description: Image of its Slurm.
@@ -61,6 +61,10 @@ revisions:
       description: Number of nodes of each node set.
       type: dict
   sample: [{"revision": 3, "recorded": "2026-01-31T08:00:00Z", "image": "slurm:24.11", "node_sets": {"gpu": 8}}]
+tried:
+  description: Whether a run of yet another document goes, or has failed.
+  returned: success
+  type: bool
 revision:
   description: Number of the document that is returned.
   returned: where there is one
@@ -70,7 +74,7 @@ document:
   returned: where there is one
   type: dict
 image_changes:
-  description: Whether it has another image of Slurm than the newest one.
+  description: Whether it has another image of Slurm than the last one that was tried.
   returned: where there is one
   type: bool
 requests:

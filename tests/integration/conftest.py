@@ -179,8 +179,9 @@ class Cluster:
         return done
 
     def objects(self) -> dict[str, str]:
-        """kind/name → resourceVersion of all that carries the cluster's label and that the collection wrote."""
-        return self.kubectl.versions(self.namespace, f"app.kubernetes.io/instance={self.name}")
+        """kind/name → resourceVersion of all that carries the cluster's label and that the collection wrote, but for the documents that it has had."""
+        found = self.kubectl.versions(self.namespace, f"app.kubernetes.io/instance={self.name}")
+        return {name: version for name, version in found.items() if name != f"ConfigMap/{self.name}-base-revisions"}
 
 
 def make_spec(name: str, public_key: str, port: int) -> dict[str, Any]:

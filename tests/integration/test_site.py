@@ -96,9 +96,7 @@ def test_the_plan_of_an_edit_names_exactly_what_the_edit_then_does(cluster: Clus
     run = cluster.site("--diff")
     assert run.rc == 0, run.output
     after = cluster.objects()
-    assert {name for name in after if after[name] != before.get(name)} == {
-        f"ConfigMap/life-controller-{what}" for what in ("config", "revisions")
-    }
+    assert {name for name in after if after[name] != before.get(name)} == {"ConfigMap/life-controller-config"}
     assert run.changed == plan.changed, f"planned:\n{plan.output}\ndone:\n{run.output}"
 
 
@@ -153,7 +151,7 @@ def test_keep_data_keeps_claims_keys_and_homes(cluster: Cluster) -> None:
     keys = {s["metadata"]["name"]: s["data"] for s in cluster.kubectl.items("secrets", "-n", cluster.namespace)}
     run = cluster.destroy("-e", "keep_data=true")
     assert run.rc == 0, run.output
-    left = {name.split("/")[0] for name in cluster.objects() if name != "ConfigMap/life-controller-revisions"}
+    left = {name.split("/")[0] for name in cluster.objects()}
     assert left == {"PersistentVolumeClaim", "Secret"}
     run = cluster.site()
     assert run.rc == 0, run.output

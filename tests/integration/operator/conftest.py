@@ -163,7 +163,7 @@ class Served(Cluster):
         left out: they follow from what was, and all else from what the document says."""
         selector = f"app.kubernetes.io/instance={self.name}"
         items = self.kubectl.json("get", KINDS, "-n", self.namespace, "-l", selector, "--show-managed-fields")["items"]
-        history = f"{self.name}-controller-revisions"
+        history = f"{self.name}-base-revisions"
         return {f"{item['kind']}/{item['metadata']['name']}": _owned(item) for item in items if item["metadata"]["name"] != history}
 
 

@@ -106,5 +106,5 @@ def test_a_cluster_comes_and_goes(operator: tuple[Operator, Served]) -> None:
     cluster.wait_ready()
     assert cluster.slurm("scontrol", "ping").strip().endswith("UP")
     cluster.kubectl("delete", DOCUMENTS, cluster.name, "-n", cluster.namespace, "--timeout=120s")
-    assert {name.split("/")[0] for name in cluster.objects()} == {"Secret", "ConfigMap"}, "keys, and the documents that it had"
+    assert {name.split("/")[0] for name in cluster.objects()} == {"Secret"}
     assert len(cluster.kubectl.items("pvc", "-n", cluster.namespace)) == 2

@@ -87,9 +87,7 @@ def test_an_edit_is_made_real_and_changes_nothing_else(cluster: Served) -> None:
     print(f"MEASURED kubectl apply → served by slurmctld: {time.monotonic() - began:.1f} s")
     cluster.wait_ready()
     after = cluster.objects()
-    assert {name for name in after if after[name] != before.get(name)} == {
-        f"ConfigMap/{NAME}-controller-{what}" for what in ("config", "revisions")
-    }
+    assert {name for name in after if after[name] != before.get(name)} == {f"ConfigMap/{NAME}-controller-config"}
 
 
 def test_a_node_set_that_scales_is_scaled_by_its_subresource_and_by_nothing_else(operator: Operator, cluster: Served) -> None:
@@ -530,8 +528,7 @@ def test_deleting_the_document_takes_the_cluster_away_and_keeps_its_data(cluster
     began = time.monotonic()
     cluster.kubectl("delete", DOCUMENTS, cluster.name, "-n", cluster.namespace, "--timeout=180s")
     print(f"MEASURED kubectl delete → gone: {time.monotonic() - began:.1f} s")
-    left = set(cluster.objects()) - {f"ConfigMap/{NAME}-controller-revisions"}
-    assert {name.split("/")[0] for name in left} == {"PersistentVolumeClaim", "Secret"}
+    assert {name.split("/")[0] for name in cluster.objects()} == {"PersistentVolumeClaim", "Secret"}
     assert {s["metadata"]["name"]: s["data"] for s in cluster.kubectl.items("secrets", "-n", cluster.namespace)} == keys
 
 

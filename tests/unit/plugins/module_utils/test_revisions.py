@@ -14,7 +14,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, NotFound, Status
 
-MAP = "/api/v1/namespaces/ns/configmaps/demo-controller-revisions"
+MAP = "/api/v1/namespaces/ns/configmaps/demo-base-revisions"
 OBJECT = "/apis/corral.hpc/v1alpha1/namespaces/ns/slurmclusters/demo"
 
 
@@ -57,10 +57,16 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     return made
 
 
-def record(image: str, *, check: bool = False, diff: bool = False) -> dict[str, Any]:
+def note(state: str, image: str, *, check: bool = False, diff: bool = False) -> dict[str, Any]:
     document = {"metadata": {"name": "demo", "namespace": "ns"}, "spec": {"images": {"slurm": image}}}
-    params = {"namespace": "ns", "cluster": "demo", "state": "recorded", "document": json.dumps(document), "labels": {"a": "b"}}
+    params = {"namespace": "ns", "cluster": "demo", "state": state, "document": json.dumps(document), "labels": {"a": "b"}}
     return _revisions.revision(params, check=check, diff=diff)
+
+
+def record(image: str, *, check: bool = False) -> list[bool]:
+    """A run that comes to its end; whether something changed at its beginning and at its end."""
+    first = note("tried", image, check=check)
+    return [first["changed"], *([note("recorded", image, check=check)["changed"]] if first["pending"] else [])]
 
 
 def restore(number: int | None = None, *, check: bool = False) -> dict[str, Any]:
@@ -74,18 +80,31 @@ def info(number: int | None = None) -> dict[str, Any]:
 
 
 def test_an_unchanged_document_costs_one_request_and_no_write(api: Api) -> None:
-    first = record("one", diff=True)
-    assert (first["changed"], first["revision"]) == (True, 1)
-    assert first["diff"][0]["after"] == {"revision": 1}
+    first = note("tried", "one", diff=True)
+    assert (first["changed"], first["pending"]) == (True, True)
+    assert first["diff"][0]["after"] == {"documents": [], "tried": True}
+    last = note("recorded", "one", diff=True)
+    assert last["diff"][0]["before"] == {"documents": [], "tried": True} and last["diff"][0]["after"] == {"documents": [1], "tried": False}
     assert api.objects[MAP]["metadata"]["labels"] == {"a": "b"}
     api.requests = 0
-    again = record("one")
-    assert (again["changed"], again["revision"], again["requests"], api.writes) == (False, 1, 1, [MAP])
+    again = note("tried", "one")
+    assert (again["changed"], again["pending"], again["requests"], api.writes) == (False, False, 1, [MAP, MAP])
 
 
-def test_check_mode_writes_nothing(api: Api) -> None:
-    assert record("one", check=True)["changed"] is True
+def test_check_mode_writes_nothing_and_foretells_it(api: Api) -> None:
+    assert record("one", check=True) == [True, True]
     assert api.writes == []
+    assert record("one") == [True, True]
+    assert record("one", check=True) == [False]
+
+
+def test_a_document_that_failed_is_gone_back_from(api: Api) -> None:
+    record("one")
+    note("tried", "two")
+    assert (info()["tried"], info()["revision"], info()["image_changes"]) == (True, 1, True)
+    assert restore()["revision"] == 1
+    assert record("one") == [False, True], "what was tried is forgotten at the end"
+    assert info()["tried"] is False and "tried" not in api.objects[MAP]["data"]
 
 
 @pytest.mark.usefixtures("api")

@@ -197,7 +197,7 @@ def test_destroy_names_data_that_goes_and_data_that_stays() -> None:
         "Secret/demo-base-munge-key",
         "Secret/demo-login-host-keys",
         "Secret/demo-worker-host-keys",
-        "ConfigMap/demo-controller-revisions",
+        "ConfigMap/demo-base-revisions",
     ]
     assert ["shared" in sentence for sentence in teardown["left_behind"]] == [True]
     assert [item["name"] for item in teardown["applysets"]][0::5] == ["demo-login", "demo-base"]

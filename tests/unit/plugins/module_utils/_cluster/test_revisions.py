@@ -22,60 +22,93 @@ def document(replicas: int, **more: Any) -> dict[str, Any]:
     return {"apiVersion": "corral.hpc/v1alpha1", "kind": "SlurmCluster", "metadata": {"name": "demo", "namespace": "ns"}, "spec": spec}
 
 
-def sizes(known: list[revisions.Revision]) -> list[tuple[int, int]]:
-    return [(one.number, one.spec["nodeSets"][0]["replicas"]) for one in known]
+def sizes(history: revisions.History) -> list[tuple[int, int]]:
+    return [(one.number, one.spec["nodeSets"][0]["replicas"]) for one in history.known]
 
 
-def after(*replicas: int) -> list[revisions.Revision]:
-    known: list[revisions.Revision] = []
+def run(history: revisions.History, replicas: int, *, well: bool = True) -> revisions.History:
+    """What is kept after a run of a document."""
+    wanted = document(replicas)
+    going = history.trying(wanted)
+    if not well:
+        return going
+    return going.done(wanted, f"2026-01-01T00:00:{replicas:02d}Z") if going.is_pending(wanted) else going
+
+
+def after(*replicas: int) -> revisions.History:
+    history = revisions.History()
     for count in replicas:
-        known = revisions.recorded(known, document(count), f"2026-01-01T00:00:{count:02d}Z")
-    return known
+        history = run(history, count)
+    return history
 
 
 def test_the_same_document_is_kept_once_and_one_that_comes_again_is_the_newest() -> None:
-    known = after(1)
-    assert revisions.recorded(known, document(1), "later") is known
+    history = after(1)
+    assert run(history, 1) is history
     assert sizes(after(1, 2, 2)) == [(1, 1), (2, 2)]
     assert sizes(after(1, 2, 3, 1)) == [(2, 2), (3, 3), (4, 1)]
-    assert after(1, 2)[-1].to_dict() == {"revision": 2, "recorded": "2026-01-01T00:00:02Z", "image": "slurm:1", "node_sets": {"cpu": 2}}
+    newest = after(1, 2).known[-1].to_dict()
+    assert newest == {"revision": 2, "recorded": "2026-01-01T00:00:02Z", "image": "slurm:1", "node_sets": {"cpu": 2}}
 
 
 def test_the_one_before_is_that_before_the_newest_and_back_again() -> None:
-    known = after(1, 2, 3)
-    assert revisions.chosen(known, None, "demo").number == 2
-    back = revisions.recorded(known, revisions.chosen(known, None, "demo").document, "now")
+    history = after(1, 2, 3)
+    assert history.chosen(None, "demo").number == 2
+    back = run(history, 2)
     assert sizes(back) == [(1, 1), (3, 3), (4, 2)]
-    assert revisions.chosen(back, None, "demo").number == 3
-    assert revisions.chosen(known, 1, "demo").number == 1
+    assert back.chosen(None, "demo").number == 3
+    assert history.chosen(1, "demo").number == 1
+
+
+def test_from_one_that_failed_the_way_back_leads_to_the_last_that_did_not() -> None:
+    failed = run(after(1, 2), 3, well=False)
+    assert sizes(failed) == [(1, 1), (2, 2)]
+    assert failed.chosen(None, "demo").number == 2
+    assert run(failed, 3, well=False) is failed, "it is noted once"
+    again = run(failed, 4, well=False)
+    assert again.chosen(None, "demo").number == 2
+    assert run(run(again, 2, well=False), 2) == after(1, 2), "back, and nothing is left of it"
+    assert sizes(run(again, 4)) == [(1, 1), (2, 2), (3, 4)]
+    assert run(after(1), 2, well=False).chosen(None, "demo").number == 1
 
 
 @pytest.mark.parametrize(("known", "number", "words"), [([], None, "kept: none"), ([1], None, "kept: 1"), ([1, 2], 7, "there are 1, 2")])
 def test_one_that_is_not_kept(known: list[int], number: int | None, words: str) -> None:
     with pytest.raises(CorralError, match=words):
-        revisions.chosen(after(*known), number, "demo")
+        after(*known).chosen(number, "demo")
 
 
-@given(st.lists(st.integers(0, 15), max_size=60))
-def test_ten_at_most_and_they_come_back_as_they_were(replicas: list[int]) -> None:
-    known = after(*replicas)
-    assert len(known) <= revisions.KEEP
-    assert len({count for _number, count in sizes(known)}) == len(known)
-    assert revisions.parse(revisions.data(known)) == known
-    assert [one.number for one in known] == sorted(one.number for one in known)
+@given(st.lists(st.tuples(st.integers(0, 15), st.booleans()), max_size=60))
+def test_ten_at_most_and_they_come_back_as_they_were(runs: list[tuple[int, bool]]) -> None:
+    history = revisions.History()
+    for replicas, well in runs:
+        history = run(history, replicas, well=well)
+    assert len(history.known) <= revisions.KEEP
+    assert len({count for _number, count in sizes(history)}) == len(history.known)
+    assert revisions.parse(history.data()) == history
+    assert [one.number for one in history.known] == sorted(one.number for one in history.known)
 
 
 def test_large_ones_leave_room_for_the_newest() -> None:
-    known: list[revisions.Revision] = []
+    history = revisions.History()
     for number in range(4):
-        known = revisions.recorded(known, document(number, padding="x" * 400_000), "now")
-    assert [one.number for one in known] == [3, 4]
-    assert [one.number for one in revisions.recorded(known, document(1, padding="x" * revisions.MOST), "now")] == [5]
+        history = history.done(document(number, padding="x" * 400_000), "now")
+    assert [one.number for one in history.known] == [3, 4]
+    assert [one.number for one in history.done(document(1, padding="x" * revisions.MOST), "now").known] == [5]
 
 
 def test_what_somebody_else_has_written_there_is_no_document() -> None:
-    data = {**revisions.data(after(1)), "2": "no", "3": "{}", "4": '{"spec": 1}', "5": "[1]", "x": json.dumps(document(3)), "6": "null"}
-    assert sizes(revisions.parse(data)) == [(1, 1)]
+    data = {
+        **after(1).data(),
+        "2": "no",
+        "3": "{}",
+        "4": '{"spec": 1}',
+        "5": "[1]",
+        "x": json.dumps(document(3)),
+        "6": "null",
+        "tried": "[]",
+    }
+    assert revisions.parse(data) == after(1)
 
 
 def test_a_document_of_a_file_is_that_which_the_api_server_filled_in_and_says_no_more_than_it_did() -> None:
