@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run that found nothing to do, made again without the playbook.
 
-Half of what such a run costs is Ansible's work on tasks whose outcome is known. To Kubernetes and to Slurm a run is nothing but the calls of this collection's
-backends, and what each is given follows from the document, the variables, the content of the playbooks, and what the calls before it returned. So a run of the
-playbook that has changed nothing writes its calls down. The next look at the same document makes the same calls in the same order. As long as each returns what
-it returned then, this is what the playbook would do; the first that returns anything else is as far as that is known, and the playbook is run, from its beginning,
-as after a run that was cut off there. A call waits for nothing here: what is waited for is not as it was, and that is the playbook's business.
+Half of what such a run costs is Ansible's work on tasks whose outcome is known. To Kubernetes and to Slurm a run is nothing but the calls of this
+collection's backends, and what each is given follows from the document, the variables, the content of the playbooks, and what the calls before it
+returned. So a run of the playbook that has changed nothing writes its calls down. The next look at the same document makes the same calls in the same
+order. As long as each returns what it returned then, this is what the playbook would do; the first that returns anything else is as far as that is
+known, and the playbook is run, from its beginning, as after a run that was cut off there. A call waits for nothing here: what is waited for is not as
+it was, and that is the playbook's business.
 
 A run's process imports this before Ansible has set up how collections are found, so what is used of the collection is imported where it is used.
 """
