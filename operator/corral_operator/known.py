@@ -48,7 +48,7 @@ class Known:
         if server != self._server:
             return
         if method == "GET":
-            if where not in self._read:
+            if where not in self._read and "resourceVersion=" not in where and "continue=" not in where:  # these are of this very moment
                 self._read.append(where)
             return
         metadata = response.data.get("metadata") or {}

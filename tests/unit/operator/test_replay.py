@@ -426,6 +426,8 @@ def noted(real: Real) -> Known:
         known.note("s", "GET", f"{COLLECTION}?fieldSelector=metadata.name%3D{name}&limit=1", None, Response(200, {"items": [found]}))
         known.note("s", "PATCH", f"{COLLECTION}/{name}{QUESTION}", {"data": name}, Response(200, found))
     known.note("s", "GET", "/api/v1/namespaces/n/secrets/key", None, Response(200, {}))
+    known.note("s", "GET", f"{COLLECTION}?resourceVersion=5&resourceVersionMatch=Exact", None, Response(200, {}))
+    known.note("other", "GET", "/api/v1/namespaces/n/secrets/other", None, Response(200, {}))
     return Known(**json.loads(json.dumps(known.to_json())))
 
 
