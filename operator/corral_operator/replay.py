@@ -21,7 +21,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +116,13 @@ class Replay:
     ident: str
     calls: list[Call]
     known: Known
+    # When the playbook was run.
+    made: float = field(default_factory=time.time)
 
     def write(self, path: Path, word: str) -> None:
         """Write it down, for nobody else's eyes."""
-        content = {"word": word, "ident": self.ident, "calls": [asdict(call) for call in self.calls], "known": self.known.to_json()}
+        calls = [asdict(call) for call in self.calls]
+        content = {"word": word, "ident": self.ident, "made": self.made, "calls": calls, "known": self.known.to_json()}
         unfinished = path.with_suffix(".tmp")
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -215,12 +218,11 @@ class _Early:
 def read(path: Path, word: str) -> Replay | None:
     """Return the calls that were written down under this word; None where there are none."""
     try:
-        if time.time() - path.stat().st_mtime > _GOOD_FOR:
-            return None
         found = json.loads(zlib.decompress(path.read_bytes()))
-        if found["word"] != word:
+        made = float(found["made"])
+        if found["word"] != word or not 0 <= time.time() - made <= _GOOD_FOR:
             return None
-        return Replay(str(found["ident"]), [Call(**call) for call in found["calls"]], Known(**found["known"]))
+        return Replay(str(found["ident"]), [Call(**call) for call in found["calls"]], Known(**found["known"]), made)
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
         return None
 

@@ -376,6 +376,15 @@ def test_what_can_not_be_written_down_is_not(given: Json, actions: tuple[Any, An
     assert not (tmp_path / "more").exists()
 
 
+def test_once_a_day_the_playbook_itself_looks(tmp_path: Path) -> None:
+    path = tmp_path / "calls"
+    Replay("1", [], Known()).write(path, "word")
+    assert replay.read(path, "word") is not None
+    for made in (time.time() - 86500, time.time() + 1000):
+        Replay("1", [], Known(), made).write(path, "word")
+        assert replay.read(path, "word") is None
+
+
 def test_a_run_that_found_something_is_not_written_down(actions: tuple[Any, Any], tmp_path: Path) -> None:
     made, _computing = actions
     for line in (
