@@ -11,13 +11,16 @@ import asyncio
 import asyncio.sslproto
 import json
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
 import aiohttp
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Unreachable, api_error, parse_status
+from corral_operator import stream
 
 Json = dict[str, Any]
 
@@ -26,12 +29,10 @@ JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-# asyncio gives each TLS connection a buffer of 256 KiB and writes to all of it; a hundred namespaces have a thousand watches, which are silent.
+# asyncio gives each TLS connection a buffer of 256 KiB and writes to all of it; an operator that starts has dozens of connections.
 asyncio.sslproto.SSLProtocol.max_size = 4 << 10
 
 _NOT_NOW = frozenset((429, 500, 502, 503, 504))
-# An event of a watch is one line; a big cluster's StatefulSet or document is far from this.
-_LINE = 8 << 20
 
 
 class Api(Protocol):
@@ -67,12 +68,14 @@ class Client:
         self._patience = patience
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0)
         self._session: aiohttp.ClientSession | None = None
+        self._context: ssl.SSLContext | None = None
         self.requests = 0
         self.writes = 0
 
     async def __aenter__(self) -> Client:
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._access.ssl_context() or True, keepalive_timeout=60)
-        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=16 << 10, max_line_size=_LINE)
+        self._context = self._access.ssl_context()
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._context or True, keepalive_timeout=60)
+        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=16 << 10)
         return self
 
     async def __aexit__(self, *dummy: object) -> None:
@@ -136,25 +139,28 @@ class Client:
 
     async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
         """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for a refusal."""
-        assert self._session is not None
         self.requests += 1
         wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=seconds + 15.0)
         headers = {**self._access.headers(), "Accept": accept}
         try:
-            async with self._session.get(
-                self._access.server + path, params=wanted, headers=headers, timeout=timeout, allow_redirects=False
+            async with stream.get(
+                self._access.server,
+                f"{path}?{urlencode(wanted)}",
+                headers,
+                self._context,
+                name=self._access.tls_server_name,
+                silence=seconds + 15.0,
             ) as answer:
                 if answer.status >= 300:
-                    status = parse_status(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                    status = parse_status(answer.status, await answer.read(), answer.headers.get("retry-after"))
                     raise api_error(status, what, server=self._access.server)
                 rest = b""
-                async for chunk in answer.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
+                async for piece in answer.pieces:
+                    *lines, rest = (rest + piece).split(b"\n")
                     for line in lines:
                         if line.strip():
                             yield json.loads(line)
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+        except (OSError, ValueError):
             return  # cut off: the caller goes on from the last version that it has seen
 
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers of the API server that are known before they are asked for.
 
-A server-side apply of the same fields by the same manager, to an object that has the version which the last such apply was answered with, changes nothing, and
-is answered with the object as it is. So a run that is made again (replay.py) reads all objects first, a collection by one list and several at once, and sends the
-applies of those only that have another version. What it read before is read in the same way. An answer is used once, and none any more when something was written.
+A server-side apply of the same fields by the same manager, to an object that has the version which the last such apply was answered with, changes
+nothing, and is answered with the object as it is. So a run that is made again (replay.py) reads all objects first, a collection by one list and
+several at once, and sends the applies of those only that have another version. What it read before is read in the same way. An answer is used once,
+and none any more when something was written.
 
 Like replay.py this is imported before Ansible has set up how collections are found.
 """
@@ -47,7 +48,7 @@ class Known:
         if server != self._server:
             return
         if method == "GET":
-            if where not in self._read:
+            if where not in self._read and "resourceVersion=" not in where and "continue=" not in where:  # these are of this very moment
                 self._read.append(where)
             return
         metadata = response.data.get("metadata") or {}

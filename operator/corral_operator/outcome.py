@@ -48,7 +48,7 @@ class Outcome:
             self.task, self.role = str(line["task"]), str(line["role"])
             self.begun += 1
         elif kind == "plan":
-            self.planned, self.begun = int(line["tasks"]), 0
+            self.planned = int(line["tasks"])
         elif kind in ("ok", "failed"):
             self.changed += bool(line.get("changed"))
             if line.get("changed"):
@@ -67,7 +67,7 @@ class Outcome:
         elif kind in ("stats", "replayed"):
             self._time(now)
             if kind == "replayed":
-                self.replayed, self.task, self.role = bool(line["held"]), "", ""
+                self.replayed, self.task, self.role, self.begun = bool(line["held"]), "", "", 0  # the playbook begins anew
             else:
                 self.counts = {name: int(line.get(name) or 0) for name in ("ok", "changed", "failures", "dark", "rescued")}
 

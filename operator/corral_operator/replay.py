@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run that found nothing to do, made again without the playbook.
 
-Half of what such a run costs is Ansible's work on tasks whose outcome is known. To Kubernetes and to Slurm a run is nothing but the calls of this collection's
-backends, and what each is given follows from the document, the variables, the content of the playbooks, and what the calls before it returned. So a run of the
-playbook that has changed nothing writes its calls down. The next look at the same document makes the same calls in the same order. As long as each returns what
-it returned then, this is what the playbook would do; the first that returns anything else is as far as that is known, and the playbook is run, from its beginning,
-as after a run that was cut off there. A call waits for nothing here: what is waited for is not as it was, and that is the playbook's business.
+Half of what such a run costs is Ansible's work on tasks whose outcome is known. To Kubernetes and to Slurm a run is nothing but the calls of this
+collection's backends, and what each is given follows from the document, the variables, the content of the playbooks, and what the calls before it
+returned. So a run of the playbook that has changed nothing writes its calls down. The next look at the same document makes the same calls in the same
+order. As long as each returns what it returned then, this is what the playbook would do; the first that returns anything else is as far as that is
+known, and the playbook is run, from its beginning, as after a run that was cut off there. A call waits for nothing here: what is waited for is not as
+it was, and that is the playbook's business.
 
 A run's process imports this before Ansible has set up how collections are found, so what is used of the collection is imported where it is used.
 """
@@ -20,7 +21,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,13 @@ class Replay:
     ident: str
     calls: list[Call]
     known: Known
+    # When the playbook was run.
+    made: float = field(default_factory=time.time)
 
     def write(self, path: Path, word: str) -> None:
         """Write it down, for nobody else's eyes."""
-        content = {"word": word, "ident": self.ident, "calls": [asdict(call) for call in self.calls], "known": self.known.to_json()}
+        calls = [asdict(call) for call in self.calls]
+        content = {"word": word, "ident": self.ident, "made": self.made, "calls": calls, "known": self.known.to_json()}
         unfinished = path.with_suffix(".tmp")
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -214,12 +218,11 @@ class _Early:
 def read(path: Path, word: str) -> Replay | None:
     """Return the calls that were written down under this word; None where there are none."""
     try:
-        if time.time() - path.stat().st_mtime > _GOOD_FOR:
-            return None
         found = json.loads(zlib.decompress(path.read_bytes()))
-        if found["word"] != word:
+        made = float(found["made"])
+        if found["word"] != word or not 0 <= time.time() - made <= _GOOD_FOR:
             return None
-        return Replay(str(found["ident"]), [Call(**call) for call in found["calls"]], Known(**found["known"]))
+        return Replay(str(found["ident"]), [Call(**call) for call in found["calls"]], Known(**found["known"]), made)
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
         return None
 

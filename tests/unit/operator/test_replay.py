@@ -376,6 +376,15 @@ def test_what_can_not_be_written_down_is_not(given: Json, actions: tuple[Any, An
     assert not (tmp_path / "more").exists()
 
 
+def test_once_a_day_the_playbook_itself_looks(tmp_path: Path) -> None:
+    path = tmp_path / "calls"
+    Replay("1", [], Known()).write(path, "word")
+    assert replay.read(path, "word") is not None
+    for made in (time.time() - 86500, time.time() + 1000):
+        Replay("1", [], Known(), made).write(path, "word")
+        assert replay.read(path, "word") is None
+
+
 def test_a_run_that_found_something_is_not_written_down(actions: tuple[Any, Any], tmp_path: Path) -> None:
     made, _computing = actions
     for line in (
@@ -426,6 +435,8 @@ def noted(real: Real) -> Known:
         known.note("s", "GET", f"{COLLECTION}?fieldSelector=metadata.name%3D{name}&limit=1", None, Response(200, {"items": [found]}))
         known.note("s", "PATCH", f"{COLLECTION}/{name}{QUESTION}", {"data": name}, Response(200, found))
     known.note("s", "GET", "/api/v1/namespaces/n/secrets/key", None, Response(200, {}))
+    known.note("s", "GET", f"{COLLECTION}?resourceVersion=5&resourceVersionMatch=Exact", None, Response(200, {}))
+    known.note("other", "GET", "/api/v1/namespaces/n/secrets/other", None, Response(200, {}))
     return Known(**json.loads(json.dumps(known.to_json())))
 
 
