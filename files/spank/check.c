@@ -13,11 +13,19 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
+
+/* After a file server forgot its clients' handles, or a FUSE program died. */
+static int fail_dead(const char *path, struct jail_error *error)
+{
+	return jail_fail(error, "the jail %s can not be read (%s): its mount on this node is dead, mount the volume anew (in Kubernetes: delete the pod)", path,
+			 strerror(errno));
+}
 
 static int check(int root, const char *path, struct jail_error *error)
 {
@@ -25,7 +33,7 @@ static int check(int root, const char *path, struct jail_error *error)
 	int marker;
 
 	if (fstat(root, &status) < 0)
-		return jail_fail(error, "the jail %s can not be read (%s): look at the volume's mount in this pod", path, strerror(errno));
+		return fail_dead(path, error);
 	if (status.st_uid != 0)
 		return jail_fail(error, "the jail %s belongs to uid %u, not to root: run 'chown root %s' on the volume", path,
 				 (unsigned)status.st_uid, path);
@@ -33,6 +41,8 @@ static int check(int root, const char *path, struct jail_error *error)
 		return jail_fail(error, "the jail %s is writable by others than root (mode %04o): run 'chmod 0755 %s' on the volume", path,
 				 (unsigned)(status.st_mode & 07777), path);
 	marker = jail_path_open(root, JAIL_MARKER, O_PATH | O_NOFOLLOW);
+	if (marker < 0 && (errno == ESTALE || errno == ENOTCONN || errno == EIO))
+		return fail_dead(path, error);
 	if (marker < 0)
 		return jail_fail(error,
 				 "%s has no marker file " JAIL_MARKER " (%s): the volume is not mounted or not populated yet, look at the populate job",
@@ -47,20 +57,39 @@ static int check(int root, const char *path, struct jail_error *error)
 
 #define LOOK_STACK 65536
 
+/* Lies at the far end of the look's stack, so that it is there as long as the look is. */
+struct look {
+	const char *path;
+	bool seen; /* room: that of the file system of users' files */
+	struct statfs room;
+};
+
 /* What a dead file server would never answer, in a process of its own: a look that hangs can not be interrupted, only left. What it finds
  * does not matter here. It shares the caller's memory, so it makes system calls and nothing else. */
-static int look(void *path)
+static int look_at_marker(void *argument)
 {
+	const struct look *look = argument;
 	char byte;
-	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int root = open(look->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	int marker = root < 0 ? -1 : openat(root, JAIL_MARKER, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
 	return marker >= 0 && read(marker, &byte, 1) < 0;
 }
 
+/* Where users' files are: /home may be a volume of its own. */
+static int look_for_room(void *argument)
+{
+	struct look *look = argument;
+	int root = open(look->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int home = root < 0 ? -1 : openat(root, "home", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	look->seen = fstatfs(home < 0 ? root : home, &look->room) == 0;
+	return 0;
+}
+
 /* Without a copy of the memory: that of slurmstepd took longer than the rest of the entry. No signal comes to the child, whose handlers
  * would be slurmstepd's; SIGKILL does. */
-static pid_t start_look(const char *path, char *stack, int *ended)
+static pid_t start_look(int (*at)(void *), struct look *look, int *ended)
 {
 	sigset_t all;
 	sigset_t before;
@@ -68,7 +97,7 @@ static pid_t start_look(const char *path, char *stack, int *ended)
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	child = clone(look, stack + LOOK_STACK, CLONE_VM | CLONE_PIDFD | SIGCHLD, (void *)(uintptr_t)path, ended);
+	child = clone(at, (char *)look + LOOK_STACK, CLONE_VM | CLONE_PIDFD | SIGCHLD, look, ended);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return child;
 }
@@ -90,31 +119,33 @@ static bool has_ended(int ended, unsigned timeout)
 	return false;
 }
 
-static int check_answers(const char *path, unsigned timeout, struct jail_error *error)
+static int check_answers(const char *path, int (*at)(void *), unsigned timeout, struct look *found, struct jail_error *error)
 {
 	int ended = -1;
 	pid_t child;
-	char *stack = mmap(NULL, LOOK_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	struct look *look = mmap(NULL, LOOK_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 
-	if (stack == MAP_FAILED)
+	if (look == MAP_FAILED)
 		return jail_fail(error, "a look at the jail %s can not be made (mmap: %s)", path, strerror(errno));
-	child = start_look(path, stack, &ended);
+	look->path = path;
+	child = start_look(at, look, &ended);
 	if (child < 0) {
 		jail_fail(error, "a look at the jail %s can not be made (clone: %s)", path, strerror(errno));
-		munmap(stack, LOOK_STACK);
+		munmap(look, LOOK_STACK);
 		return -1;
 	}
 	if (!has_ended(ended, timeout)) {
 		/* Not waited for: it may take as long as the volume. Its stack stays with it. */
 		kill(child, SIGKILL);
 		close(ended);
-		return jail_fail(error, "the jail %s did not answer within %u s: its volume hangs, look at the storage and at its mount on this node",
-				 path, timeout);
+		return jail_fail(error, "the jail %s%s did not answer within %u s: its volume hangs, look at the storage and at its mount on this node",
+				 path, at == look_for_room ? "/home" : "", timeout);
 	}
 	close(ended);
 	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
-	munmap(stack, LOOK_STACK);
+	*found = *look;
+	munmap(look, LOOK_STACK);
 	return 0;
 }
 
@@ -140,14 +171,16 @@ int jail_open(const char *path, struct jail_error *error)
 int jail_await(const char *path, unsigned timeout, unsigned wait, struct jail_error *error)
 {
 	const struct timespec pause = {1, 0};
+	struct look look;
 	struct timespec start;
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (;;) {
-		int root = check_answers(path, timeout, error) < 0 ? -1 : jail_open(path, error);
+		int root = check_answers(path, look_at_marker, timeout, &look, error) < 0 ? -1 : jail_open(path, error);
 
 		if (root >= 0) {
+			error->text[0] = '\0';
 			close(root);
 			return 0;
 		}
@@ -156,6 +189,25 @@ int jail_await(const char *path, unsigned timeout, unsigned wait, struct jail_er
 			return -1;
 		nanosleep(&pause, NULL);
 	}
+}
+
+/* A file needs a block and an inode; some file systems count no inodes. */
+#define ROOM_BYTES (1024UL * 1024)
+#define ROOM_FILES 16
+
+/* Whether users can write where their files are. Not asked by the entry: a job that writes elsewhere can do without, and who removes files must get
+ * in. Without it a batch job ends as soon as it begins, with its output unwritten, and so would all that wait. */
+int jail_has_room(const char *path, unsigned timeout, struct jail_error *error)
+{
+	struct look look;
+
+	if (check_answers(path, look_for_room, timeout, &look, error) < 0)
+		return -1;
+	if (!look.seen || ((uint64_t)look.room.f_bavail * (uint64_t)look.room.f_bsize >= ROOM_BYTES &&
+			   (look.room.f_files == 0 || look.room.f_ffree >= ROOM_FILES)))
+		return 0;
+	return jail_fail(error, "the volume of %s/home is full (%llu KiB and %llu files more), and jobs could not write their output: remove files, or make it larger",
+			 path, (unsigned long long)look.room.f_bavail * (unsigned long long)look.room.f_bsize / 1024, (unsigned long long)look.room.f_ffree);
 }
 
 /* The image that the jail was made of, as its marker says; only characters that an image's name has. Empty when it does not say. */

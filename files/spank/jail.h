@@ -106,6 +106,7 @@ void jail_plan_free(struct jail_plan *plan);
 /* check.c */
 int jail_await(const char *path, unsigned timeout, unsigned wait, struct jail_error *error);
 int jail_open(const char *path, struct jail_error *error);
+int jail_has_room(const char *path, unsigned timeout, struct jail_error *error);
 int jail_image(const char *path, char *image, size_t size);
 
 /* job.c: what a job has of its own on a node */

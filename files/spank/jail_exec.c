@@ -28,7 +28,7 @@ static const struct jail_log narrator = {.info = say, .debug = say};
 
 static int usage(FILE *to)
 {
-	fputs("usage: jail-exec [-v] [--job ID] [--ro|--overlay] KEY=VALUE... -- COMMAND [ARGUMENT...]\n"
+	fputs("usage: jail-exec [-v] [--room] [--job ID] [--ro|--overlay] KEY=VALUE... -- COMMAND [ARGUMENT...]\n"
 	      "       jail-exec [-v] --prepare PATH [KEY=VALUE...]\n"
 	      "       jail-exec [-v] --attach PATH bind=SOURCE:TARGET[:ro]...\n"
 	      "       jail-exec --time COUNT [--job ID] KEY=VALUE...\n"
@@ -39,6 +39,7 @@ static int usage(FILE *to)
 	      "or enters COUNT times and prints how long the median and the slowest of a hundred took, in microseconds.\n"
 	      "KEY=VALUE are those of the plugin: jail= spool= tmp= shm= overlay= timeout= wait= bind= dev=.\n"
 	      "plugstack=FILE: those that the plugin has in its plugstack.conf, outweighed by what else is given.\n"
+	      "--room: not where users' files have no room. "
 	      "--job ID: with what that job has of its own. --ro, --overlay: as a job has it with --jail-ro, --jail-overlay.\n",
 	      to);
 	return to == stdout ? EXIT_SUCCESS : FAILED;
@@ -50,12 +51,15 @@ static int refuse(const struct jail_error *error)
 	return FAILED;
 }
 
-static int run(const struct jail_plan *plan, uint32_t job, char **command)
+static int run(const struct jail_plan *plan, uint32_t job, bool room, char **command)
 {
 	struct jail_view view;
 	struct jail_error error;
 	int code;
 
+	/* Before the entry, whose first look says more of a jail that is not there. */
+	if (room && jail_await(plan->jail, plan->timeout, plan->wait, &error) == 0 && jail_has_room(plan->jail, plan->timeout, &error) < 0)
+		return refuse(&error);
 	if (jail_enter(plan, job, &narrator, &view, &error) < 0 || jail_strip(&view, &error) < 0 || jail_drop_capabilities(&error) < 0)
 		return refuse(&error);
 	jail_view_close(&view);
@@ -150,6 +154,7 @@ struct line {
 	uint32_t job;
 	uint32_t times;
 	enum jail_mode mode;
+	bool room;
 	bool help;
 };
 
@@ -171,7 +176,7 @@ static int act(struct line *line)
 	else if (line->times)
 		result = measure(&plan, line->job, line->times);
 	else
-		result = run(&plan, line->job, line->command);
+		result = run(&plan, line->job, line->room, line->command);
 	jail_plan_free(&plan);
 	return result;
 }
@@ -184,6 +189,8 @@ static int read_argument(struct line *line, int left, char **argument)
 
 	if (strcmp(word, "-v") == 0)
 		verbose = true;
+	else if (strcmp(word, "--room") == 0)
+		line->room = true;
 	else if (strcmp(word, "--ro") == 0 && line->mode == JAIL_RW)
 		line->mode = JAIL_RO;
 	else if (strcmp(word, "--overlay") == 0 && line->mode == JAIL_RW)

@@ -32,7 +32,8 @@ static void close_keeping_errno(int fd)
 	errno = saved;
 }
 
-static int mount_over(const struct jail_plan *plan, uint32_t job, int place)
+/* What the error does not say is in errno. */
+static int mount_over(const struct jail_plan *plan, uint32_t job, int place, struct jail_error *error)
 {
 	char upper[PATH_MAX];
 	char work[PATH_MAX];
@@ -45,6 +46,9 @@ static int mount_over(const struct jail_plan *plan, uint32_t job, int place)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
+	/* The job's other steps would share an overlay of what is no jail, and a volume that hangs would be waited for. */
+	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
+		return -1;
 	tree = jail_fresh("overlay", options, MOUNT_ATTR_NODEV);
 	if (tree < 0)
 		return -1;
@@ -71,6 +75,7 @@ int jail_overlay_mount(const struct jail_plan *plan, uint32_t job, struct jail_e
 	int place = -1;
 	int directory;
 
+	error->text[0] = '\0';
 	if (strpbrk(plan->jail, ":,\\") || strpbrk(plan->overlay, ":,\\"))
 		return jail_fail(error, "an overlay can not be made of %s in %s: ':', ',' and '\\' mean something else to it", plan->jail, plan->overlay);
 	directory = jail_job_open(plan->overlay, job, 0700, error);
@@ -79,9 +84,11 @@ int jail_overlay_mount(const struct jail_plan *plan, uint32_t job, struct jail_e
 	/* Steps of one job may start together; the lock goes with the descriptor. */
 	if (flock(directory, LOCK_EX) == 0 && make_parts(directory) == 0)
 		place = openat(directory, "root", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (place >= 0)
-		result = jail_is_mount(place) ? 0 : mount_over(plan, job, place);
-	if (result < 0)
+	if (place >= 0 && jail_is_mount(place))
+		result = 0;
+	else if (place >= 0)
+		result = mount_over(plan, job, place, error);
+	if (result < 0 && !error->text[0])
 		jail_fail(error, "the job's overlay of the jail can not be made in %s/%u (%s): the directory must be on a file system that overlays can "
 			  "write to (not an overlay, not NFS) and have room", plan->overlay, (unsigned)job, strerror(errno));
 	close_keeping_errno(place);

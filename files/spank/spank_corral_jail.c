@@ -11,14 +11,16 @@
  *   slurm_spank_job_epilog      after the job: end who came to it by ssh, remove what it had of its own
  *
  * In plugstack.conf it must be "required" and first: an "optional" plugin that fails lets the job run in the pod (seen with
- * 24.11). What fails in init_post_opt comes before the user's output exists, so its sentence is in slurmd's log only; what fails
- * in task_init_privileged is read by the user. So a fault of the node ends in the first, a fault of the job in the second.
+ * 24.11). What fails in task_init_privileged is read by the user, so there a fault of the job ends. A fault of the node ends in init_post_opt,
+ * before anything of the job is opened: a batch job is put back into the queue then. The user's output does not exist yet, so slurmctld is
+ * asked to tell him (tell_user).
  */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <slurm/slurm.h>
@@ -34,6 +36,9 @@ SPANK_PLUGIN(corral_jail, 1)
 
 /* Where the pod's entry shows the driver that the container runtime brought. */
 #define DRIVER "/opt/corral/gpu"
+
+/* How a fault of the node begins, as users read it. */
+#define FAULT "corral: jail:"
 
 static struct jail_view view = JAIL_NO_VIEW;
 
@@ -171,12 +176,13 @@ static int check_command_line(int count, char **words)
 	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
 }
 
+/* In the jail, whose volume has answered. */
 static void tell(spank_t spank, const struct jail_plan *plan)
 {
 	char image[256];
 	char text[384];
 
-	jail_image(plan->jail, image, sizeof(image));
+	jail_image("/", image, sizeof(image));
 	snprintf(text, sizeof(text), "%s%s%s", plan->name, image[0] ? "@" : "", image);
 	spank_setenv(spank, "CORRAL_JAIL", text, 1);
 	spank_setenv(spank, "CORRAL_JAIL_MODE", jail_mode_name(plan->mode), 1);
@@ -251,6 +257,70 @@ static void settle(spank_t spank, struct jail_plan *plan, const struct job *job)
 		plan->mode = JAIL_RW;
 }
 
+/* How Slurm's interface names a job. */
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+#define JOB_FIELD step_id
+static slurm_step_id_t name_of(uint32_t job)
+{
+	return (slurm_step_id_t){.job_id = job, .step_het_comp = NO_VAL, .step_id = NO_VAL};
+}
+#else
+#define JOB_FIELD job_id
+static uint32_t name_of(uint32_t job)
+{
+	return job;
+}
+#endif
+
+/* As "scontrol notify" does, and slurmd of a prolog that failed: the sentence is printed by the srun or salloc that has the allocation, or
+ * stands in the output of the batch script whose step this is. slurmctld sends it beside what slurmd answers, and an srun that has that answer goes. */
+static void notify(const struct job *job, const char *sentence)
+{
+	const struct timespec pause = {0, 500000000};
+
+	if (slurm_notify_job(name_of(job->id), (char *)(uintptr_t)sentence) == SLURM_SUCCESS)
+		nanosleep(&pause, NULL);
+}
+
+/* A batch script that was not begun has no output. What its job's record says is read by its user (scontrol show job). An administrator's
+ * own words stay. */
+static void comment(const struct job *job, const char *sentence)
+{
+	job_info_msg_t *found = NULL;
+	job_desc_msg_t wanted;
+	bool others = false;
+
+	if (slurm_load_job(&found, name_of(job->id), 0) != SLURM_SUCCESS)
+		return;
+	for (uint32_t i = 0; i < found->record_count; i++) {
+		const char *said = found->job_array[i].admin_comment;
+
+		others |= found->job_array[i].job_id == job->id && said && *said && strncmp(said, FAULT, strlen(FAULT)) != 0;
+	}
+	slurm_free_job_info_msg(found);
+	if (others)
+		return;
+	slurm_init_job_desc_msg(&wanted);
+	wanted.JOB_FIELD = name_of(job->id);
+	wanted.admin_comment = (char *)(uintptr_t)sentence;
+	slurm_update_job(&wanted);
+}
+
+/* Best effort: the step is refused whether or not slurmctld could be told. */
+static void tell_user(spank_t spank, const struct job *job, const struct jail_error *error)
+{
+	char node[256];
+	char sentence[sizeof(error->text) + sizeof(node) + 128];
+
+	if (spank_getenv(spank, "SLURMD_NODENAME", node, sizeof(node)) != ESPANK_SUCCESS && gethostname(node, sizeof(node)) < 0)
+		return;
+	snprintf(sentence, sizeof(sentence), FAULT " node %s can not run this, tell the administrator: %s", node, error->text);
+	if (job->step == SLURM_BATCH_SCRIPT)
+		comment(job, sentence);
+	else
+		notify(job, sentence);
+}
+
 static int enter(spank_t spank, const struct job *job, int count, char **words)
 {
 	struct jail_plan plan;
@@ -264,17 +334,22 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 		dress_extern_step(&plan, job->id);
 	jailed = jailed && !outside;
 	if (result == 0 && jailed) {
-		tell(spank, &plan);
 		show_driver(spank);
 		result = jail_note(&plan, job->id, &error);
 	}
 	if (result == 0 && jailed)
 		result = jail_enter(&plan, job->id, &slurm_log, &view, &error);
+	if (result == 0 && jailed)
+		tell(spank, &plan);
 	/* Its own effective set stays. The extern step's is the administrator's: Slurm runs his Prolog from there (RunInJob). */
 	if (result == 0 && job->step != SLURM_EXTERN_CONT)
 		result = jail_drop_capabilities(&error);
 	jail_plan_free(&plan);
-	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
+	if (result == 0)
+		return ESPANK_SUCCESS;
+	if (job->step != SLURM_EXTERN_CONT)
+		tell_user(spank, job, &error);
+	return refuse(&error);
 }
 
 EXPORTED int slurm_spank_init_post_opt(spank_t spank, int count, char **words)

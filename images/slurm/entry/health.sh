@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# slurmd's HealthCheckProgram: can a step enter the jail? A node that can not goes out of service, with a reason of ours, before jobs are
+# slurmd's HealthCheckProgram: can a step enter the jail, and users write there? A node that can not goes out of service, with a reason of ours, before jobs are
 # lost on it; it comes back by itself when it can again. Reasons of others are left alone, but for the one that Slurm gives a node
 # whose batch job could not enter.
 #
@@ -16,7 +16,7 @@ node=$(</run/corral-node)
 
 # By the plugin's own words, so that this tries what a step does. At most one quick look: slurmd asks again.
 code=0
-said=$(/opt/corral/bin/jail-exec plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=5 -- /bin/true 2>&1) || code=$?
+said=$(/opt/corral/bin/jail-exec --room plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=5 -- /bin/true 2>&1) || code=$?
 shown=$(scontrol show node "$node" --oneliner)
 state=$(sed -n 's/.* State=\([^ ]*\).*/\1/p' <<<"$shown")
 reason=$(sed -n 's/.* Reason=//p' <<<"$shown")

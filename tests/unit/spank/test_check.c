@@ -128,7 +128,7 @@ static void that_answers_with_errors(void)
 	static const struct {
 		int error;
 		const char *text;
-	} kinds[] = {{ESTALE, "Stale file handle"}, {EIO, "Input/output error"}, {ENOTCONN, "not connected"}};
+	} kinds[] = {{ESTALE, "Stale file handle"}, {EIO, "Input/output error): its mount on this node is dead"}, {ENOTCONN, "not connected"}};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		char options[96];
@@ -173,6 +173,26 @@ static void that_comes_back_in_time(void)
 	CHECK_HAS(error.text, "no marker file");
 }
 
+static void room_for_files(void)
+{
+	static const char *const kinds[] = {"size=512k", "nr_inodes=8"};
+	struct jail_error error;
+
+	make_pod();
+	CHECK(jail_has_room(JAIL, 5, &error) == 0);
+	CHECK(mkdir(JAIL "/home", 0755) == 0 || errno == EEXIST);
+	CHECK(jail_has_room(JAIL, 5, &error) == 0);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		CHECK(mount("home", JAIL "/home", "tmpfs", 0, kinds[i]) == 0);
+		CHECK(jail_has_room(JAIL, 5, &error) == -1);
+		CHECK_HAS(error.text, JAIL "/home is full");
+		/* Entered all the same. */
+		CHECK(jail_await(JAIL, 5, 0, &error) == 0);
+		CHECK(umount(JAIL "/home") == 0);
+	}
+	CHECK(jail_has_room(JAIL, 5, &error) == 0);
+}
+
 static void image_of_the_marker(void)
 {
 	char image[64];
@@ -203,6 +223,7 @@ int main(void)
 	CASE(that_hangs);
 	CASE(that_answers_with_errors);
 	CASE(that_comes_back_in_time);
+	CASE(room_for_files);
 	CASE(image_of_the_marker);
 	return finish();
 }

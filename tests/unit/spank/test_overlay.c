@@ -26,6 +26,11 @@ static void prepare(void)
 	CHECK(jail_plan_choose_mode(&plan, JAIL_OVERLAY, &error) == 0);
 }
 
+static void sees_the_jail(void)
+{
+	CHECK(there_is("/iam-jail") && there_is("/data/volume"));
+}
+
 /* What a step of the job does, in a process of its own. */
 static void in_step(uint32_t job, void (*work)(void))
 {
@@ -42,6 +47,16 @@ static void in_step(uint32_t job, void (*work)(void))
 		_exit(0);
 	}
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void of_no_jail_there_is_none(void)
+{
+	prepare();
+	CHECK(unlink(JAIL "/etc/corral-jail") == 0);
+	CHECK(jail_overlay_mount(&plan, 7, &error) == -1);
+	CHECK_HAS(error.text, "has no marker file");
+	make_file(JAIL "/etc/corral-jail", "{}\n");
+	in_step(7, sees_the_jail);
 }
 
 static void writes(void)
@@ -122,5 +137,6 @@ int main(void)
 	CASE(root_is_closed);
 	CASE(room_that_can_not_be_written);
 	CASE(without_its_mount_there_is_no_entry);
+	CASE(of_no_jail_there_is_none);
 	return finish();
 }
