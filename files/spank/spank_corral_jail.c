@@ -271,13 +271,28 @@ static void settle(spank_t spank, struct jail_plan *plan, const struct job *job)
 		plan->mode = JAIL_RW;
 }
 
+/* How Slurm's interface names a job. */
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+#define JOB_FIELD step_id
+static slurm_step_id_t name_of(uint32_t job)
+{
+	return (slurm_step_id_t){.job_id = job, .step_het_comp = NO_VAL, .step_id = NO_VAL};
+}
+#else
+#define JOB_FIELD job_id
+static uint32_t name_of(uint32_t job)
+{
+	return job;
+}
+#endif
+
 /* As "scontrol notify" does, and slurmd of a prolog that failed: the sentence is printed by the srun or salloc that has the allocation, or
  * stands in the output of the batch script whose step this is. slurmctld sends it beside what slurmd answers, and an srun that has that answer goes. */
 static void notify(const struct job *job, const char *sentence)
 {
 	const struct timespec pause = {0, 500000000};
 
-	if (slurm_notify_job(job->id, (char *)(uintptr_t)sentence) == SLURM_SUCCESS)
+	if (slurm_notify_job(name_of(job->id), (char *)(uintptr_t)sentence) == SLURM_SUCCESS)
 		nanosleep(&pause, NULL);
 }
 
@@ -289,7 +304,7 @@ static void comment(const struct job *job, const char *sentence)
 	job_desc_msg_t wanted;
 	bool others = false;
 
-	if (slurm_load_job(&found, job->id, 0) != SLURM_SUCCESS)
+	if (slurm_load_job(&found, name_of(job->id), 0) != SLURM_SUCCESS)
 		return;
 	for (uint32_t i = 0; i < found->record_count; i++) {
 		const char *said = found->job_array[i].admin_comment;
@@ -300,7 +315,7 @@ static void comment(const struct job *job, const char *sentence)
 	if (others)
 		return;
 	slurm_init_job_desc_msg(&wanted);
-	wanted.job_id = job->id;
+	wanted.JOB_FIELD = name_of(job->id);
 	wanted.admin_comment = (char *)(uintptr_t)sentence;
 	slurm_update_job(&wanted);
 }
