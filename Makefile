@@ -113,7 +113,7 @@ prerequisites: ## install the programs that all of this needs (Debian, root)
 format: ## have ruff put Python into shape
 	@tools/run ruff check --quiet --fix . ; tools/run ruff format .
 
-crd: ## write the CustomResourceDefinition from the schema
+crd: ## write the CustomResourceDefinitions from the schema
 	@tools/run python tools/crd.py
 
 profiles: ## write the seccomp profiles from their list of system calls

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the CustomResourceDefinition and the reference page from the schema, the one source of what a SlurmCluster may say: `make crd`."""
+"""Writes the CustomResourceDefinitions and the reference page from the schema, the one source of what a SlurmCluster may say: `make crd`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import schem
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference" / "slurmcluster.md"
-FILE = ROOT / "playbooks" / "files" / f"{schema.PLURAL}.{schema.GROUP}.yml"
+FILES = {
+    ROOT / "playbooks" / "files" / f"{plural}.{schema.GROUP}.yml": definition
+    for plural, definition in ((schema.PLURAL, schema.crd), (schema.NODE_SET_PLURAL, schema.node_set_crd))
+}
 HEAD = "---\n# Generated from plugins/module_utils/_cluster/schema.py by `make crd`; change it there.\n"
 
 REFERENCE_HEAD = """# Every field of a SlurmCluster
@@ -36,8 +39,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def text() -> str:
-    return HEAD + yaml.dump(schema.crd(), Dumper=_Dumper, sort_keys=False, width=160, allow_unicode=True)
+def text(definition: dict[str, Any]) -> str:
+    return HEAD + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=160, allow_unicode=True)
 
 
 def reference() -> str:
@@ -72,7 +75,7 @@ def _kind(rules: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    for file, wanted in ((FILE, text()), (REFERENCE, reference())):
+    for file, wanted in (*((file, text(definition())) for file, definition in FILES.items()), (REFERENCE, reference())):
         file.parent.mkdir(parents=True, exist_ok=True)
         before = file.read_text() if file.exists() else ""
         file.write_text(wanted)

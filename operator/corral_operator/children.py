@@ -47,13 +47,18 @@ KINDS = (
     Kind("Job", "batch/v1", "jobs", whole=True),
     Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies"),
     Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
+    # What people and autoscalers ask of node sets; the API server need not know them.
+    Kind("SlurmNodeSet", "corral.hpc/v1alpha1", "slurmnodesets", whole=True, optional=True),
     Kind("Pod", "v1", "pods", whole=True),  # where workers are and whether they work, see places.py
 )
 
 
 @dataclass(frozen=True)
 class Child:
-    """One object. ``spec`` changes when somebody sets something, ``state`` when it does better or worse; ``foreign``: the last to set it was not a run."""
+    """One object. ``spec`` changes when somebody sets something, ``state`` when it does better or worse; ``foreign``: the last to set it was not a run.
+
+    ``size`` is the number of pods that a StatefulSet has, and that a SlurmNodeSet tells; it is no drift.
+    """
 
     kind: str
     name: str
@@ -64,6 +69,7 @@ class Child:
     words: str = ""
     address: str = ""
     foreign: bool = field(default=False, compare=False)
+    size: int = field(default=0, compare=False)
 
 
 def child(kind: Kind, found: Json) -> Child:
@@ -77,6 +83,8 @@ def child(kind: Kind, found: Json) -> Child:
         return Child(*common, spec=uid)  # its annotations are written by runs, its spec by its controller
     if kind.name in ("StatefulSet", "Job", "NetworkPolicy", "PodDisruptionBudget"):
         spec = _digest([uid, metadata.get("generation"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
+    elif kind.name == "SlurmNodeSet":
+        spec = _digest([uid, found.get("spec"), labels, bool(metadata.get("deletionTimestamp"))])
     elif kind.name == "Service":
         spec = _digest([uid, found.get("spec"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
     elif kind.name == "PersistentVolumeClaim":
@@ -85,7 +93,10 @@ def child(kind: Kind, found: Json) -> Child:
         spec = f"{uid}/{metadata.get('resourceVersion')}"
     if kind.name == "StatefulSet":
         ready, words = _stateful_set(found)
-        return Child(*common, spec=spec, foreign=foreign, state="ready" if ready else words, ready=ready, words=words)
+        size = int((found.get("spec") or {}).get("replicas", 1))
+        return Child(*common, spec=spec, foreign=foreign, state="ready" if ready else words, ready=ready, words=words, size=size)
+    if kind.name == "SlurmNodeSet":
+        return Child(*common, spec=spec, foreign=foreign, size=int((found.get("status") or {}).get("replicas", 0)))
     if kind.name == "Job":
         ready, words = _job(found)
         return Child(*common, spec=spec, foreign=foreign, state=words, ready=ready, words=words)
@@ -194,6 +205,16 @@ def _difference(old: tuple[str, Child] | None, new: tuple[str, Child] | None) ->
     if old == new or (known := new or old) is None:
         return {}
     return {known[0]: new is None or (new[1].foreign and (old is None or old[1].spec != new[1].spec))}
+
+
+def resized(children: Iterable[Child]) -> dict[str, int]:
+    """Return the SlurmNodeSets that tell another number of nodes than there are, with that number."""
+    sizes = {(one.kind, one.name): one.size for one in children}
+    return {
+        name: sizes["StatefulSet", name]
+        for (kind, name), size in sizes.items()
+        if kind == "SlurmNodeSet" and sizes.get(("StatefulSet", name), size) != size
+    }
 
 
 def fingerprint(children: Iterable[Child]) -> str:

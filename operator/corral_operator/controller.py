@@ -22,7 +22,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import resol
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator import api, plan, status
 from corral_operator.api import Api
-from corral_operator.children import KINDS, Child, Children, Kind
+from corral_operator.children import KINDS, Child, Children, Kind, resized
 from corral_operator.engine import Engine, Run, clear
 from corral_operator.events import Events
 from corral_operator.metrics import Metrics
@@ -94,6 +94,8 @@ class Cluster:
     leaving: list[str] = field(default_factory=list)
     # Machines go or come back: a run that only waits makes way.
     yielding: bool = False
+    # What was asked of its node sets, when it was looked at last.
+    asked: list[str] | None = None
     showing: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -653,6 +655,8 @@ class Controller:
         await self._hold(cluster)
         document = cluster.document
         before = plan.observed(document, self._content, self._children(cluster) or [])
+        asked = [child.spec for child in self._children(cluster) or () if child.kind == "SlurmNodeSet"]
+        scaled, cluster.asked = cluster.asked not in (None, asked), asked
         if facts.observed != cluster.generation:
             facts.running = True
         if facts.hash and (facts.observed, facts.revision) != (cluster.generation, self._content):
@@ -702,7 +706,8 @@ class Controller:
         if first or recovered:
             await self._events.write(document, "Normal", "Recovered" if recovered else "Made", _made(outcome))
         elif outcome.changes and why is Why.DRIFT:
-            await self._events.write(document, "Normal", "Repaired", f"Repaired: {', '.join(outcome.changes[:10])}.")
+            reason = "Scaled" if scaled else "Repaired"
+            await self._events.write(document, "Normal", reason, f"{reason}: {', '.join(outcome.changes[:10])}.")
         if outcome.waiting:
             await self._events.write(
                 document,
@@ -864,6 +869,7 @@ class Controller:
             facts = cluster.facts
             facts.generation = cluster.generation
             facts.children = self._children(cluster)
+            await self._tell_sizes(cluster, facts.children or [])
             before = cluster.document.get("status") or {}
             now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             wanted = status.build(facts, before, now, legacy=self._settings.legacy_conditions)
@@ -886,6 +892,24 @@ class Controller:
             if not _older(answer, cluster.document):
                 self._document(answer, Why.EDIT)
             return True
+
+
+    async def _tell_sizes(self, cluster: Cluster, children: list[Child]) -> None:
+        """Have the scale subresources tell how many nodes there are, which autoscalers count with."""
+        for name, size in resized(children).items():
+            if self.leading:
+                try:
+                    await self._api.request(
+                        "PATCH",
+                        f"{_API}/namespaces/{cluster.key[0]}/slurmnodesets/{name}/status",
+                        what=f"write the status of SlurmNodeSet {cluster.key[0]}/{name}",
+                        body={"status": {"replicas": size}},
+                        content_type=api.MERGE,
+                    )
+                except CorralError as error:
+                    if api.code(error) != 404:
+                        raise
+                self._metrics.status_writes.inc()
 
 
 def _key(document: Json) -> Key:

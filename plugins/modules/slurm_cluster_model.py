@@ -41,6 +41,11 @@ options:
       - Nodes that the document no longer has and that stay for their jobs' sake, as M(corral.slurm.slurm_scale) returns them.
     type: dict
     default: {}
+  sizes:
+    description:
+      - How many nodes are asked for of each node set that can be scaled, as M(corral.slurm.slurm_node_set) returns them. The bounds of the document hold.
+      - Without it, these sets have the size that the document begins them with.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -94,6 +99,7 @@ def argument_spec() -> dict[str, Any]:
         "document": {"type": "dict"},
         "model": {"type": "dict"},
         "held": {"type": "dict", "default": {}},
+        "sizes": {"type": "dict"},
     }
 
 
@@ -108,7 +114,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             "(for the module: path or document)."
         )
     document = read(params["path"]) if params.get("path") else params["document"]
-    model = resolve.model(document).to_dict()
+    model = resolve.model(document, params.get("sizes")).to_dict()
     return {"changed": False, "ansible_facts": {"corral": held.hold(model, params["held"]) if params.get("held") else model}}
 
 

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 # Kinds that a cluster of the collection consists of, for comparing before and after.
-KINDS = "configmaps,secrets,services,serviceaccounts,persistentvolumeclaims,statefulsets.apps,jobs.batch,networkpolicies.networking.k8s.io"
+KINDS = (
+    "configmaps,secrets,services,serviceaccounts,persistentvolumeclaims,statefulsets.apps,jobs.batch,"
+    "networkpolicies.networking.k8s.io,poddisruptionbudgets.policy"
+)
 
 
 class Kubectl:

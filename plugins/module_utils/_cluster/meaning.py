@@ -219,7 +219,10 @@ def _node_sets(cluster: str, node_sets: list[Json]) -> Iterator[str]:
     for index, node_set in enumerate(node_sets):
         path = f"spec.nodeSets[{index}]"
         name = node_set["name"]
-        total += node_set.get("replicas", 1)
+        scale = node_set.get("scale")
+        total += max(node_set.get("replicas", 1), scale["maxReplicas"] if scale else 0)
+        if scale and scale.get("minReplicas", 0) > scale["maxReplicas"]:
+            yield f"{path}.scale.minReplicas is {scale['minReplicas']}, more than maxReplicas, {scale['maxReplicas']}; lower the one or raise the other."
         if name in RESERVED_SETS:
             yield f"{path}.name is {name}, the name of one of corral's own components; choose another."
         if len(f"{cluster}-{name}") > MAX_SET_NAME:

@@ -216,6 +216,9 @@ class Scaling:
     ``node_sets`` are ``{"name", "replicas", "policy", "deadline"}``, the deadline in seconds since the drain; ``policy`` and ``deadline`` hold for
     sets that the document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
     slurm.conf of the run before.
+
+    ``scaled`` are the sets whose size is asked of a SlurmNodeSet, ``{"name", "object", "replicas", "labels", "selector"}``, the replicas within the
+    document's bounds; ``scalable``: the cluster knows SlurmNodeSets, and has been asked.
     """
 
     selector: str
@@ -224,6 +227,8 @@ class Scaling:
     deadline: int
     node_sets: list[Json]
     partitions: list[str]
+    scaled: list[Json]
+    scalable: bool
 
 
 @dataclass(frozen=True, slots=True)

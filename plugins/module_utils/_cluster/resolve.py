@@ -43,6 +43,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.version import COLLECTION_VERSION
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
+NODE_SET_LABEL = "corral.hpc/node-set"
 JAIL = "/mnt/jail"
 JAILS = "/mnt/jails"
 SHM = "/dev/shm"
@@ -111,18 +112,26 @@ _IDS = {"FROM": schema.MIN_ID, "SYSTEM": schema.SYSTEM_IDS[0], "LAST": schema.SY
 LOGIN_IDLE = ["sh", "-c", re.sub("|".join(_IDS), lambda word: str(_IDS[word[0]]), _SCRIPT)]
 
 
-def model(document: Any) -> Model:
-    """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every mistake, before anything is computed."""
+def model(document: Any, sizes: dict[str, int] | None = None) -> Model:
+    """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every mistake, before anything is computed.
+
+    ``sizes`` are the numbers of nodes that were asked for of the SlurmNodeSets, by node set; None where there are no SlurmNodeSets.
+    """
     validate.check(document)
     name: str = document["metadata"]["name"]
     namespace: str = document["metadata"].get("namespace") or "default"
     spec = defaults.with_defaults(document["spec"])
-    return _Resolver(name, namespace, spec).model()
+    for node_set in spec["nodeSets"]:
+        if "scale" in node_set:
+            asked = (sizes or {}).get(node_set["name"], node_set["replicas"])
+            node_set["replicas"] = min(max(asked, node_set["scale"]["minReplicas"]), node_set["scale"]["maxReplicas"])
+    return _Resolver(name, namespace, spec, scalable=sizes is not None).model()
 
 
 class _Resolver:
-    def __init__(self, name: str, namespace: str, spec: Json) -> None:
+    def __init__(self, name: str, namespace: str, spec: Json, *, scalable: bool) -> None:
         self.name = name
+        self.scalable = scalable
         self.namespace = namespace
         self.spec = spec
         self.labels: Labels = {
@@ -331,6 +340,18 @@ class _Resolver:
                 for node_set in self.spec["nodeSets"]
             ],
             partitions=[partition["name"] for partition in self.spec["partitions"]],
+            scaled=[
+                {
+                    "name": node_set["name"],
+                    "object": f"{self.name}-{node_set['name']}",
+                    "replicas": node_set["replicas"],
+                    "labels": {**worker.labels, NODE_SET_LABEL: node_set["name"]},
+                    "selector": ",".join(f"{key}={value}" for key, value in {**worker.selector, NODE_SET_LABEL: node_set["name"]}.items()),
+                }
+                for node_set in self.spec["nodeSets"]
+                if "scale" in node_set
+            ],
+            scalable=self.scalable,
         )
 
     def rollout(self, node_sets: list[NodeSet]) -> Rollout:
@@ -416,7 +437,7 @@ class _Resolver:
         limits: Json = spec["resources"]["limits"]
         requests: Json = spec["resources"].get("requests", {})
         worker = self.component("worker")
-        mark = {"corral.hpc/node-set": spec["name"]}
+        mark = {NODE_SET_LABEL: spec["name"]}
         security = {**self.spec["security"], **spec["security"]}
         selector = {**worker.selector, **mark}
         return NodeSet(

@@ -19,6 +19,8 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "SlurmCluster"
 PLURAL = "slurmclusters"
+NODE_SET_KIND = "SlurmNodeSet"
+NODE_SET_PLURAL = "slurmnodesets"
 
 # Bounds. Slurm: 64 Ki nodes (MAX_SLURM_NODES). Kubernetes: names of 63 and 253 characters, node ports by its default range.
 MAX_NODES = 65536
@@ -642,7 +644,17 @@ def _node_set() -> Schema:
                 _LABEL,
                 max_length=50,
             ),
-            "replicas": _integer("Number of nodes.", 0, MAX_REPLICAS, 1),
+            "replicas": _integer("Number of nodes; with scale, the number that the set begins with.", 0, MAX_REPLICAS, 1),
+            "scale": _object(
+                "The number of nodes is set by kubectl scale or an autoscaler, on the SlurmNodeSet <cluster>-<name>. The definition of SlurmNodeSets "
+                "comes with the operator; without it, the number is replicas.",
+                {
+                    "minReplicas": _integer("Fewest nodes, whatever is asked for.", 0, MAX_REPLICAS, 0),
+                    "maxReplicas": _integer("Most nodes, whatever is asked for.", 1, MAX_REPLICAS),
+                },
+                required=("maxReplicas",),
+                rules=(("self.minReplicas <= self.maxReplicas", "minReplicas is more than maxReplicas"),),
+            ),
             "resources": resources(
                 "Size of a node. Slurm's CPUs are the whole CPUs of limits.cpu (else of requests.cpu); RealMemory is "
                 "limits.memory less 128 MiB for slurmd itself.",
@@ -1246,24 +1258,82 @@ def document() -> Schema:
     )
 
 
+def node_set_document() -> Schema:
+    """What an autoscaler sees of a node set. Runs make it, kubectl scale and autoscalers set ``replicas``, the operator tells ``status.replicas``."""
+    return {
+        "type": "object",
+        "description": "A view of one node set of a SlurmCluster that kubectl scale and autoscalers can set the size of. Made by corral.slurm.site.",
+        "properties": {
+            "spec": _object(
+                "What is asked for.",
+                {
+                    "replicas": _integer("Number of nodes; the bounds of spec.nodeSets[].scale hold.", 0, MAX_REPLICAS),
+                    "selector": _string("Label selector of the set's pods, for autoscalers.", max_length=1024),
+                },
+            ),
+            "status": _object("What is there.", {"replicas": _integer("Nodes that the set has.", 0, MAX_REPLICAS)}),
+        },
+        "required": ["spec"],
+    }
+
+
+def node_set_crd() -> Schema:
+    """The definition of SlurmNodeSets: a CustomResourceDefinition has one scale subresource, and a SlurmCluster has many node sets."""
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".spec.selector"}
+    return _definition(
+        NODE_SET_KIND,
+        NODE_SET_PLURAL,
+        ["sns"],
+        node_set_document(),
+        {"status": {}, "scale": scale},
+        [
+            {"name": "Cluster", "type": "string", "jsonPath": ".metadata.labels.app\\.kubernetes\\.io/instance"},
+            {"name": "Wanted", "type": "integer", "jsonPath": ".spec.replicas"},
+            {"name": "Nodes", "type": "integer", "jsonPath": ".status.replicas"},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        ],
+    )
+
+
 def crd() -> Schema:
-    """The CustomResourceDefinition."""
+    """The CustomResourceDefinition of SlurmClusters."""
+    return _definition(
+        KIND,
+        PLURAL,
+        ["slc"],
+        document(),
+        {"status": {}},
+        [
+            {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"},
+            {"name": "Status", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].reason"},
+            {"name": "Nodes", "type": "integer", "jsonPath": ".status.nodes.total"},
+            {"name": "In service", "type": "integer", "jsonPath": ".status.nodes.inService"},
+            {"name": "Login", "type": "string", "jsonPath": ".status.login"},
+            {"name": "Waiting for", "type": "string", "jsonPath": ".status.waitingFor", "priority": 1},
+            {"name": "Revision", "type": "string", "jsonPath": ".status.revision", "priority": 1},
+            {"name": "Message", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].message", "priority": 1},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        ],
+    )
+
+
+def _definition(kind: str, plural: str, short: list[str], schema: Schema, subresources: Schema, columns: list[Schema]) -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{PLURAL}.{GROUP}",
+            "name": f"{plural}.{GROUP}",
             "labels": {"app.kubernetes.io/part-of": "corral", "app.kubernetes.io/managed-by": "corral"},
         },
         "spec": {
             "group": GROUP,
             "scope": "Namespaced",
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": ["slc"],
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": short,
                 "categories": ["corral", "all"],
             },
             "versions": [
@@ -1271,19 +1341,9 @@ def crd() -> Schema:
                     "name": VERSION,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": [
-                        {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"},
-                        {"name": "Status", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].reason"},
-                        {"name": "Nodes", "type": "integer", "jsonPath": ".status.nodes.total"},
-                        {"name": "In service", "type": "integer", "jsonPath": ".status.nodes.inService"},
-                        {"name": "Login", "type": "string", "jsonPath": ".status.login"},
-                        {"name": "Waiting for", "type": "string", "jsonPath": ".status.waitingFor", "priority": 1},
-                        {"name": "Revision", "type": "string", "jsonPath": ".status.revision", "priority": 1},
-                        {"name": "Message", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].message", "priority": 1},
-                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                    ],
-                    "schema": {"openAPIV3Schema": document()},
+                    "subresources": subresources,
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },

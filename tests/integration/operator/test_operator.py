@@ -87,6 +87,54 @@ def test_an_edit_is_made_real_and_changes_nothing_else(cluster: Served) -> None:
     assert {name for name in after if after[name] != before.get(name)} == {f"ConfigMap/{NAME}-controller-config"}
 
 
+def test_a_node_set_that_scales_is_scaled_by_its_subresource_and_by_nothing_else(operator: Operator, cluster: Served) -> None:
+    kubectl, where, there = operator.kubectl, f"slurmnodesets/{NAME}-cpu", ("-n", cluster.namespace)
+
+    def scale() -> tuple[int, int, str]:
+        """As an autoscaler reads it: what is asked for, what is there, and the selector of the pods."""
+        found = json.loads(kubectl("get", "--raw", f"/apis/corral.hpc/v1alpha1/namespaces/{cluster.namespace}/{where}/scale"))
+        return found["spec"].get("replicas", 0), found["status"].get("replicas", 0), found["status"].get("selector", "")
+
+    def nodes() -> list[str]:
+        return cluster.slurm("sinfo", "-h", "-N", "-o", "%N").split()
+
+    cluster.spec["nodeSets"][0]["scale"] = {"minReplicas": 1, "maxReplicas": 3}
+    cluster.apply()
+    eventually(lambda: kubectl("get", where, *there, "--ignore-not-found", "-o", "name") != "", "there is something to scale", 30)
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    assert scale()[:2] == (2, 2)
+    assert len(kubectl.items("pods", *there, "-l", scale()[2])) == 2
+    generation = cluster.resource()["metadata"]["generation"]
+    began = time.monotonic()
+    kubectl("scale", where, *there, "--replicas=3")
+    eventually(lambda: len(nodes()) == 3, "slurmctld has the third node", 30)
+    print(f"MEASURED kubectl scale → served by slurmctld: {time.monotonic() - began:.1f} s")
+    eventually(lambda: cluster.settled and scale()[:2] == (3, 3), "the third node is in service")
+    # The document has not changed, and whoever runs the playbook with it changes nothing.
+    assert cluster.resource()["metadata"]["generation"] == generation
+    run = cluster.site()
+    assert (run.rc, run.changed) == (0, 0), run.output
+    # Fewer than the document lets go is as many as it lets go. What has a job is drained, and waited for.
+    job = cluster.ssh("sbatch --parsable -w cpu-1 --wrap 'sleep 600'").stdout.strip()
+    eventually(lambda: "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job runs")
+    kubectl("scale", where, *there, "--replicas=0")
+    eventually(lambda: nodes() == ["cpu-0", "cpu-1"], "the node without a job has gone", 60)
+    assert "DRAIN" in cluster.slurm("scontrol", "show", "node", "cpu-1")
+    assert "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T")
+    eventually(lambda: scale()[:2] == (0, 2), "an autoscaler is told of both")
+    cluster.slurm("scancel", job)
+    cluster.annotate("corral.hpc/requested-at=job-cancelled")
+    eventually(lambda: nodes() == ["cpu-0"], "the other has gone when its job had", 60)
+    eventually(lambda: cluster.settled and scale()[:2] == (0, 1), "the cluster is at rest")
+    reasons = kubectl("get", "events", *there, "-o", "jsonpath={.items[*].reason}")
+    assert "Scaled" in reasons
+    # Without `scale` the document has the last word again.
+    del cluster.spec["nodeSets"][0]["scale"]
+    cluster.apply()
+    eventually(lambda: cluster.settled and sorted(nodes()) == ["cpu-0", "cpu-1"], "the set is as large as the document says")
+    assert kubectl("get", where, *there, "--ignore-not-found", "-o", "name") == ""
+
+
 DRIFTS: dict[str, tuple[str, ...]] = {
     "a ConfigMap that was deleted": ("delete", "configmap", f"{NAME}-controller-config"),
     "a ConfigMap that was edited": (

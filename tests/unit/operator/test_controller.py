@@ -14,7 +14,7 @@ import pytest
 from corral_operator import engine
 
 from ... import misoperations
-from .world import CHANGED, FAILED, OK, FakeEngine, Json, Request, World, document, path, run
+from .world import CHANGED, FAILED, INSTANCE, LABELS, OK, FakeEngine, Json, Request, World, document, path, run
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFuIGV4YW1wbGUga2V5IHRoYXQgbm9ib2R5IGhvbGRz"
 CONFIG = "/api/v1/namespaces/one/configmaps/a-config"
@@ -150,6 +150,42 @@ def test_drift_is_repaired_within_two_seconds(tmp_path: Path, harm: str) -> None
             count = len(world.engine.started)
             await asyncio.sleep(1000)
             assert len(world.engine.started) == count
+
+    run(story())
+
+
+def test_what_is_asked_of_a_node_set_is_a_run_and_its_size_is_told_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        asks = "/apis/corral.hpc/v1alpha1/namespaces/one/slurmnodesets/a-worker"
+        world = World(tmp_path)
+
+        async def scales(request: Request) -> tuple[list[Json], int]:
+            answer = await World.well(world, request)
+            worker, wanted = world.api.objects[WORKER], world.api.objects[asks]["spec"]["replicas"]
+            if worker["spec"]["replicas"] == wanted:
+                return answer
+            world.api.put(WORKER, {**worker, "spec": {"replicas": wanted}, "status": {**worker["status"], "readyReplicas": wanted}})
+            return CHANGED, 0
+
+        world.engine.script = scales
+        world.api.put(path(), document())
+        labels = {**LABELS, INSTANCE: "a"}
+        world.api.put(asks, {"metadata": {"name": "a-worker", "labels": labels}, "spec": {"replicas": 1}})
+        async with world:
+            await asyncio.sleep(10)
+            assert world.api.objects[asks]["status"] == {"replicas": 1}
+            began = len(world.engine.started)
+            world.api.put(asks, {**world.api.objects[asks], "spec": {"replicas": 3}})  # kubectl scale
+            await asyncio.sleep(2)
+            assert len(world.engine.started) > began
+            assert world.api.objects[WORKER]["spec"]["replicas"] == 3
+            await asyncio.sleep(10)
+            assert world.api.objects[asks]["status"] == {"replicas": 3}
+            reasons = [found["reason"] for name, found in world.api.objects.items() if "/events/" in name]
+            assert (reasons.count("Scaled"), reasons.count("Repaired")) == (1, 0)
+            writes, count = len(world.api.writes), len(world.engine.started)
+            await asyncio.sleep(1000)
+            assert (len(world.api.writes), len(world.engine.started)) == (writes, count)
 
     run(story())
 

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator import limits, plan, report, settings, status
-from corral_operator.children import COMPONENT, INSTANCE, KINDS, Child, Children, Kind, fingerprint
+from corral_operator.children import COMPONENT, INSTANCE, KINDS, Child, Children, Kind, fingerprint, resized
 from corral_operator.outcome import Outcome
 from corral_operator.plan import Do
 from corral_operator.status import Facts
@@ -69,6 +69,8 @@ def one(kind: Kind, found: Json) -> list[Child]:
         ("NetworkPolicy", {"metadata__generation": 4}, True),
         ("PersistentVolumeClaim", {"metadata__resourceVersion": "8"}, False),
         ("PersistentVolumeClaim", {"metadata__uid": "2"}, True),
+        ("SlurmNodeSet", {"spec__replicas": 3}, True),
+        ("SlurmNodeSet", {"status": {"replicas": 2}, "metadata__resourceVersion": "8"}, False),
         ("Pod", {"metadata__annotations": {"x": "y"}, "metadata__resourceVersion": "8"}, False),
         ("Pod", {"metadata__uid": "2"}, True),
     ],
@@ -104,6 +106,16 @@ def test_whether_a_stateful_set_is_ready(change: Json, words: str) -> None:
 )
 def test_where_users_log_in(spec: Json, state: Json, address: str) -> None:
     assert one(KIND["Service"], made(metadata__namespace="ns", spec=spec, status=state))[0].address == address
+
+
+def test_sizes_are_told_where_they_differ() -> None:
+    children = Children()
+    children.replace(KIND["StatefulSet"], [made(spec__replicas=3)])
+    assert resized(children.of("a")) == {}, "nobody asks"
+    children.replace(KIND["SlurmNodeSet"], [made(status={}), made(metadata__name="a-gone", status={"replicas": 4})])
+    assert resized(children.of("a")) == {"a-cpu": 3}
+    children.replace(KIND["SlurmNodeSet"], [made(status={"replicas": 3})])
+    assert resized(children.of("a")) == {}
 
 
 def test_whose_children_changed() -> None:

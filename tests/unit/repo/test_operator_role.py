@@ -95,7 +95,8 @@ def test_a_clusters_namespace_gets_the_rights_of_the_example_and_events() -> Non
     example = rules([load("examples/rights.yml")], "Role")
     rendered = objects(operator_namespaces=["a", "b"])
     [role] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator-namespace" and obj["kind"] == "ClusterRole"]
-    assert set(rules([role], "ClusterRole")) == {*example, ("", "events", "create", ()), ("", "events", "patch", ())}
+    told = {("", "events", "create", ()), ("", "events", "patch", ()), ("corral.hpc", "slurmnodesets/status", "patch", ())}
+    assert set(rules([role], "ClusterRole")) == {*example, *told}
     assert "corral-operator-namespace" not in bound(rendered, "ClusterRoleBinding")
     places = {
         obj["metadata"]["namespace"]

@@ -45,6 +45,25 @@ def test_a_set_without_replicas_has_no_line_and_its_partition_stays() -> None:
     assert model(document)["node_names"] == "cpu-[0-1]"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "replicas"), [(None, 2), ({}, 2), ({"cpu": 4}, 4), ({"cpu": 0}, 1), ({"cpu": 99}, 5), ({"big": 3}, 2), ({"gone": 3}, 2)]
+)
+def test_a_set_that_scales_has_the_size_that_is_asked_for_within_its_bounds(sizes: dict[str, int] | None, replicas: int) -> None:
+    document = edited("spec.nodeSets[0].scale", {"minReplicas": 1, "maxReplicas": 5})
+    found = resolve.model(document, sizes).to_dict()
+    assert [one["replicas"] for one in found["workers"]["node_sets"]] == [replicas, 1], "the other set has no scale"
+    assert found["node_count"] == replicas + 1
+    assert [one["replicas"] for one in found["scaling"]["node_sets"]] == [replicas, 1]
+    assert found["scaling"]["scalable"] is (sizes is not None)
+    [scaled] = found["scaling"]["scaled"]
+    assert (scaled["object"], scaled["replicas"]) == ("demo-cpu", replicas)
+    assert scaled["selector"].endswith("corral.hpc/node-set=cpu")
+
+
+def test_without_a_scale_nobody_is_asked() -> None:
+    assert model(good())["scaling"]["scaled"] == []
+
+
 def test_without_partitions_one_holds_all() -> None:
     assert lines(edited("spec.partitions", []), "PartitionName") == [
         "PartitionName=main Nodes=cpu-[0-1],big-0 Default=YES MaxTime=INFINITE State=UP"
