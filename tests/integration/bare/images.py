@@ -128,8 +128,8 @@ HELLO = """
 #include <unistd.h>
 int main(void)
 {
-	struct passwd *account = getpwuid(getuid());
-	printf("musl says %s\\n", account ? account->pw_name : "nobody");
+    struct passwd *account = getpwuid(getuid());
+    printf("musl says %s\\n", account ? account->pw_name : "nobody");
 }
 """
 
