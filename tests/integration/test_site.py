@@ -127,6 +127,33 @@ def test_a_new_user_restarts_nothing(cluster: Cluster) -> None:
     assert cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (controller,login,worker)") == pods
 
 
+def test_a_user_who_left_the_document_gets_in_nowhere_and_his_home_stays(cluster: Cluster) -> None:
+    """Also where a session of his is left, as which root of the jail stands here. Nothing restarts; he who comes back finds what he had."""
+    pods = cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (controller,login,worker)")
+    cluster.ssh("echo kept >kept.txt", user="bob")
+    bob = cluster.spec["users"].pop()
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    assert cluster.ssh("true", user="bob", check=False).returncode == 255
+    for nodes in ("", "srun -Q -N2 --ntasks-per-node=1"):
+        said = cluster.ssh(f"{nodes} id bob 2>&1", check=False).stdout
+        assert said.count("no such user") == (2 if nodes else 1), said
+    left = "cd /tmp; sudo env PATH=$PATH setpriv --reuid=10002 --regid=10002 --clear-groups"
+    refused = cluster.ssh(f"{left} timeout 100 srun -Q echo ran 2>&1", check=False)
+    assert refused.returncode and "ran" not in refused.stdout, refused.stdout
+    # Slurm takes a batch job, can not make a credential for it, and holds it.
+    job = cluster.ssh(f"{left} sbatch -Q --parsable -D /tmp -o /dev/null --wrap true").stdout.strip()
+    eventually(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%r").strip() == "JobHeldAdmin", "his batch job is held")
+    assert cluster.slurm("sinfo", "-h", "-R") == "", "no node pays for it"
+    cluster.cancel_jobs()
+    assert cluster.ssh("sudo cat /home/bob/kept.txt; stat -c %u /home/bob").stdout.split() == ["kept", "10002"]
+    cluster.spec["users"].append(bob)
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    assert cluster.ssh("srun -Q cat kept.txt", user="bob").stdout.strip() == "kept"
+    assert cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (controller,login,worker)") == pods
+
+
 def test_a_node_set_that_left_the_document_leaves_the_cluster(cluster: Cluster) -> None:
     del cluster.spec["nodeSets"][1]
     plan = cluster.site("--check", "--diff")

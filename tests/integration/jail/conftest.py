@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -81,10 +83,41 @@ def script(cluster: Cluster) -> Script:
     def run(text: str, user: str = "alice", check: bool = True) -> str:
         done = cluster.ssh('bash -ec "$(cat)" 2>&1 </dev/null', user=user, stdin=f"cd; {text}\n", check=False)
         assert done.returncode == 0 or not check, f"status {done.returncode} of:\n{text}\n{done.stdout}"
-        # A job before it may not have left its nodes yet.
-        return re.sub(r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n", "", done.stdout).strip()
+        return without_the_wait(done.stdout)
 
     return run
+
+
+def without_the_wait(said: str) -> str:
+    """What was printed, but for what srun says when a job before it has not left its nodes yet."""
+    return re.sub(r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n", "", said).strip()
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who uses Slurm, and how: ``run`` is a Script of his."""
+
+    name: str
+    home: str
+    run: Script
+
+
+@pytest.fixture(params=["alice", "root"])
+def person(request: pytest.FixtureRequest, cluster: Cluster, script: Script) -> Person:
+    """A user on the login node; or root, as the administrator is it: in the jail on a worker, with the munge of Slurm's daemons. In his jobs he is nobody
+    to Slurm as all root of the jail is, so they start no steps of their own."""
+    if request.param == "alice":
+        return Person("alice", "/home/alice", script)
+    entry = "/opt/corral/bin/jail-exec jail=/mnt/jail bind=/run/munge:/run/munge -- env -i HOME=/root SHELL=/bin/bash"
+    worker = ("exec", "-i", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "bash", "-c")
+
+    def run(text: str, check: bool = True) -> str:
+        command = f"{entry} PATH=$PATH bash -ec {shlex.quote(f'cd; {text}')} 2>&1 </dev/null; echo; echo status $?"
+        said, _mark, status = cluster.kubectl(*worker, command).strip().rpartition("status ")
+        assert status == "0" or not check, f"status {status} of:\n{text}\n{said}"
+        return without_the_wait(said)
+
+    return Person("root", "/root", run)
 
 
 def submit(script: Script, *options: str, user: str = "alice", command: str = "sleep 120") -> str:

@@ -9,36 +9,36 @@ import re
 import pytest
 
 from ..conftest import Cluster, eventually
-from .conftest import NODE_DISK, Script
+from .conftest import NODE_DISK, Person, Script
 
 pytestmark = pytest.mark.lab
 
 
-def test_srun_runs_in_the_jail_on_both_nodes(script: Script) -> None:
-    said = script("srun -N2 -l sh -c 'echo $SLURMD_NODENAME $(id -un) $CORRAL_JAIL $CORRAL_JAIL_MODE; test -f /etc/corral-jail' | sort")
+def test_srun_runs_in_the_jail_on_both_nodes(person: Person) -> None:
+    said = person.run("srun -N2 -l sh -c 'echo $SLURMD_NODENAME $(id -un) $CORRAL_JAIL $CORRAL_JAIL_MODE; test -f /etc/corral-jail' | sort")
     assert said.splitlines() == [
-        "0: one-0 alice default@localhost/corral/jail:trixie rw",
-        "1: two-0 alice default@localhost/corral/jail:trixie rw",
+        f"0: one-0 {person.name} default@localhost/corral/jail:trixie rw",
+        f"1: two-0 {person.name} default@localhost/corral/jail:trixie rw",
     ]
 
 
-def test_many_tasks_of_a_step(script: Script) -> None:
-    assert script("srun -N2 -n4 -O sh -c 'echo $SLURM_PROCID' | sort -n | xargs") == "0 1 2 3"
+def test_many_tasks_of_a_step(person: Person) -> None:
+    assert person.run("srun -N2 -n4 -O sh -c 'echo $SLURM_PROCID' | sort -n | xargs") == "0 1 2 3"
 
 
-def test_files_of_a_job_are_the_jails(script: Script) -> None:
+def test_files_of_a_job_are_the_jails(person: Person) -> None:
     """--output, --error, --input and the working directory exist in the jail only."""
-    said = script(
+    said = person.run(
         "mkdir -p only/here && cd only/here && echo question >in.txt\n"
         "printf '#!/bin/sh\\ncat; pwd; echo problem >&2\\n' >job.sh\n"
         "sbatch -Q --wait -i in.txt -o out.txt -e err.txt job.sh; cat out.txt err.txt\n"
         "srun -o srun.txt -i in.txt cat; cat srun.txt; cd; rm -r only"
     )
-    assert said.splitlines() == ["question", "/home/alice/only/here", "problem", "question"]
+    assert said.splitlines() == ["question", f"{person.home}/only/here", "problem", "question"]
 
 
-def test_a_working_directory_that_is_missing_is_told(script: Script) -> None:
-    assert "No such file or directory" in script("srun -D /home/alice/nowhere pwd 2>&1", check=False)
+def test_a_working_directory_that_is_missing_is_told(person: Person) -> None:
+    assert "No such file or directory" in person.run(f"srun -D {person.home}/nowhere pwd 2>&1", check=False)
 
 
 def test_arrays_and_steps_of_a_batch_script(script: Script) -> None:
@@ -49,19 +49,24 @@ def test_arrays_and_steps_of_a_batch_script(script: Script) -> None:
     assert said.splitlines() == ["step 1", "step 2", "step 3"]
 
 
-def test_heterogeneous_jobs(script: Script) -> None:
-    said = script("srun -w one-0 -n1 sh -c 'echo a $SLURMD_NODENAME' : -w two-0 -n1 sh -c 'echo b $SLURMD_NODENAME' | sort")
+def test_heterogeneous_jobs(person: Person) -> None:
+    said = person.run("srun -w one-0 -n1 sh -c 'echo a $SLURMD_NODENAME' : -w two-0 -n1 sh -c 'echo b $SLURMD_NODENAME' | sort")
     assert said.splitlines() == ["a one-0", "b two-0"]
 
 
-def test_salloc_gives_an_interactive_step(script: Script) -> None:
-    said = script("script -qec 'salloc -Q -w two-0' /dev/null <<<'echo I am on $SLURMD_NODENAME; test -f /etc/corral-jail && tty; exit'")
+def test_salloc_gives_an_interactive_step(person: Person) -> None:
+    said = person.run(
+        "script -qec 'salloc -Q -w two-0' /dev/null <<<'echo I am on $SLURMD_NODENAME; test -f /etc/corral-jail && tty; exit'"
+    )
     assert "I am on two-0" in said
     assert re.search(r"/dev/pts/\d+", said)
 
 
-def test_a_terminal_and_sattach(script: Script) -> None:
-    assert re.search(r"/dev/pts/\d+", script("script -qec 'srun --pty tty' /dev/null"))
+def test_a_terminal(person: Person) -> None:
+    assert re.search(r"/dev/pts/\d+", person.run("script -qec 'srun --pty tty' /dev/null"))
+
+
+def test_sattach(script: Script) -> None:
     said = script(
         "printf '#!/bin/sh\\nsrun sh -c \"until test -e seen; do echo attached to it; sleep 0.3; done\"\\n' >s.sh; rm -f seen\n"
         "id=$(sbatch --parsable -o /dev/null s.sh)\n"
@@ -108,39 +113,39 @@ ask("cmd=finalize;")
 """
 
 
-def test_pmi2_over_two_nodes(script: Script) -> None:
-    said = script(f"cat >p.py <<'EOF'{PMI2}EOF\nsrun --mpi=pmi2 -N2 -n2 python3 p.py | sort; rm p.py")
+def test_pmi2_over_two_nodes(person: Person) -> None:
+    said = person.run(f"cat >p.py <<'EOF'{PMI2}EOF\nsrun --mpi=pmi2 -N2 -n2 python3 p.py | sort; rm p.py")
     assert said.splitlines() == ["0 2 from-two-0", "1 2 from-one-0"]
 
 
-def test_task_prolog_of_the_jail(script: Script) -> None:
-    said = script(
+def test_task_prolog_of_the_jail(person: Person) -> None:
+    said = person.run(
         "printf '#!/bin/sh\\necho print from the prolog\\necho export SET=here\\n' >p.sh; chmod +x p.sh; "
         "srun --task-prolog=$HOME/p.sh sh -c 'echo $SET'; rm p.sh"
     )
     assert said.splitlines() == ["from the prolog", "here"]
 
 
-def test_task_epilog_of_the_jail(script: Script) -> None:
+def test_task_epilog_of_the_jail(person: Person) -> None:
     """slurmstepd runs it as the user, and its output goes nowhere. It may and sees what its task does."""
-    said = script(
+    said = person.run(
         "printf '#!/bin/sh\\ngrep CapBnd /proc/self/status >~/$1e.txt; readlink /proc/self/ns/mnt >>~/$1e.txt; id -un >>~/$1e.txt\\n' >e.sh; chmod +x e.sh\n"
         "srun --task-epilog=$HOME/e.sh ./e.sh task\n"
-        "for i in $(seq 50); do grep -q alice e.txt 2>/dev/null && break; sleep 0.2; done; cat taske.txt e.txt; rm e.sh e.txt taske.txt"
+        f"for i in $(seq 50); do grep -qx {person.name} e.txt 2>/dev/null && break; sleep 0.2; done; cat taske.txt e.txt; rm e.sh e.txt taske.txt"
     )
-    assert said.endswith("alice") and said.splitlines()[:3] == said.splitlines()[3:], said
+    assert said.endswith(person.name) and said.splitlines()[:3] == said.splitlines()[3:], said
 
 
-def test_the_users_environment_is_that_of_a_login(script: Script) -> None:
+def test_the_users_environment_is_that_of_a_login(person: Person) -> None:
     """slurmd asks for it by a login shell, as root and in the pod: the user's login files run in the jail all the same, and as a task does."""
     look = "ls -d /etc/corral-jail /usr/sbin/slurmd 2>/dev/null; grep CapBnd /proc/self/status"
-    said = script(
+    said = person.run(
         f"cp .profile .profile.saved; echo '{{ {look}; }} >~/seen.txt; export OF_PROFILE=here' >>.profile\n"
         f"sbatch -Q --wait --get-user-env -o g.txt --wrap '{look}; echo $OF_PROFILE $HOME $(id -un)' || true; mv .profile.saved .profile\n"
         "cat seen.txt g.txt; rm seen.txt g.txt"
     )
     *seen, last = said.splitlines()
-    assert last == "here /home/alice alice"
+    assert last == f"here {person.home} {person.name}"
     assert seen[0] == "/etc/corral-jail" and seen[: len(seen) // 2] == seen[len(seen) // 2 :], said
 
 
@@ -156,6 +161,16 @@ def test_sbcast_reaches_the_jail_or_says_that_it_does_not(script: Script) -> Non
     assert "Permission denied" in said
     assert said.splitlines()[-1] == "refused"
     assert script("srun --bcast -N2 /usr/bin/true && echo ran; rm slurm_bcast_*") == "ran"
+
+
+def test_sbcast_into_a_named_jail(script: Script) -> None:
+    """slurmd knows nothing of --jail: it writes the default jail's home, and the named jail's by its path in the pod."""
+    said = script(
+        "printf '#!/bin/sh\\necho payload >~/p.txt; sbcast -f ~/p.txt ~/copied.txt; cat ~/copied.txt; sbcast -f ~/p.txt /mnt/jails/old$HOME/copied.txt; "
+        "cat ~/copied.txt; rm ~/p.txt ~/copied.txt\\n' >b.sh\n"
+        "sbatch -Q --wait -N2 --jail=old -D /tmp -o /disk/b.txt b.sh; cat /disk/b.txt copied.txt; rm /disk/b.txt b.sh copied.txt"
+    )
+    assert said.splitlines() == ["cat: /home/alice/copied.txt: No such file or directory", "payload", "payload"]
 
 
 def test_tmp_and_shared_memory_are_the_jobs_own(cluster: Cluster, script: Script) -> None:
@@ -208,8 +223,10 @@ def test_the_same_users_are_in_every_jail(script: Script) -> None:
     assert script("srun --jail=old sh -c 'id -un; cd ~ && pwd'", user="bob").splitlines()[0] == "bob"
 
 
-def test_read_only(script: Script) -> None:
-    said = script("srun --jail-ro sh -c 'touch ~/x; touch /disk/x; touch /tmp/x /dev/shm/x && echo $CORRAL_JAIL_MODE' 2>&1", check=False)
+def test_read_only(person: Person) -> None:
+    said = person.run(
+        "srun --jail-ro sh -c 'touch ~/x; touch /disk/x; touch /tmp/x /dev/shm/x && echo $CORRAL_JAIL_MODE' 2>&1", check=False
+    )
     assert said.count("Read-only file system") == 2
     assert said.splitlines()[-1] == "ro"
 
@@ -267,8 +284,13 @@ def test_root_of_the_jail_is_nobody_to_slurm(cluster: Cluster, script: Script) -
     for who in (as_root, as_slurm):
         said = script(f"{who} scontrol update partitionname=main state=up 2>&1 && echo done", check=False)
         assert "done" not in said and ("denied" in said or "Invalid user" in said), said
-        said = script(f"srun -w one-0 sh -c '{who} sbcast -j $SLURM_JOB_ID -f /etc/hostname /run/wall 2>&1 && echo done'", check=False)
-        assert "done" not in said, said
+        # A job of his own, for slurmd writes with the rights of the job's user.
+        for place in ("/run/wall", "/home/alice/wall"):
+            said = script(f"cd /tmp; {who} salloc -Q -w one-0 sbcast -f /etc/passwd {place} 2>&1 && echo done", check=False)
+            assert "done" not in said and "Permission denied" in said, said
+    assert script("salloc -Q -w one-0 sbcast -f /etc/passwd /home/alice/wall && echo done; rm wall") == "done", (
+        "a user may, where he may write"
+    )
     assert script(f"cd /tmp; {as_root} srun id -u") == "65534"
     assert "jail" not in script("ls /run/munge").split(), "not the daemons' own"
     in_pod = cluster.kubectl("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c", "ls /run; scontrol ping")

@@ -47,6 +47,7 @@ class Attempt:
 # $DAEMONS: numbers of root's processes beside the jail: the container's first, slurmd and slurmstepd, or sshd. $OTHER: a process of another user.
 # $JAIL: where the jail's root is. again: writes a file as it is.
 SHELL = """
+export PATH=$PATH:/opt/corral/bin SHELL=/bin/bash
 again() { local value; value=$(cat "$1") && [ -n "$value" ] && printf '%s\\n' "$value" >"$1"; }
 any() { local found=1; for file; do cat "$file" && found=0; done; return $found; }
 """
@@ -88,6 +89,8 @@ sys.exit(1)
 SYSCTLS = ("vm/swappiness", "kernel/panic", "fs/suid_dumpable", "user/max_user_namespaces")
 KNOBS = ("kernel/mm/transparent_hugepage/enabled", "kernel/profiling", "kernel/uevent_helper")
 
+# A job of his own, beside the one that runs: slurmd writes with the rights of the job's user.
+WRITE = "salloc -I60 --mem=64M -w one-0 sbcast -f /etc/passwd /run/wall; made=$?; rm -f /run/wall; exit $made"
 ATTEMPTS = (
     Attempt("read the pod's root through `/proc/1/root`", "ls /proc/1/root/"),
     Attempt("read it through `/proc/<pid>/root` of slurmd, slurmstepd or sshd", "for p in $DAEMONS; do ls /proc/$p/root/usr/sbin/slurmd && exit; done; exit 1"),
@@ -128,6 +131,7 @@ ATTEMPTS = (
     Attempt("write Slurm's configuration", ": >>/run/slurm/conf/plugstack.conf"),
     Attempt("write slurmd's spool", "mountpoint -q /var/spool/slurmd && touch /var/spool/slurmd/wall && rm /var/spool/slurmd/wall"),
     Attempt("write Slurm's programs", "touch /opt/corral/bin/wall && rm /opt/corral/bin/wall"),
+    Attempt("have slurmd write a file into its pod (`sbcast`)", WRITE),
     Attempt("see what other jobs have in their `/tmp`", "ls /var/spool/slurmd/corral/tmp | grep ."),
     Attempt("use a device node that lies on the shared root", 'head -c 1 "$JAIL"/wall-zero'),
     Attempt("read another user's file", "cat /home/bob/private", roots_own=True),
@@ -197,7 +201,7 @@ def a_session(script: Script, user: str = "alice", worker: str = "") -> Iterator
 def in_jobs(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
     every = list(ATTEMPTS)
     found = {}
-    job = submit(script, "-w one-0")
+    job = submit(script, "-w one-0 --mem=128M", command="sleep 600")
     try:
         with a_process_of_bob(cluster) as other:
             words = {"DAEMONS": daemons(cluster, WORKER, "slurmd", "slurmstepd", "sshd"), "OTHER": other}
@@ -238,9 +242,10 @@ def in_sessions(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
 
 def state(cluster: Cluster, root: Path) -> dict[str, str]:
     """What attempts would change: the kernel's knobs, the pods' mounts and interfaces, and files of theirs."""
-    files = [Path("/proc/sys") / name for name in ("kernel/core_pattern", *SYSCTLS)] + [Path("/sys") / name for name in KNOBS]
-    knobs = {str(path): path.read_text() for path in files if path.exists()}
-    look = "cat /proc/self/mountinfo; ls /sys/class/net; ls -d {,/tmp,/var/spool/slurmd,/opt/corral/bin,/run/munge,/sys/fs/cgroup}/wall 2>/dev/null || true"
+    paths = [Path("/proc/sys") / name for name in ("kernel/core_pattern", *SYSCTLS)] + [Path("/sys") / name for name in KNOBS]
+    knobs = {str(path): path.read_text() for path in paths if path.exists()}
+    files = "ls -d {,/run,/tmp,/var/spool/slurmd,/opt/corral/bin,/run/munge,/sys/fs/cgroup}/wall 2>/dev/null"
+    look = f"cat /proc/self/mountinfo; ls /sys/class/net; {files} || true"
     pods = {name: inside(cluster, name, container, look) for name, container in (WORKER, login(cluster))}
     return knobs | pods | {"jail": "\n".join(sorted(os.listdir(root)) + sorted(os.listdir(root / "tmp")))}
 
@@ -403,7 +408,7 @@ def linked(cluster: Cluster, script: Script) -> dict[str, bool]:
     script(f"sudo mv {spool} {spool}.away; sudo ln -s /etc {spool}")
     try:
         said = script(f"srun --overlap --jobid={job} echo it ran", check=False)
-        assert "Plugin initialization failed" in said or "it ran" in said, said
+        assert "launch failed" in said or "it ran" in said, said
     finally:
         script(f"sudo rm {spool}; sudo mv {spool}.away {spool}; scancel {job}")
     eventually(lambda: in_service(cluster), "all nodes in service again", timeout=90)
