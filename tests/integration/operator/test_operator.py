@@ -23,9 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client.parser import text_string_to_metric_families
 
-from ..conftest import REPOSITORY, VOLUMES, eventually, playbook
-from ..jobs import nodes, submit
-from ..scenarios import scenario
+from ..conftest import REPOSITORY, VOLUMES, eventually
 from .conftest import DOCUMENTS, NAME, NAMESPACE, Operator, Served, sentence
 
 pytestmark = pytest.mark.lab
@@ -345,34 +343,6 @@ def test_a_cluster_goes_from_the_operator_to_a_playbook_and_back_without_a_chang
     eventually(lambda: cluster.settled, "the cluster is at rest")
     assert cluster.objects() == before
     assert cluster.contents() == contents
-
-
-def test_jobs_on_a_node_that_goes_are_requeued_after_the_deadline(cluster: Served) -> None:
-    node_set = cluster.spec["nodeSets"][0]
-    last = f"cpu-{node_set['replicas'] - 1}"
-    job = submit(cluster, f"-w {last}", "deadline")
-    node_set["replicas"] -= 1
-    node_set["drain"] = {"policy": "Requeue", "deadlineSeconds": 20}
-    with scenario(cluster, "a node goes whose set says `Requeue`, after the deadline, under the operator", [job], anew=1):
-        cluster.apply()
-        eventually(lambda: f"job {job}" in cluster.resource()["status"].get("waitingFor", ""), "the status says what is waited for", 20)
-        eventually(lambda: last not in nodes(cluster), "the node has gone", 60)
-        cluster.wait_ready(60)
-    cluster.slurm("scancel", job)
-
-
-def test_the_document_before_comes_back_by_the_operator(cluster: Served) -> None:
-    spec = copy.deepcopy(cluster.spec)
-    spec["nodeSets"][0]["replicas"] += 1
-    del spec["nodeSets"][0]["drain"]
-    run = playbook("rollback", None, "-e", f"slurm_namespace={cluster.namespace}", "-e", f"slurm_name={cluster.name}")
-    assert run.rc == 0 and "the operator makes it so" in " ".join(run.output.split()), run.output
-    cluster.wait_ready(120)
-    assert f"cpu-{spec['nodeSets'][0]['replicas'] - 1}" in nodes(cluster)
-    before = cluster.resource()["metadata"]["generation"]
-    cluster.spec = spec
-    cluster.apply()
-    assert cluster.resource()["metadata"]["generation"] == before, "it is the very document"
 
 
 def test_the_leader_is_killed_in_mid_run_and_the_other_goes_on(operator: Operator, cluster: Served) -> None:
