@@ -43,7 +43,8 @@ def measure(document: Path, scratch: Path, edits: int = EDITS, drifts: int = DRI
 
 
 async def _measure(document: Json, scratch: Path, edits: int, drifts: int) -> dict[str, Any]:
-    async with api.Client(auth.resolve({})) as client, definition(client):
+    async with api.Client(auth.resolve({})) as client:
+        await definition(client)
         served = _Served(client, document)
         try:
             await served.create()
