@@ -58,8 +58,8 @@ async def get(
     sock: socket.socket = plain
     try:
         if context is not None:
-            sock = context.wrap_socket(plain, server_hostname=name or host, do_handshake_on_connect=False)
-            await _when_ready(sock, sock.do_handshake, _CONNECT)  # type: ignore[attr-defined]  # it is an SSLSocket
+            sock = secure = context.wrap_socket(plain, server_hostname=name or host, do_handshake_on_connect=False)
+            await _when_ready(secure, secure.do_handshake, _CONNECT)
         lines = [
             f"GET {parts.path}{where} HTTP/1.1",
             f"Host: {parts.netloc}",
@@ -116,7 +116,12 @@ async def _ready(number: int, seconds: float, *, writes: bool) -> None:
     loop = asyncio.get_running_loop()
     add, remove = (loop.add_writer, loop.remove_writer) if writes else (loop.add_reader, loop.remove_reader)
     ready: asyncio.Future[None] = loop.create_future()
-    add(number, lambda: ready.done() or ready.set_result(None))
+
+    def note() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    add(number, note)
     try:
         async with asyncio.timeout(seconds):
             await ready

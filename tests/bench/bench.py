@@ -254,7 +254,7 @@ def edits_and_drift(document: Path, scratch: Path) -> list[dict[str, Any]]:
     drifts = {kind: sorted(seconds) for kind, seconds in found["drift"].items()}
     quiet = f"{operator_edits._REST:g} s at rest; {GO} a run and two writes each time that it looks"
     return [
-        result("operator: started → its first run begins", found["start"], "s", 3, "its document is there already"),
+        result("operator: started → its first run is done", found["start"], "s", 3, "one by the playbook, of a cluster that is there"),
         result(
             "operator: edit → in the ConfigMap, longest",
             live[-1],

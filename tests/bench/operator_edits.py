@@ -43,13 +43,14 @@ def measure(document: Path, scratch: Path, edits: int = EDITS, drifts: int = DRI
 
 
 async def _measure(document: Json, scratch: Path, edits: int, drifts: int) -> dict[str, Any]:
-    async with api.Client(auth.resolve({})) as client, definition(client):
+    async with api.Client(auth.resolve({})) as client:
+        await definition(client)
         served = _Served(client, document)
         try:
             await served.create()
             began = time.perf_counter()
             async with operator(scratch, namespaces=served.namespace, lease=served.namespace) as (_process, metrics):
-                await until(lambda: metrics.get("corral_operator_runs_open") + metrics.get("corral_operator_runs_total") > 0, 60)
+                await until(lambda: metrics.get("corral_operator_runs_total") > 0, 60)
                 started = time.perf_counter() - began
                 await served.settled(metrics)
                 return {
@@ -160,7 +161,8 @@ class _Served:
             if kind.name in ("Secret", "Pod"):
                 continue
             path = kind.path(self.namespace)
-            query = {"labelSelector": f"{kind.selector},{INSTANCE}={self.name},{_LABEL}"}
+            # Of the ConfigMaps not those that are a set's own record, of which a run looks at what it needs of them.
+            query = {"labelSelector": f"{kind.selector},{INSTANCE}={self.name},{_LABEL},!applyset.k8s.io/id"}
             names = [one["metadata"]["name"] for one in (await api.items(self._client, path, what="list", query=query))[0]]
             if names:
                 found[kind.name] = f"{path}/{names[0]}"

@@ -41,7 +41,8 @@ def measure(document: Path, scratch: Path) -> dict[str, float]:
 
 
 async def _measure(images: Json, scratch: Path) -> dict[str, float]:
-    async with api.Client(auth.resolve({})) as client, definition(client):
+    async with api.Client(auth.resolve({})) as client:
+        await definition(client)
         fleet = _Fleet(client, images)
         try:
             await fleet.make()

@@ -29,23 +29,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 _DEFINITION = REPOSITORY / "playbooks" / "files" / "slurmclusters.corral.hpc.yml"
 
 
-@contextlib.asynccontextmanager
-async def definition(client: api.Client) -> AsyncIterator[None]:
-    """Have the API server know SlurmClusters, and forget them if it did not before."""
+async def definition(client: api.Client) -> None:
+    """Have the API server know SlurmClusters. One that is there is left as it is, and all are left there: somebody else may have begun to need it."""
     body = yaml.safe_load(_DEFINITION.read_text())
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{body['metadata']['name']}"
     try:
-        await client.request("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{body['metadata']['name']}", what="look")
-        missing = False
+        await client.request("GET", path, what="look for the definition")
     except CorralError as error:
         if api.code(error) != 404:
             raise
-        missing = True
-    await asyncio.to_thread(run, {"objects": [body], "force": True, "wait": True}, check=False, diff=False)
-    try:
-        yield
-    finally:
-        if missing:
-            await asyncio.to_thread(run, {"objects": [body], "state": "absent", "wait": True}, check=False, diff=False)
+        await asyncio.to_thread(run, {"objects": [body], "wait": True}, check=False, diff=False)
 
 
 class Metrics:
