@@ -48,6 +48,8 @@ _GATHER = 0.3
 # A status that was refused is written again after this.
 _REFUSED = 10.0
 _PREEMPTED = 2.0
+# Runs that were ended for these have failed.
+_OVERDUE = ("timeout", "idle")
 # Pods that come and go are gathered so long before they are looked at, where no machine goes.
 _CALM = 2.0
 # Kinds whose objects come and go by themselves while a run waits for them.
@@ -87,6 +89,8 @@ class Cluster:
     # Somebody else has set an object during the run.
     overtaken: bool = False
     again: bool = False
+    # When it was looked at last by time alone, or first seen.
+    looked: float = 0.0
     checked: Checked = Checked()
     # The run is one of corral.slurm.sync; when the next of these is due by time alone; the nodes on machines that go, as the last one told them.
     syncing: bool = False
@@ -298,7 +302,7 @@ class Controller:
         if cluster is None or cluster.document["metadata"]["uid"] != document["metadata"]["uid"]:
             if cluster is not None:
                 self._gone(key)
-            self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}))
+            self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}), looked=self._clock())
             # The first documents of an operator that starts are many; one that is written meanwhile does not wait behind them.
             self._watch_namespace(key[0], self._turns if why is Why.RESYNC else self._turns_of_new)
             self._ask(key, why)
@@ -483,11 +487,16 @@ class Controller:
             await asyncio.sleep(0.5)
             now = self._clock()
             for key, cluster in self._clusters.items():
+                own = plan.resync(cluster.document, 0.0)
+                if own and self.leading and now >= cluster.looked + own:
+                    self._resync(cluster, 0.0)
                 if cluster.run is None:
                     continue
                 parked = now - cluster.run.last_line > _PARKED and now - cluster.run_began > _PARKED
                 self._queue.park(key, parked)
                 cluster.parked = parked
+                if self._settings.idle_timeout and now - max(cluster.run.last_line, cluster.run_began) > self._settings.idle_timeout:
+                    cluster.run.end("idle")
                 if parked:
                     self._wake.set()
                     if cluster.overtaken:
@@ -509,9 +518,14 @@ class Controller:
 
     def _spread_resync(self) -> None:
         pause = min(0.5, _SPREAD / max(1, len(self._clusters)))
-        for index, (key, cluster) in enumerate(self._clusters.items()):
-            cluster.again, cluster.look_at = True, self._clock()
-            self._queue.add(key, Why.RESYNC, delay=index * pause)
+        for index, cluster in enumerate(self._clusters.values()):
+            if plan.resync(cluster.document, self._settings.resync) == self._settings.resync:
+                self._resync(cluster, index * pause)
+
+    def _resync(self, cluster: Cluster, delay: float) -> None:
+        """Have a cluster looked at that may be as it was."""
+        cluster.again, cluster.look_at, cluster.looked = True, self._clock(), self._clock()
+        self._ask(cluster.key, Why.RESYNC, delay)
 
     async def _work(self, taken: Taken) -> None:
         self._metrics.wait_seconds.labels(taken.why.name.lower()).observe(max(0.0, taken.waited))
@@ -618,7 +632,7 @@ class Controller:
         if outcome is None:
             return
         if not outcome.successful:
-            words = outcome.failure or f"The run was ended after {self._settings.run_timeout:g} s; it is repeated."
+            words = outcome.failure or f"The run was ended in the task {outcome.task!r}, since it took too long; it is repeated."
             pause = self._backoff.failed(key)
             log.warning("Slurm was not told of machines", extra={"cluster": "/".join(key[:2]), "error": words, "again_in": pause})
             self._ask(key, Why.RETRY, pause)
@@ -736,11 +750,14 @@ class Controller:
 
     async def _failed(self, cluster: Cluster, outcome: Outcome) -> None:
         facts = cluster.facts
-        if outcome.ended == "timeout":
-            reason, words = (
-                "TimedOut",
-                f"The run was ended after {self._settings.run_timeout:g} s, in the task {outcome.task!r}; it is repeated.",
+        if outcome.ended in _OVERDUE:
+            settings = self._settings
+            long = (
+                f"after {settings.run_timeout:g} s"
+                if outcome.ended == "timeout"
+                else f"when it had said nothing for {settings.idle_timeout:g} s"
             )
+            reason, words = "TimedOut", f"The run was ended {long}, in the task {outcome.task!r}; it is repeated."
         else:
             reason, words = "RunFailed", outcome.failure
         pause = self._backoff.failed(cluster.key)
@@ -749,7 +766,8 @@ class Controller:
         log.warning("run failed", extra={"cluster": "/".join(cluster.key), "error": words, "again_in": pause})
         self._ask(cluster.key, Why.RETRY, pause)
         await self._show(cluster)
-        await self._events.write(cluster.document, "Warning", reason, words)
+        where = f"Its output: {outcome.kept}/stdout in pod {self._settings.identity.partition('_')[0]}."
+        await self._events.write(cluster.document, "Warning", reason, words, where)
 
     async def _run(self, cluster: Cluster, playbook: str, variables: Json) -> Outcome | None:
         """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
@@ -763,6 +781,7 @@ class Controller:
             self._show_soon(cluster)
         where = {"cluster": "/".join(key), "run": request.ident}
         log.info("run started", extra={**where, "playbook": playbook, "generation": cluster.run_generation})
+        cluster.run.outcome.kept = str(request.artifact_dir)
         try:
             outcome = await cluster.run.go()
         finally:
@@ -770,7 +789,7 @@ class Controller:
             if not cluster.syncing:
                 facts.running, facts.doing = False, ""
             cluster.syncing = False
-        if not self.leading and outcome.ended in ("", "timeout"):
+        if not self.leading and outcome.ended in ("", *_OVERDUE):
             # What it failed in is that it was not let write, and what it has done is the next leader's to judge.
             outcome.ended = "lost the lease"
         result = outcome.ended or ("successful" if outcome.successful else "failed")
@@ -786,10 +805,11 @@ class Controller:
                 "seconds": round(outcome.seconds, 3),
                 "changed": outcome.changed,
                 "changes": outcome.changes[:20],
+                "counts": outcome.counts,
             },
         )
         clear(request.artifact_dir.parent, playbook, self._settings.keep_runs)
-        if outcome.ended in ("", "timeout"):
+        if outcome.ended in ("", *_OVERDUE):
             return outcome
         if outcome.ended == "preempted":
             self._ask(errand, Why.RETRY, _PREEMPTED)
@@ -892,7 +912,6 @@ class Controller:
             if not _older(answer, cluster.document):
                 self._document(answer, Why.EDIT)
             return True
-
 
     async def _tell_sizes(self, cluster: Cluster, children: list[Child]) -> None:
         """Have the scale subresources tell how many nodes there are, which autoscalers count with."""

@@ -28,21 +28,22 @@ class Events:
         self._identity = identity
         self._counts: dict[str, int] = {}
 
-    async def write(self, cluster: Json, kind: str, reason: str, message: str) -> None:
-        """Write an event of type Normal or Warning about a SlurmCluster."""
+    async def write(self, cluster: Json, kind: str, reason: str, message: str, detail: str = "") -> None:
+        """Write an event of type Normal or Warning about a SlurmCluster. ``detail`` is another one each time, and stands behind the message."""
         metadata = cluster["metadata"]
         namespace = metadata["namespace"]
         key = hashlib.sha256("\0".join((metadata["uid"], kind, reason, message)).encode()).hexdigest()[:16]
         name = f"{metadata['name']}.{key}"
         path = f"/api/v1/namespaces/{namespace}/events"
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        text = " ".join(filter(None, (_cut(message, _LONGEST - len(detail) - 1), detail)))
         count = self._counts[name] = self._counts.get(name, 0) + 1
         if len(self._counts) > 2000:
             self._counts.pop(next(iter(self._counts)))
         try:
             if count > 1:
                 try:
-                    change = {"count": count, "lastTimestamp": now}
+                    change = {"count": count, "lastTimestamp": now, "message": text}
                     await self._api.request(
                         "PATCH", f"{path}/{name}", what="count an event", body=change, content_type=api.MERGE, patience=1.0
                     )
@@ -64,7 +65,7 @@ class Events:
                 },
                 "type": kind,
                 "reason": reason,
-                "message": message if len(message) <= _LONGEST else message[: _LONGEST - 1] + "…",
+                "message": text,
                 "source": {"component": "corral-operator", "host": self._identity.split("_")[0]},
                 "reportingComponent": "corral.hpc/operator",
                 "reportingInstance": self._identity[:128],
@@ -76,3 +77,7 @@ class Events:
         except CorralError as error:
             if api.code(error) != 409:  # one of an earlier leader is there, and says the same
                 log.info("event not written", extra={"cluster": f"{namespace}/{metadata['name']}", "error": str(error)})
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

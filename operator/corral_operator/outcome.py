@@ -12,16 +12,19 @@ Json = dict[str, Any]
 
 @dataclass
 class Outcome:
-    """Grows line by line while the run goes; ``code`` is its exit status, None until then, and ``ended`` says who ended it before its time."""
+    """Grows line by line while the run goes; ``code`` is its exit status, None until then, and ``ended`` says who ended it before its time; ``kept`` is
+    the folder of its output, ``counts`` are Ansible's own of the tasks of all hosts (``dark``: unreachable)."""
 
     code: int | None = None
     ended: str = ""
+    kept: str = ""
     seconds: float = 0.0
     task: str = ""
     role: str = ""
     begun: int = 0
     planned: int = 0
     changed: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
     nodes: Json | None = None
     leaving: Json = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -61,6 +64,7 @@ class Outcome:
             self._error = str(line["text"])
         elif kind == "stats":
             self._time(now)
+            self.counts = {name: int(line.get(name) or 0) for name in ("ok", "changed", "failures", "dark", "rescued")}
 
     def _time(self, now: float) -> None:
         if self._began is not None and self.task:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -17,6 +18,10 @@ Json = dict[str, Any]
 FINALIZER = "corral.hpc/destroy"
 PAUSED = "corral.hpc/paused"
 REQUESTED = "corral.hpc/requested-at"
+RESYNC = "corral.hpc/resync"
+
+# A cluster shall not be able to keep the operator from the others.
+_SHORTEST = 60.0
 
 
 class Do(Enum):
@@ -48,6 +53,15 @@ def annotation(document: Json, name: str) -> str:
 def paused(document: Json) -> bool:
     """True when nothing shall be done about the cluster."""
     return annotation(document, PAUSED).lower() == "true"
+
+
+def resync(document: Json, usual: float) -> float:
+    """Return after how many seconds the cluster is looked at again by time alone, 0 for never: its own wish, or ``usual`` where it has none."""
+    try:
+        own = float(annotation(document, RESYNC) or "none")
+    except ValueError:
+        return usual
+    return max(own, _SHORTEST) if 0 < own < math.inf else 0.0 if own == 0 else usual
 
 
 def held(document: Json) -> bool:

@@ -35,6 +35,8 @@ class Settings:
     max_runs: int = 0
     """Runs that work at once; 0: as many as the cgroup has CPUs."""
     run_timeout: float = 3600.0
+    idle_timeout: float = 0.0
+    """Longest time for which a run may say nothing; 0: none. Longer than the playbooks' own waits, of half an hour at most, which say why they end."""
     grace: float = 5.0
     """From SIGINT to SIGKILL for a run that shall end."""
     debounce: float = 0.3

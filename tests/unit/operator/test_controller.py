@@ -68,6 +68,29 @@ def test_a_resync_runs_and_writes_nothing(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_cluster_can_be_looked_at_more_often_or_never(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, resync=10_000)
+        for name, wish in (("often", "100"), ("never", "0"), ("usual", ""), ("odd", "soon")):
+            found = document(name)
+            found["metadata"]["annotations"] = {"corral.hpc/resync": wish} if wish else {}
+            world.api.put(path(name), found)
+        async with world:
+            await asyncio.sleep(50)
+            began = len(world.engine.started)
+
+            def runs() -> list[str]:
+                names = (Path(request.private_data_dir).name for request in world.engine.started[began:])
+                return sorted(names)
+
+            await asyncio.sleep(500)
+            assert runs() == ["often"] * 5
+            await asyncio.sleep(10_000)
+            assert {name: runs().count(name) for name in ("never", "usual", "odd")} == {"never": 0, "usual": 1, "odd": 1}
+
+    run(story())
+
+
 def test_the_run_gets_the_document_as_a_file_of_its_owner_alone(tmp_path: Path) -> None:
     seen: list[tuple[Json, Json, int]] = []
 
@@ -670,6 +693,28 @@ def test_a_run_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
         async with world:
             await asyncio.sleep(65)
             assert world.condition("Ready")[:2] == ("False", "TimedOut")
+            [event] = [found for name, found in world.api.objects.items() if "/events/" in name and found["reason"] == "TimedOut"]
+            assert event["message"].startswith("The run was ended after 60 s")
+            assert event["message"].endswith(f"Its output: {tmp_path}/runs/one/a/{world.engine.started[0].ident}/stdout in pod me.")
+
+    run(story())
+
+
+def test_a_run_that_says_nothing_for_too_long_is_ended_where_that_is_wanted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            await asyncio.sleep(10_000)
+            return OK, 0
+
+        world = World(tmp_path, script, idle_timeout=30)
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(25)
+            assert len(world.engine.started) == 1
+            await asyncio.sleep(10)
+            assert world.condition("Ready")[:2] == ("False", "TimedOut")
+            assert "said nothing for 30 s" in world.condition("Ready")[2]
 
     run(story())
 

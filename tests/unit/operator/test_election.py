@@ -163,6 +163,31 @@ def test_a_leader_that_is_frozen_is_fenced_before_anybody_else_begins(seconds: f
     run(story())
 
 
+@pytest.mark.parametrize("written", ["1970-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z", "no time at all"])
+def test_clocks_that_differ_neither_cut_a_lease_short_nor_make_it_longer(written: str) -> None:
+    """What counts is how long the lease has not changed, by one's own clock; what another machine takes the time for is not looked at."""
+
+    async def story() -> None:
+        api, writers = FakeApi(), set[str]()
+        spec = {"holderIdentity": "elsewhere", "leaseDurationSeconds": 12, "renewTime": written, "acquireTime": written}
+
+        def renew(count: int) -> None:
+            api.put(LEASE, {"metadata": {"name": "corral-operator"}, "spec": {**spec, "leaseTransitions": 0, "count": count}})
+
+        renew(0)
+        candidate = Candidate(api, "here", writers)
+        for count in range(1, 20):
+            await asyncio.sleep(5)
+            renew(count)
+        assert writers == set(), "it was renewed all the time"
+        stopped = asyncio.get_running_loop().time()
+        await asyncio.sleep(20)
+        assert writers == {"here"}
+        assert 12 <= candidate.began[0] - stopped <= 15
+
+    run(story())
+
+
 def test_the_fence_moves_with_each_renewal_and_closes_when_the_lease_is_given_up() -> None:
     now, moved = 100.0, list[float]()
     election = Election("me", lambda: now, lease=12, renew_deadline=8, fence=moved.append)

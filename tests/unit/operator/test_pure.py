@@ -143,6 +143,16 @@ def ask(given: Json, **changes: Any) -> plan.Decision:
     return plan.decide(given, **{**usual, **changes})
 
 
+@pytest.mark.parametrize(
+    ("wish", "seconds"),
+    [("", 500), ("100", 100), ("1", 60), ("0", 0), ("-5", 500), ("soon", 500), ("inf", 500), ("nan", 500), ("1e400", 500)],
+)
+def test_how_often_a_cluster_is_looked_at_by_time_alone(wish: str, seconds: float) -> None:
+    given = document()
+    given["metadata"]["annotations"] = {plan.RESYNC: wish}
+    assert plan.resync(given, 500) == seconds
+
+
 def gone(*finalizers: str) -> Json:
     given = document()
     given["metadata"].update(deletionTimestamp=NOW, finalizers=list(finalizers))
@@ -391,11 +401,13 @@ def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
         {"kind": "task", "task": "First", "role": ""},
         {"kind": "failed", "task": "First", "changed": True, "message": "Ignored.", "ignored": True},
         {"kind": "failed", "task": "Second", "changed": False, "message": "It was refused", "ignored": False},
+        {"kind": "stats", "ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1},
     ):
         outcome.add(line)
     outcome.code = 2
     assert outcome.failure == "Second: It was refused."
     assert outcome.changed == 1
+    assert outcome.counts == {"ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1}
     outcome.ended = "superseded"
     assert outcome.failure == ""
 

@@ -111,6 +111,25 @@ def test_no_secret_can_be_listed() -> None:
     assert verbs == {"get", "create", "patch", "delete"}
 
 
+@pytest.mark.parametrize("scope", ["Cluster", "Namespaced"])
+def test_secrets_are_listed_and_watched_where_that_is_asked_for_and_only_in_its_namespaces(scope: str) -> None:
+    asked = objects(operator_namespaces=["a"], operator_scope=scope, operator_watch_secrets=True)
+    [role] = [obj for obj in asked if "secrets" in {rule[1] for rule in rules([obj], "Role", "ClusterRole")}]
+    assert {rule[2] for rule in rules([role], "Role", "ClusterRole") if rule[1] == "secrets"} == {
+        "get",
+        "list",
+        "watch",
+        "create",
+        "patch",
+        "delete",
+    }
+    assert (role["metadata"].get("namespace"), role["metadata"]["name"]) == (
+        None if scope == "Cluster" else "a",
+        "corral-operator-namespace",
+    )
+    assert role["metadata"]["name"] not in bound(asked, "ClusterRoleBinding")
+
+
 def test_a_namespaced_operator_makes_nothing_outside_its_namespaces() -> None:
     rendered = objects(operator_scope="Namespaced", operator_namespaces=["a", "b"], operator_cert_manager={})
     assert {obj["metadata"].get("namespace") for obj in rendered} == {"corral-operator", "a", "b"}
