@@ -41,7 +41,22 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 Json = dict[str, Any]
 Effects = Callable[[Json, Json], bool]
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-ACTIONS = ("409", "422", "429", "500", "502", "503", "504-committed", "reset", "reset-committed", "delay", "kill", "kill-committed")
+ACTIONS = (
+    "409",
+    "410",
+    "410-event",
+    "422",
+    "429",
+    "500",
+    "502",
+    "503",
+    "504-committed",
+    "reset",
+    "reset-committed",
+    "delay",
+    "kill",
+    "kill-committed",
+)
 # What the apply engine gets over by itself, with what else a Fault of it says.
 TRANSIENT: dict[str, dict[str, Any]] = {
     "409": {},
@@ -56,6 +71,7 @@ _REVIEWS = re.compile(r"/(tokenreviews|(self)?subject(access|rules)reviews|local
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
 _REASONS = {
     409: "Conflict",
+    410: "Expired",
     422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
@@ -71,7 +87,8 @@ class Fault:
     the regular expression finds.
 
     `seconds` is the delay, or the Retry-After of a 429; `times` in a row it happens, counted in requests that qualify.
-    `…-committed`: the server does the deed and the answer is lost. `kill` calls the proxy's `kill`, which ends the subject.
+    `…-committed`: the server does the deed and the answer is lost. `410-event`: a watch begins, and tells at once that its version is too old.
+    `kill` calls the proxy's `kill`, which ends the subject.
     """
 
     action: str
@@ -223,6 +240,11 @@ def _object(data: bytes) -> Json:
     return {} if found.get("kind") == "Status" else found
 
 
+def _status(code: int) -> Json:
+    words = {"reason": _REASONS[code], "message": f"injected {code}"}
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, **words}
+
+
 def changed(before: Json, after: Json) -> bool:
     """The usual `effects`: the object is another one, or gone."""
     versions = [one.get("metadata", {}).get("resourceVersion") for one in (before, after)]
@@ -275,6 +297,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._cut()
         elif self.headers.get("Upgrade"):
             self._tunnel(note)
+        elif action == "410-event":
+            note(200)
+            self._too_old()
         elif action.isdecimal():
             note(int(action))
             self._refuse(int(action), seconds)
@@ -362,16 +387,17 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             answer.close()
 
+    def _too_old(self) -> None:
+        """As the API server ends a watch that it can not go on with."""
+        event = json.dumps({"type": "ERROR", "object": _status(410)}).encode() + b"\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n0\r\n\r\n")
+
     def _refuse(self, code: int, seconds: float) -> None:
-        status = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "status": "Failure",
-            "code": code,
-            "reason": _REASONS[code],
-            "message": f"injected {code}",
-        }
-        body = json.dumps(status).encode()
+        body = json.dumps(_status(code)).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import Any
 
 import pytest
 import yaml
+
+from corral_operator import processes
+from corral_operator.engine import _environment
 
 from ..conftest import REPOSITORY, Cluster, Run, eventually, playbook
 from ..kubectl import KINDS, Kubectl
@@ -198,12 +202,21 @@ def made(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> Clust
 
 @pytest.fixture(scope="session")
 def operator(kubectl: Kubectl, made: Cluster) -> Iterator[Operator]:
-    """Installed as its users install it, for one namespace. Its rights on hostPath are for the lab's volumes."""
+    """Installed as its users install it, for one namespace. Its rights on hostPath are for the lab's volumes.
+
+    It may watch Secrets; test_namespaced.py has one that may not.
+    """
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")  # what a run that was killed has left
     found = Operator(kubectl)
     run = found.install(
-        image=IMAGE, namespace=NAMESPACE, namespaces=[made.namespace], host_paths=True, webhook="absent", environment=ENVIRONMENT
+        image=IMAGE,
+        namespace=NAMESPACE,
+        namespaces=[made.namespace],
+        host_paths=True,
+        watch_secrets=True,
+        webhook="absent",
+        environment=ENVIRONMENT,
     )
     assert run.rc == 0, run.output
     yield found
@@ -225,3 +238,68 @@ def cluster(operator: Operator, made: Cluster) -> Iterator[Served]:
 def sentence(text: str) -> str:
     """A terminal's text without its line breaks."""
     return re.sub(r"\s+", " ", text)
+
+
+class Beside:
+    """The operator as a process of this machine."""
+
+    def __init__(self, directory: Path, namespace: str) -> None:
+        self.directory = directory
+        self._settings = {
+            "CORRAL_ELECT": "false",
+            "CORRAL_NAMESPACES": namespace,
+            "CORRAL_ADDRESS": "127.0.0.1",
+            "CORRAL_METRICS_PORT": "0",
+            "CORRAL_HEALTH_PORT": "0",
+            "CORRAL_SCRATCH": str(directory / "scratch"),
+            "CORRAL_RUNS": str(directory / "runs"),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None while it lives."""
+        return None if self.process is None else self.process.poll()
+
+    def start(self, **environment: str) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "corral_operator"], env={**_environment(), **self._settings, **environment}, stdout=log, stderr=log
+            )
+
+    @property
+    def lives(self) -> bool:
+        return self.process is not None and self.code is None
+
+    def kill(self) -> None:
+        """The process and all below it: nothing of it can say good-bye."""
+        assert self.process is not None
+        processes.kill_tree(self.process.pid)
+
+    def stop(self) -> None:
+        """In order."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) == 0, self.log
+
+    @property
+    def log(self) -> str:
+        return log.read_text() if (log := self.directory / "log").exists() else ""
+
+
+def keys(cluster: Served) -> dict[str, str]:
+    """Each key that is there, by its Secret."""
+    found = cluster.kubectl.items("secrets", "-n", cluster.namespace)
+    return {f"{one['metadata']['name']}/{key}": value for one in found for key, value in one["data"].items()}
+
+
+@contextlib.contextmanager
+def definitions(kubectl: Kubectl) -> Iterator[None]:
+    """The CustomResourceDefinitions are there, for an operator that is not installed; those that were there stay."""
+    had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
+    files = [f"--filename={REPOSITORY}/playbooks/files/{plural}.corral.hpc.yml" for plural in ("slurmclusters", "slurmnodesets")]
+    kubectl("apply", "--server-side", "--force-conflicts", *files)
+    kubectl("wait", "--for=condition=Established", *files)
+    yield
+    if not had:
+        kubectl("delete", *files)

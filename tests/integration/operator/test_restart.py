@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,12 +22,11 @@ from typing import Any
 import pytest
 
 from corral_operator import processes
-from corral_operator.engine import _environment
 
 from ...faultproxy.proxy import Fault, FaultProxy, changed
 from ..conftest import REPOSITORY, VOLUMES, Cluster, eventually
 from ..kubectl import Kubectl
-from .conftest import DOCUMENTS, Served, let_go
+from .conftest import Beside, Served, definitions, keys, let_go
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 Json = dict[str, Any]
@@ -38,67 +36,16 @@ NAME = "restarted"
 EVERY = 12
 
 
-class Beside:
-    """The operator as a process of this machine."""
-
-    def __init__(self, directory: Path, namespace: str) -> None:
-        self._directory = directory
-        self._settings = {
-            "CORRAL_ELECT": "false",
-            "CORRAL_NAMESPACES": namespace,
-            "CORRAL_ADDRESS": "127.0.0.1",
-            "CORRAL_METRICS_PORT": "0",
-            "CORRAL_HEALTH_PORT": "0",
-            "CORRAL_SCRATCH": str(directory / "scratch"),
-            "CORRAL_RUNS": str(directory / "runs"),
-        }
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def code(self) -> int | None:
-        """How it ended; None while it lives."""
-        return None if self.process is None else self.process.poll()
-
-    def start(self, **environment: str) -> None:
-        with (self._directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "corral_operator"], env={**_environment(), **self._settings, **environment}, stdout=log, stderr=log
-            )
-
-    @property
-    def lives(self) -> bool:
-        return self.process is not None and self.code is None
-
-    def kill(self) -> None:
-        """The process and all below it: nothing of it can say good-bye."""
-        assert self.process is not None
-        processes.kill_tree(self.process.pid)
-
-    def stop(self) -> None:
-        """In order."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(60) == 0, self.log
-
-    @property
-    def log(self) -> str:
-        return log.read_text() if (log := self._directory / "log").exists() else ""
-
-
 @pytest.fixture(scope="module")
 def cluster(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> Iterator[Served]:
     let_go(kubectl, f"test-{NAME}")
-    had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
-    if not had:
-        kubectl("apply", "--server-side", "-f", str(REPOSITORY / "playbooks" / "files" / f"{DOCUMENTS}.yml"))
     made = Served(**vars(make_cluster(NAME, 31403)))
     kubectl("create", "namespace", made.namespace)
     made.spec["nodeSets"] = made.spec["nodeSets"][:1]
     made.spec["nodeSets"][0]["replicas"] = 1
-    yield made
-    let_go(kubectl, made.namespace)
-    if not had:
-        kubectl("delete", "crd", DOCUMENTS)
+    with definitions(kubectl):
+        yield made
+        let_go(kubectl, made.namespace)
 
 
 @pytest.fixture(scope="module")
@@ -109,12 +56,6 @@ def operator(cluster: Served, tmp_path_factory: pytest.TempPathFactory) -> Itera
     if made.lives:
         made.stop()
     shutil.rmtree(directory)
-
-
-def keys(cluster: Served) -> dict[str, str]:
-    """Each key that is there, by its Secret."""
-    found = cluster.kubectl.items("secrets", "-n", cluster.namespace)
-    return {f"{one['metadata']['name']}/{key}": value for one in found for key, value in one["data"].items()}
 
 
 def as_by_hand(cluster: Served) -> None:
