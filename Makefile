@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 LAB_NODES ?= 2
 export LAB_NODES
 # Files of the lab's tests that run at once: they mostly wait for Kubernetes and Slurm.
-LAB_TESTS ?= 2
+LAB_TESTS ?= 3
 # Where the C code is built: outside its own folder.
 SPANK := $(MAKE) -C files/spank BUILD=../../build/spank
 # How `make demo` makes its cluster: push (a playbook, once) or operator (kubectl apply, and it stays so).
