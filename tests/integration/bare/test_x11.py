@@ -31,6 +31,7 @@ while True:
         words = client.recv(-name % 4 + name + -data % 4 + data, socket.MSG_WAITALL)
         welcome = words[:name] == b"MIT-MAGIC-COOKIE-1" and words[-data:].hex() == "{COOKIE}"
         client.sendall(struct.pack("<BBHHH", welcome, 0, 11, 0, 0))
+        client.recv(1)  # as a display does it, the client ends it: Slurm's tunnel may lose what comes with the end
     client.close()
 """
 
@@ -41,7 +42,7 @@ cookie = bytes.fromhex(subprocess.run(["xauth", "list", os.environ["DISPLAY"]], 
 name = b"MIT-MAGIC-COOKIE-1"
 server = socket.create_connection((host, 6000 + int(number)))
 server.sendall(struct.pack("<2sHHHHH", b"l", 11, 0, len(name), len(cookie), 0) + name + b"\\0\\0" + cookie)
-print("welcome" if server.recv(1) == b"\\1" else "refused", os.path.exists("/etc/corral-jail"), os.environ["SLURMD_NODENAME"])
+print({b"\\1": "welcome", b"\\0": "refused"}.get(server.recv(1), "cut off"), os.path.exists("/etc/corral-jail"), os.environ["SLURMD_NODENAME"])
 """
 
 
