@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
+
 from .repository import ROOT, files, load, text
 
 ROLES = sorted({path.parts[1] for path in files() if path.parts[0] == "roles"})
@@ -57,3 +60,40 @@ def test_templates_are_used_and_exist(role: str) -> None:
     named = {name for names in lists if isinstance(names, list) for name in names}  # an expression names its files by itself
     absent = named - there
     assert not absent, f"roles/{role}: tasks name templates that are not there: {', '.join(sorted(absent))}"
+
+
+def named_templates(role: str) -> set[str]:
+    tasks = [task for path in files() if path.is_relative_to(f"roles/{role}/tasks") for task in load(str(path)) or []]
+    tasks += [inner for task in tasks for inner in task.get("block", [])]
+    lists = [(task.get("corral.slurm.k8s_apply") or {}).get("templates", []) for task in tasks]
+    return {name for names in lists if isinstance(names, list) for name in names}
+
+
+CLUSTER = ["cluster_base", "jail_populate", "slurm_controller", "slurm_login", "slurm_workers"]
+# Of one task alone, and not the model's.
+OWN = {"populate_script": "#!/bin/sh\n"}
+APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {"upgrade_check.yml.j2", "users_job.yml.j2"}
+
+
+def doubled(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One object after another is what a template's separators have to keep apart."""
+    return [{**item, "name": item["name"] + end} for item in items for end in ("", "-b")]
+
+
+@pytest.mark.parametrize("role", CLUSTER)
+def test_templates_make_the_objects_of_a_document_that_has_everything_twice(role: str) -> None:
+    document = load("examples/full.yml")
+    spec = document["spec"]
+    spec["nodeSets"] = doubled(spec["nodeSets"])
+    model = resolve.model(document, sizes={}).to_dict()
+    roles = [ROOT / "roles" / name / "templates" for name in (role, "cluster_base")]
+    own = {path.name for path in roles[0].glob("*.j2")} & APPLIED
+    assert own
+    for name in sorted(own):
+        objects, _origins = render([roles[0] / name], {"corral": model, **OWN}, roles)
+        names = [(item["kind"], item["metadata"]["name"]) for item in objects]
+        assert len(set(names)) == len(names), name
+        if name == "init_scripts.yml.j2":
+            pods = model["workers"]["node_sets"] if role == "slurm_workers" else [model["login"]]
+            assert [name for _kind, name in names] == [one["init_config_map"] for one in pods if one["init_scripts"]]
+            assert names
