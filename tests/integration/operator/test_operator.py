@@ -262,26 +262,6 @@ def test_nothing_is_done_while_it_is_paused_and_all_of_it_afterwards(operator: O
     assert "paused" in cluster.slurm("sinfo", "-h", "-n", "cpu-0", "-o", "%f")
 
 
-def test_all_pods_can_be_away_for_maintenance_and_what_was_queued_runs_afterwards(cluster: Served) -> None:
-    """As docs/operator.md says it. Slurm's state and the jail are on their volumes, and slurm.conf stays, so no queued job loses its nodes."""
-    there = ("-n", cluster.namespace, "-l", f"app.kubernetes.io/instance={NAME}")
-    wanted = cluster.contents()
-    cluster.annotate("corral.hpc/paused=true")
-    cluster.slurm("scontrol", "update", "nodename=cpu-[0-1]", "state=drain", "reason=maintenance")
-    job = cluster.ssh("sbatch --parsable -N2 -w cpu-[0-1] -o queued.txt --wrap 'srun hostname'").stdout.strip()
-    cluster.kubectl("scale", "statefulset", "--replicas=0", *there)
-    eventually(
-        lambda: not [pod for pod in cluster.kubectl.items("pods", *there) if pod["status"].get("phase") == "Running"], "no pod runs", 60
-    )
-    cluster.annotate("corral.hpc/paused-")
-    eventually(lambda: cluster.contents() == wanted, "everything is as it was", 100)
-    eventually(lambda: cluster.settled, "the cluster is at rest", 100)
-    assert "drain" in cluster.slurm("sinfo", "-h", "-n", "cpu-0", "-o", "%T"), "a person's drain stays"
-    assert "PENDING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T")
-    cluster.slurm("scontrol", "update", "nodename=cpu-[0-1]", "state=resume")
-    eventually(lambda: cluster.ssh("wc -l <queued.txt", check=False).stdout.strip() == "2", "the job has run", 60)
-
-
 def test_one_run_can_be_asked_for(operator: Operator, cluster: Served) -> None:
     runs, before = operator.runs(), cluster.objects()
     cluster.annotate("corral.hpc/requested-at=once")
