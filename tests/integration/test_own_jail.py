@@ -177,6 +177,8 @@ def test_the_other_kind_of_jail_is_refused(cluster: Cluster) -> None:
     finally:
         cluster.spec["jail"] = kept
     assert cluster.objects() == before
+    # The history has the document that was refused, so that the one before it is a new one to it.
+    assert cluster.site().changed == 1 and cluster.objects() == before
     assert cluster.site().changed == 0
 
 
