@@ -67,5 +67,7 @@ def test_the_demonstration_with_the_operator_ends_with_the_job_of_the_one_withou
     assert re.search(r"^batch script on (small|large)-0 as demo, / is the jail: ", done.stdout, re.MULTILINE), done.stdout
     tasks = re.findall(r"^task ([01]) on node (\S+), kernel host (\S+), ", done.stdout, re.MULTILINE)
     assert sorted(number for number, _node, _host in tasks) == ["0", "1"], done.stdout
-    assert {(node, host) for _number, node, host in tasks} == {(f"{name}-0", f"{NAME}-{name}-0") for name in ("small", "large")}, done.stdout
+    assert {(node, host) for _number, node, host in tasks} == {(f"{name}-0", f"{NAME}-{name}-0") for name in ("small", "large")}, (
+        done.stdout
+    )
     assert f"kubectl delete -f {tmp_path}/cluster.yml" in done.stdout
