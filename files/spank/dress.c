@@ -22,15 +22,6 @@
 
 #define QUIET (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
-static void close_keeping_errno(int fd)
-{
-	int saved = errno;
-
-	if (fd >= 0)
-		close(fd);
-	errno = saved;
-}
-
 /* One thing of the pod that shows in the jail. */
 struct part {
 	const char *source;
@@ -42,11 +33,7 @@ struct part {
 
 static int missing(const struct jail_dress *dress, const struct part *part, const char *which, struct jail_error *error)
 {
-	if (part->mandatory)
-		return jail_fail(error, "/%s%s can not be shown in the jail: %s (%s); populate the jail anew or correct the pod's mounts",
-				 part->parent, part->target, which, strerror(errno));
-	jail_debug(dress->log, "/%s%s is not shown in the jail: %s (%s)", part->parent, part->target, which, strerror(errno));
-	return 0;
+	return jail_not_shown(dress->log, part->parent, part->target, part->mandatory, which, error);
 }
 
 /* Opens a mount point; -1 with errno 0 when there is nothing to do since it is mounted already. */
@@ -70,7 +57,7 @@ static int attach(const struct jail_dress *dress, int directory, const struct pa
 	if (target < 0)
 		return errno == 0 ? 0 : missing(dress, part, "the jail has no such mount point", error);
 	result = jail_attach(tree, target);
-	close_keeping_errno(target);
+	jail_close(target);
 	return result < 0 ? missing(dress, part, "the mount was refused", error) : 0;
 }
 
@@ -89,7 +76,7 @@ static int show(const struct jail_dress *dress, int directory, const struct part
 	if (tree < 0)
 		return missing(dress, part, "the pod does not have it", error);
 	result = lay(dress, directory, part, tree, error);
-	close_keeping_errno(tree);
+	jail_close(tree);
 	return result;
 }
 
@@ -137,8 +124,8 @@ static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error
 			tree = jail_clone(place, "", true);
 		if (tree < 0 || jail_set(tree, attributes) < 0 || jail_attach(tree, place) < 0)
 			result = jail_fail(error, "/proc/%s of the jail can not be made read-only (%s)", frozen[i], strerror(errno));
-		close_keeping_errno(tree);
-		close_keeping_errno(place);
+		jail_close(tree);
+		jail_close(place);
 		if (result < 0)
 			return -1;
 	}
@@ -156,7 +143,7 @@ static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error
 			continue;
 		tree = jail_fresh("tmpfs", no_options, part.attributes.set);
 		if (tree < 0 || attach(dress, proc, &part, tree, error) < 0) {
-			close_keeping_errno(tree);
+			jail_close(tree);
 			return jail_fail(error, "/proc/%s of the jail can not be hidden (%s)", part.target, strerror(errno));
 		}
 		close(tree);
@@ -180,14 +167,14 @@ static int dress_proc(const struct jail_dress *dress, struct jail_error *error)
 		return show(dress, dress->root, &pods, error);
 	}
 	result = attach(dress, dress->root, &own, tree, error);
-	close_keeping_errno(tree);
+	jail_close(tree);
 	if (result < 0)
 		return -1;
 	proc = jail_path_open(dress->root, "proc", O_PATH | O_DIRECTORY);
 	if (proc < 0)
 		return jail_fail(error, "the jail's /proc can not be opened after its mount (%s)", strerror(errno));
 	result = mask_proc(dress, proc, error);
-	close_keeping_errno(proc);
+	jail_close(proc);
 	return result;
 }
 
@@ -268,7 +255,7 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 out_pods:
 	closedir(pods);
 out:
-	close_keeping_errno(dev);
+	jail_close(dev);
 	return result;
 }
 
@@ -323,7 +310,7 @@ static int hide_jobs(const struct jail_dress *dress, struct jail_error *error)
 	hidden = jail_path_open(dress->root, path + 1, O_PATH | O_DIRECTORY);
 	if (hidden < 0 && errno == ENOENT)
 		return 0;
-	close_keeping_errno(hidden);
+	jail_close(hidden);
 	hidden = fresh(dress, &part, no_options, error);
 	if (hidden < 0)
 		return -1;
@@ -349,7 +336,7 @@ static int own_tree(struct jail_layers *own, int tree, const char *target, struc
 	if (jail_set(tree, attributes) == 0)
 		return jail_layers_add(own, tree, target, true, error);
 	jail_fail(error, "the mount attributes of the jail's /%s can not be set (%s)", target, strerror(errno));
-	close_keeping_errno(tree);
+	jail_close(tree);
 	return -1;
 }
 
@@ -432,7 +419,7 @@ static bool is_covered(int root, const char *target, bool may_lack)
 	int place = jail_path_open(root, target, O_PATH);
 	bool covered = place < 0 ? may_lack : jail_is_mount(place);
 
-	close_keeping_errno(place);
+	jail_close(place);
 	return covered;
 }
 

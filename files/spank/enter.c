@@ -25,15 +25,6 @@
 
 #include "internal.h"
 
-static void close_keeping_errno(int fd)
-{
-	int saved = errno;
-
-	if (fd >= 0)
-		close(fd);
-	errno = saved;
-}
-
 static long microseconds_since(const struct timespec *start)
 {
 	struct timespec now;
@@ -52,7 +43,7 @@ static int tree_of(int directory, const char *what, struct jail_error *error)
 	tree = jail_clone(directory, "", false);
 	if (tree < 0)
 		jail_fail(error, "%s can not be shown in the jail (%s)", what, strerror(errno));
-	close_keeping_errno(directory);
+	jail_close(directory);
 	return tree;
 }
 
@@ -113,7 +104,7 @@ static int attach_root(const struct jail_plan *plan, uint32_t job, int root, str
 	jail_submounts_close(&submounts);
 	if (result == 0)
 		return tree;
-	close_keeping_errno(tree);
+	jail_close(tree);
 	return -1;
 }
 
@@ -126,13 +117,13 @@ static int own_root(const struct jail_plan *plan, uint32_t job, struct jail_erro
 	if (root >= 0 && (plan->mode == JAIL_OVERLAY || !jail_is_mount(root))) {
 		int tree = attach_root(plan, job, root, error);
 
-		close_keeping_errno(root);
+		jail_close(root);
 		root = tree;
 	}
 	if (root < 0 || harden(plan, root) == 0)
 		return root;
 	jail_fail(error, "the mount attributes of the jail %s can not be set (%s)", plan->jail, strerror(errno));
-	close_keeping_errno(root);
+	jail_close(root);
 	return -1;
 }
 
@@ -150,13 +141,8 @@ static int become_root_as_copy(int root)
 	if (tree < 0)
 		return -1;
 	result = jail_attach(tree, root) < 0 ? -1 : become_root(tree);
-	close_keeping_errno(tree);
+	jail_close(tree);
 	return result;
-}
-
-static int own_namespace(void)
-{
-	return open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
 }
 
 static bool same_root(const struct jail_view *view)
@@ -194,7 +180,7 @@ static int move_in(const struct jail_plan *plan, uint32_t job, const struct jail
 		if (jail_dress(&dress, error) == 0)
 			result = pivot(dress.root, error);
 	}
-	close_keeping_errno(dress.root);
+	jail_close(dress.root);
 	return result;
 }
 
@@ -213,13 +199,13 @@ static int make_template(const struct jail_plan *plan, uint32_t job, const struc
 		return jail_fail(error, "the pod's mounts can not be made private to this step (%s)", strerror(errno));
 	if (move_in(plan, job, log, view, error) < 0)
 		return -1;
-	namespace = own_namespace();
+	namespace = jail_own_namespace();
 	if (namespace < 0)
 		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
 	if (setns(pod, CLONE_NEWNS) == 0)
 		return namespace;
 	jail_fail(error, "the jail's mount namespace can not be left again (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT", strerror(errno));
-	close_keeping_errno(namespace);
+	jail_close(namespace);
 	return -1;
 }
 
@@ -229,7 +215,7 @@ static bool is_whole(const struct jail_plan *plan, const struct jail_template *t
 	int root = same_root(view) ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	bool whole = root >= 0 && jail_dress_is_whole(plan, template->shown, root);
 
-	close_keeping_errno(root);
+	jail_close(root);
 	return whole;
 }
 
@@ -241,7 +227,7 @@ static enum stay go_to_kept(const struct jail_plan *plan, const struct jail_temp
 	int namespace = jail_template_open(template);
 	bool there = namespace >= 0 && setns(namespace, CLONE_NEWNS) == 0;
 
-	close_keeping_errno(namespace);
+	jail_close(namespace);
 	if (!there)
 		return IN_POD;
 	if (is_whole(plan, template, view))
@@ -273,7 +259,7 @@ static int go_to_template(const struct jail_plan *plan, uint32_t job, const stru
 	if (result < 0)
 		jail_fail(error, "the jail's mount namespace can not be entered (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT",
 			  strerror(errno));
-	close_keeping_errno(namespace);
+	jail_close(namespace);
 	return result;
 }
 
@@ -289,7 +275,7 @@ static int lay_over(const struct jail_layers *layers, const struct jail_log *log
 	if (root < 0)
 		return jail_fail(error, "the jail's root can not be opened from inside (%s)", strerror(errno));
 	result = jail_layers_apply(layers, log, root, false, error);
-	close_keeping_errno(root);
+	jail_close(root);
 	return result;
 }
 
@@ -311,7 +297,7 @@ static int pack(const struct jail_plan *plan, uint32_t job, const struct jail_lo
 
 	if (root < 0)
 		return -1;
-	luggage->pod = own_namespace();
+	luggage->pod = jail_own_namespace();
 	if (luggage->pod < 0 || fstat(root, &status) < 0) {
 		jail_fail(error, "the pod's mounts, or the jail %s in them, can not be read (%s)", plan->jail, strerror(errno));
 	} else {
@@ -323,11 +309,11 @@ static int pack(const struct jail_plan *plan, uint32_t job, const struct jail_lo
 		if (!error->text[0])
 			result = jail_own_collect(plan, log, tmp, shm, &luggage->own, error);
 		else
-			close_keeping_errno(tmp);
+			jail_close(tmp);
 	}
 	if (result == 0)
 		result = jail_veneer_collect(plan, log, root, &luggage->veneer, error);
-	close_keeping_errno(root);
+	jail_close(root);
 	return result;
 }
 
@@ -340,7 +326,7 @@ static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_l
 		return jail_fail(error, "the root after the entry is not the jail %s", plan->jail);
 	if (lay_over(&luggage->own, log, error) < 0)
 		return -1;
-	view->pure = own_namespace();
+	view->pure = jail_own_namespace();
 	if (view->pure < 0)
 		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
 	return lay_over(&luggage->veneer, log, error);
@@ -367,7 +353,7 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 		result = go_in(plan, job, log, &luggage, view, error);
 	jail_layers_close(&luggage.own);
 	jail_layers_close(&luggage.veneer);
-	close_keeping_errno(luggage.pod);
+	jail_close(luggage.pod);
 	if (result < 0) {
 		jail_view_close(view);
 		return -1;
@@ -392,8 +378,8 @@ int jail_stay_outside(const struct jail_plan *plan, uint32_t job, struct jail_er
 		jail_fail(error, "the job's /tmp can not be mounted in the pod (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
 	else
 		result = 0;
-	close_keeping_errno(target);
-	close_keeping_errno(tree);
+	jail_close(target);
+	jail_close(tree);
 	return result;
 }
 
@@ -418,7 +404,7 @@ int jail_strip(struct jail_view *view, struct jail_error *error)
 
 void jail_view_close(struct jail_view *view)
 {
-	close_keeping_errno(view->pure);
+	jail_close(view->pure);
 	*view = (struct jail_view)JAIL_NO_VIEW;
 }
 
@@ -434,7 +420,7 @@ static int harden_once(const struct jail_plan *plan, int root, struct jail_error
 		int place = jail_path_open(root, first[i], O_PATH);
 
 		dressed |= place >= 0 && jail_is_mount(place);
-		close_keeping_errno(place);
+		jail_close(place);
 	}
 	if (dressed || !jail_is_mount(root) || harden(plan, root) == 0)
 		return 0;
@@ -458,7 +444,7 @@ int jail_attach_volumes(const struct jail_plan *plan, const struct jail_log *log
 	if (jail_binds_collect(plan, log, &binds, error) == 0)
 		result = jail_layers_apply(&binds, log, root, true, error);
 	jail_layers_close(&binds);
-	close_keeping_errno(root);
+	jail_close(root);
 	return result;
 }
 
@@ -487,6 +473,6 @@ int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struc
 	    jail_dress(&dress, error) == 0)
 		result = jail_layers_apply(&own, log, dress.root, true, error);
 	jail_layers_close(&own);
-	close_keeping_errno(dress.root);
+	jail_close(dress.root);
 	return result;
 }

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "internal.h"
 
@@ -43,4 +45,22 @@ void jail_debug(const struct jail_log *log, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	log->debug(text);
+}
+
+void jail_close(int fd)
+{
+	int saved = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+}
+
+int jail_not_shown(const struct jail_log *log, const char *parent, const char *target, bool mandatory, const char *why, struct jail_error *error)
+{
+	if (mandatory)
+		return jail_fail(error, "/%s%s can not be shown in the jail: %s (%s); populate the jail anew or correct the pod's mounts", parent, target,
+				 why, strerror(errno));
+	jail_debug(log, "/%s%s is not shown in the jail: %s (%s)", parent, target, why, strerror(errno));
+	return 0;
 }

@@ -13,6 +13,10 @@
 int jail_fail(struct jail_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void jail_info(const struct jail_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void jail_debug(const struct jail_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Keeps errno; nothing to do for -1. */
+void jail_close(int fd);
+/* What errno says of something that shall be seen at /PARENT TARGET: -1 with the sentence where it must be, else 0. */
+int jail_not_shown(const struct jail_log *log, const char *parent, const char *target, bool mandatory, const char *why, struct jail_error *error);
 
 /* path.c: names inside the jail, never led astray by a symbolic link. */
 int jail_path_open(int root, const char *path, int flags);
@@ -72,6 +76,7 @@ struct jail_template {
 };
 void jail_digest_add(struct jail_digest *digest, const void *data, size_t size);
 int jail_template_look(const struct jail_plan *plan, struct jail_template *template);
+int jail_own_namespace(void);
 int jail_template_unshare(int pod);
 int jail_template_open(const struct jail_template *template);
 void jail_template_keep(const struct jail_template *template, int namespace, const struct jail_log *log);

@@ -18,15 +18,6 @@
 
 #include "internal.h"
 
-static void close_keeping_errno(int fd)
-{
-	int saved = errno;
-
-	if (fd >= 0)
-		close(fd);
-	errno = saved;
-}
-
 /* Makes every missing part of the base. Its parents are the pod's own and trusted. */
 static int open_base(const char *base)
 {
@@ -64,11 +55,11 @@ int jail_job_open(const char *base, uint32_t job, mode_t mode, struct jail_error
 		goto out;
 	directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (directory >= 0 && fchmod(directory, mode) < 0) {
-		close_keeping_errno(directory);
+		jail_close(directory);
 		directory = -1;
 	}
 out:
-	close_keeping_errno(parent);
+	jail_close(parent);
 	if (directory < 0)
 		return jail_fail(error, "the job's own directory %s/%s can not be made (%s): look at the node's local scratch", base, name,
 				 strerror(errno));
@@ -84,7 +75,7 @@ static int empty(int directory, dev_t device)
 	DIR *list = fdopendir(directory);
 
 	if (!list) {
-		close_keeping_errno(directory);
+		jail_close(directory);
 		return -1;
 	}
 	while ((entry = readdir(list))) {
@@ -98,7 +89,7 @@ static int empty(int directory, dev_t device)
 		child = openat(directory, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		if (child < 0 || fstat(child, &status) < 0 || status.st_dev != device) {
 			failed = child < 0 ? errno : EXDEV;
-			close_keeping_errno(child);
+			jail_close(child);
 			continue;
 		}
 		if (empty(child, device) < 0 || unlinkat(directory, entry->d_name, AT_REMOVEDIR) < 0)
@@ -126,7 +117,7 @@ int jail_job_remove(const char *base, uint32_t job, struct jail_error *error)
 		result = 0;
 	else if (directory >= 0 && fstat(directory, &status) == 0)
 		result = empty(directory, status.st_dev) < 0 ? -1 : unlinkat(parent, name, AT_REMOVEDIR);
-	close_keeping_errno(parent);
+	jail_close(parent);
 	if (result < 0)
 		return jail_fail(error, "the job's own directory %s/%s could not be removed wholly (%s): remove it by hand", base, name, strerror(errno));
 	return 0;

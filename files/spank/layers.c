@@ -12,22 +12,9 @@
 
 #include "internal.h"
 
-static void close_keeping_errno(int fd)
-{
-	int saved = errno;
-
-	if (fd >= 0)
-		close(fd);
-	errno = saved;
-}
-
 static int can_not(const struct jail_log *log, const struct jail_layer *layer, const char *why, struct jail_error *error)
 {
-	if (layer->mandatory)
-		return jail_fail(error, "/%s can not be shown in the jail: %s (%s); populate the jail anew or correct the pod's mounts", layer->target, why,
-				 strerror(errno));
-	jail_debug(log, "/%s is not shown in the jail: %s (%s)", layer->target, why, strerror(errno));
-	return 0;
+	return jail_not_shown(log, "", layer->target, layer->mandatory, why, error);
 }
 
 /* Takes the tree over, after a failure too. "target" is relative to the jail's root and stays the caller's. */
@@ -36,7 +23,7 @@ int jail_layers_add(struct jail_layers *layers, int tree, const char *target, bo
 	struct jail_layer *grown = reallocarray(layers->layer, layers->count + 1, sizeof(*grown));
 
 	if (!grown) {
-		close_keeping_errno(tree);
+		jail_close(tree);
 		return jail_fail(error, "out of memory while the jail's /%s is looked for", target);
 	}
 	layers->layer = grown;
@@ -57,7 +44,7 @@ int jail_layers_show(struct jail_layers *layers, const struct jail_log *log, con
 	if (jail_set(tree, attributes) == 0)
 		return jail_layers_add(layers, tree, target, mandatory, error);
 	result = can_not(log, &layer, "its mount attributes can not be set", error);
-	close_keeping_errno(tree);
+	jail_close(tree);
 	return result;
 }
 
@@ -74,7 +61,7 @@ int jail_layers_apply(const struct jail_layers *layers, const struct jail_log *l
 			result = can_not(log, layer, "the jail has no such mount point", error);
 		else if (!(keep && jail_is_mount(target)) && jail_attach(layer->tree, target) < 0)
 			result = can_not(log, layer, "the mount was refused", error);
-		close_keeping_errno(target);
+		jail_close(target);
 	}
 	return result;
 }
@@ -82,7 +69,7 @@ int jail_layers_apply(const struct jail_layers *layers, const struct jail_log *l
 void jail_layers_close(struct jail_layers *layers)
 {
 	for (size_t i = 0; i < layers->count; i++)
-		close_keeping_errno(layers->layer[i].tree);
+		jail_close(layers->layer[i].tree);
 	free(layers->layer);
 	*layers = (struct jail_layers){0, NULL};
 }

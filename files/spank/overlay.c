@@ -23,15 +23,6 @@
 
 #include "internal.h"
 
-static void close_keeping_errno(int fd)
-{
-	int saved = errno;
-
-	if (fd >= 0)
-		close(fd);
-	errno = saved;
-}
-
 /* What the error does not say is in errno. */
 static int mount_over(const struct jail_plan *plan, uint32_t job, int place, struct jail_error *error)
 {
@@ -53,7 +44,7 @@ static int mount_over(const struct jail_plan *plan, uint32_t job, int place, str
 	if (tree < 0)
 		return -1;
 	result = jail_attach(tree, place);
-	close_keeping_errno(tree);
+	jail_close(tree);
 	return result;
 }
 
@@ -91,8 +82,8 @@ int jail_overlay_mount(const struct jail_plan *plan, uint32_t job, struct jail_e
 	if (result < 0 && !error->text[0])
 		jail_fail(error, "the job's overlay of the jail can not be made in %s/%u (%s): the directory must be on a file system that overlays can "
 			  "write to (not an overlay, not NFS) and have room", plan->overlay, (unsigned)job, strerror(errno));
-	close_keeping_errno(place);
-	close_keeping_errno(directory);
+	jail_close(place);
+	jail_close(directory);
 	return result;
 }
 
@@ -194,7 +185,7 @@ int jail_submounts_attach(struct jail_submounts *submounts, int root, struct jai
 		int target = jail_path_open(root, submounts->mount[i].target, O_PATH);
 		int result = target < 0 ? -1 : jail_attach(submounts->mount[i].tree, target);
 
-		close_keeping_errno(target);
+		jail_close(target);
 		if (result < 0)
 			return jail_fail(error, "the volume at /%s can not be shown over the job's overlay (%s)", submounts->mount[i].target, strerror(errno));
 	}

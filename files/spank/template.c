@@ -127,10 +127,10 @@ int jail_template_look(const struct jail_plan *plan, struct jail_template *templ
 	char *mounts;
 
 	template->name[0] = '\0';
-	template->shown = jail_dress_digest(plan, &digest);
 	/* An overlay is the job's own. */
 	if (plan->mode == JAIL_OVERLAY || !is_plain(plan->jail) || !is_plain(plan->spool))
 		return -1;
+	template->shown = jail_dress_digest(plan, &digest);
 	mounts = read_mounts();
 	if (!mounts)
 		return -1;
@@ -151,17 +151,22 @@ int jail_template_look(const struct jail_plan *plan, struct jail_template *templ
 #endif
 #define TRIES 8
 
+/* That of the calling thread. */
+int jail_own_namespace(void)
+{
+	return open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+}
+
 /* May this thread's mount namespace be shown in the pod's? Only a younger one may, by their ids, so that none can hold itself. */
 static bool is_younger_than(int pod)
 {
-	int own = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	int own = jail_own_namespace();
 	uint64_t ours;
 	uint64_t pods;
 	/* Kernels that do not tell count them up. */
 	bool younger = own < 0 || ioctl(own, NS_GET_MNTNS_ID, &ours) < 0 || ioctl(pod, NS_GET_MNTNS_ID, &pods) < 0 || ours > pods;
 
-	if (own >= 0)
-		close(own);
+	jail_close(own);
 	return younger;
 }
 
