@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import revisions
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import revisions, schema
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, Client
@@ -93,8 +93,8 @@ class _Work:
     def restore(self) -> Json:
         """Return a document that was kept; where an operator makes the cluster of a SlurmCluster, have that say the same."""
         one = self.history.chosen(self._params.get("revision"), self._cluster)
-        path = f"/apis/corral.hpc/v1alpha1/namespaces/{self._ref.namespace}/slurmclusters/{self._cluster}"
-        what = f"SlurmCluster {self._ref.namespace}/{self._cluster}"
+        path = f"/apis/{schema.API_VERSION}/namespaces/{self._ref.namespace}/{schema.PLURAL}/{self._cluster}"
+        what = f"{schema.KIND} {self._ref.namespace}/{self._cluster}"
         live = self._optional(path, what)
         changed = bool(live) and live.get("spec") != one.spec
         if changed and not self._check:

@@ -48,6 +48,13 @@ def test_options_are_documented_and_carry_the_roles_name(role: str) -> None:
         assert option.get("required") is True or "default" in option, f"{role}: the option {name} is neither required nor has it a default"
 
 
+def named_templates(role: str) -> set[str]:
+    tasks = [task for path in files() if path.is_relative_to(f"roles/{role}/tasks") for task in load(str(path)) or []]
+    tasks += [inner for task in tasks for inner in task.get("block", [])]
+    lists = [(task.get("corral.slurm.k8s_apply") or {}).get("templates", []) for task in tasks]
+    return {name for names in lists if isinstance(names, list) for name in names}  # an expression names its files by itself
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_templates_are_used_and_exist(role: str) -> None:
     """A template nobody renders is dead, one that is not there fails only in a user's run."""
@@ -55,18 +62,8 @@ def test_templates_are_used_and_exist(role: str) -> None:
     spoken = "\n".join(text(path) for path in files() if path.parts[0] in {"roles", "playbooks"} and path.suffix in {".yml", ".j2"})
     unused = [name for name in there if name not in spoken]
     assert not unused, f"roles/{role}: no task and no other template names {', '.join(unused)}"
-    tasks = [task for path in files() if path.is_relative_to(f"roles/{role}/tasks") for task in load(str(path)) or []]
-    lists = [(task.get("corral.slurm.k8s_apply") or {}).get("templates", []) for task in tasks]
-    named = {name for names in lists if isinstance(names, list) for name in names}  # an expression names its files by itself
-    absent = named - there
+    absent = named_templates(role) - there
     assert not absent, f"roles/{role}: tasks name templates that are not there: {', '.join(sorted(absent))}"
-
-
-def named_templates(role: str) -> set[str]:
-    tasks = [task for path in files() if path.is_relative_to(f"roles/{role}/tasks") for task in load(str(path)) or []]
-    tasks += [inner for task in tasks for inner in task.get("block", [])]
-    lists = [(task.get("corral.slurm.k8s_apply") or {}).get("templates", []) for task in tasks]
-    return {name for names in lists if isinstance(names, list) for name in names}
 
 
 CLUSTER = ["cluster_base", "jail_populate", "slurm_controller", "slurm_login", "slurm_workers"]
