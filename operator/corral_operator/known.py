@@ -144,7 +144,9 @@ def _name(query: dict[str, str]) -> str:
 def _equal(query: dict[str, str]) -> Json | None:
     """Return the labels that are asked for; None where that is not the whole question."""
     terms = [term.partition("=") for term in query.get("labelSelector", "").split(",")]
-    whole = query.keys() <= {"labelSelector", "limit"} and all(equals and key.strip("!") == key and value[:1] != "=" for key, equals, value in terms)
+    whole = query.keys() <= {"labelSelector", "limit"} and all(
+        equals and key.strip("!") == key and value[:1] != "=" for key, equals, value in terms
+    )
     return {key: value for key, _equals, value in terms} if whole else None
 
 
