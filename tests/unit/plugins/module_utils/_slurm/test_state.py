@@ -40,7 +40,7 @@ def test_an_answer_that_is_none_says_nothing(answer: str) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_command_beside_has_its_own_output_and_exit_code(there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_beside_has_its_own_output_and_exit_code(there: bool, tmp_path: Path) -> None:
     command = state.beside(["sh", "-c", "echo one; echo; echo two; echo said >&2; exit 3"])
     command[2] = command[2].replace(state.FOLDER, str(tmp_path if there else tmp_path / "away"))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
