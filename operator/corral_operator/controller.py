@@ -268,12 +268,13 @@ class Controller:
     def refresh_metrics(self) -> None:
         """Bring the gauges up to date."""
         metrics = self._metrics
-        metrics.depth.set(self._queue.depth)
+        # What piles up in the queue of one that only stands by is not due to anybody.
+        waiting, working = (self._queue.waiting, self._queue.at_work) if self.leading else ({}, {})
+        metrics.depth.set(self._queue.depth if self.leading else 0)
         metrics.open.set(self._queue.open)
         ready = [_is_ready(cluster.document) for cluster in self._clusters.values()]
         metrics.clusters.labels("true").set(sum(ready))
         metrics.clusters.labels("false").set(len(ready) - sum(ready))
-        waiting, working = self._queue.waiting, self._queue.at_work
         for gauge in (metrics.waiting, metrics.working, metrics.ready):
             gauge.clear()  # of clusters that are gone
         for key, is_ready in zip(self._clusters, ready, strict=True):
@@ -803,6 +804,8 @@ class Controller:
         result = outcome.ended or ("successful" if outcome.successful else "failed")
         self._metrics.runs.labels(playbook, result).inc()
         self._metrics.run_seconds.labels(playbook, result).observe(outcome.seconds)
+        for kind, count in outcome.counts.items():
+            self._metrics.tasks.labels(kind).inc(count)
         for task, seconds in outcome.tasks.items():
             self._metrics.task_seconds.labels(task).observe(seconds)
         if outcome.replayed is not None:

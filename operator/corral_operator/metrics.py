@@ -30,6 +30,12 @@ class Metrics:
         self.task_seconds = Histogram(
             "corral_operator_task_seconds", "How long tasks took.", ("task",), buckets=_SECONDS, registry=registry
         )
+        self.tasks = Counter(
+            "corral_operator_tasks",
+            "Tasks by Ansible's own count, of all hosts; dark: the host was not reached.",
+            ("result",),
+            registry=registry,
+        )
         self.wait_seconds = Histogram(
             "corral_operator_queue_wait_seconds", "How long clusters waited for their turn.", ("why",), buckets=_SECONDS, registry=registry
         )
