@@ -12,7 +12,6 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
-
 from corral_operator.metrics import Metrics
 
 from .repository import ROOT, load
