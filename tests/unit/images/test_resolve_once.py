@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,3 +81,76 @@ def test_a_name_server_that_does_not_answer_is_asked_again_until_it_has_been_sil
 
 def test_another_name_is_looked_for_in_earnest(library: Path) -> None:
     assert preloaded(library, "print(find('nothing.invalid'), find('localhost'))") == "False True"
+
+
+def saved_node(name: str, state: int, address: str = "", reason: str = "") -> bytes:
+    """A node of slurmctld's node_state as _node_record_pack() of 24.11 and 26.05 writes it, as far as its state and a little more."""
+
+    def packed(word: str) -> bytes:
+        return struct.pack(">I", len(word) + 1 if word else 0) + (word.encode() + b"\0" if word else b"")
+
+    words = ["", address or name, name, name, "a comment", "", reason, "gpu", "gpu", "gres:1", "", "", ""]
+    return b"".join(packed(word) for word in words) + struct.pack(">II", 0xFFFFFFFE, state) + b"more" * 20
+
+
+IDLE, DOWN, FUTURE, DRAIN = 2, 1, 6, 0x200
+
+
+@pytest.fixture(scope="module")
+def built(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The library, and the state file that it looks into."""
+    state = tmp_path_factory.mktemp("state") / "node_state"
+    return build(SOURCE, f'-DSTATE="{state}"'), state
+
+
+@pytest.fixture
+def remembering(built: tuple[Path, Path]) -> tuple[Path, Path]:
+    """The same without any state yet."""
+    for file in built[1].parent.iterdir():
+        file.unlink()
+    return built
+
+
+@pytest.mark.parametrize("address", ["", "192.0.2.7"])
+@pytest.mark.parametrize(
+    ("state", "known"), [(IDLE, True), (IDLE | DRAIN, True), (DOWN | DRAIN, True), (FUTURE, False), (FUTURE | DRAIN, False)]
+)
+def test_a_node_that_slurmctld_has_seen_keeps_what_it_knows_of_it(
+    remembering: tuple[Path, Path], state: int, known: bool, address: str
+) -> None:
+    library, file = remembering
+    file.write_bytes(b"header" + saved_node("gpu-10", IDLE) + saved_node("gpu-1", state, address, "by ada") + saved_node("gpu-11", FUTURE))
+    found = preloaded(library, "print(find('gpu-10'), find('gpu-1'), find('gpu-11'), find('gpu'), find('ada'))")
+    assert found == f"True {known} False False False"
+    code = "import contextlib\nwith contextlib.suppress(OSError): print(socket.getaddrinfo('gpu-1', 1)[0][4][0])"
+    assert preloaded(library, code) == ("127.0.0.1" if known else ""), "where nobody answers"
+
+
+def test_the_save_before_counts_where_there_is_no_other(remembering: tuple[Path, Path]) -> None:
+    library, file = remembering
+    assert preloaded(library, "print(find('gpu-1'))") == "False"
+    file.with_name("node_state.old").write_bytes(b"header" + saved_node("gpu-1", IDLE))
+    assert preloaded(library, "print(find('gpu-1'))") == "True"
+
+
+def test_a_file_that_breaks_off_says_nothing_of_its_last_node(remembering: tuple[Path, Path]) -> None:
+    library, file = remembering
+    whole = b"header" + saved_node("gpu-1", IDLE)
+    cuts = range(len(whole) - 80)
+    code = "print(find('gpu-1'))"
+    for cut in (*cuts[:: len(cuts) // 7], cuts[-1]):
+        file.write_bytes(whole[:cut])
+        assert preloaded(library, code) == "False", cut
+    file.write_bytes(whole[: len(whole) - 80])
+    assert preloaded(library, code) == "True"
+
+
+def test_a_node_is_not_taken_for_gone_where_the_name_server_is_silent(
+    remembering: tuple[Path, Path], build: Callable[..., Path], tmp_path: Path
+) -> None:
+    _library, file = remembering
+    file.write_bytes(saved_node("gpu-1", IDLE))
+    source = tmp_path / "silent.c"
+    source.write_text("int getaddrinfo(void)\n{\n\treturn -3;\n}\n")
+    hurried = build(SOURCE, f'-DSTATE="{file}"', "-DPATIENCE=0")
+    assert preloaded(hurried, "print(find('gpu-1'))", after=[build(source, "-fno-builtin")]) == "False"
