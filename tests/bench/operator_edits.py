@@ -80,8 +80,8 @@ async def _edits(served: _Served, metrics: Metrics, count: int) -> dict[str, lis
             config = f"/api/v1/namespaces/{served.namespace}/configmaps/{served.name}-controller-config"
             found["live"].append(await _when("an edit", began, lambda: served.says(config, f"MaxTime={limit}")))  # noqa: B023  awaited in this turn
             found["served"].append(
-                await _when("an edit that slurmctld serves", began, lambda: served.serves(partitions[-1]["name"], f"MaxTime={limit}"))
-            )  # noqa: B023
+                await _when("an edit that slurmctld serves", began, lambda: served.serves(partitions[-1]["name"], f"MaxTime={limit}"))  # noqa: B023
+            )
         await served.settled(metrics)
     return found
 
