@@ -133,13 +133,13 @@ static uint32_t number_at(const unsigned char *at)
 	return ntohl(number);
 }
 
-/* The base of the state that follows a saved node's names; FUTURE for what can not be read. */
-static uint32_t state_after(const unsigned char *at)
+/* The base of the state that follows so many words of a saved node; FUTURE for what can not be read. */
+static uint32_t state_after(const unsigned char *at, int words)
 {
 	const unsigned char *end = saved.bytes + saved.size;
 	int word;
 
-	for (word = 0; word < WORDS_BEFORE_STATE; word++) {
+	for (word = 0; word < words; word++) {
 		uint32_t length;
 
 		if (end - at < 4)
@@ -154,27 +154,45 @@ static uint32_t state_after(const unsigned char *at)
 	return end - at < 8 ? STATE_FUTURE : number_at(at + 4) & STATE_BASE;
 }
 
-/* True for a node that slurmctld has seen. In the file its name stands twice on end, as NodeName and NodeHostName, after NodeAddr, which may be the same. */
+/* Behind where a word stands in the file so many times on end; NULL where it does not. */
+static const unsigned char *behind(const char *word, int times)
+{
+	size_t length = strlen(word) + 1;
+	unsigned char packed[2 * (sizeof(missed.host) + 4)];
+	const unsigned char *at;
+	uint32_t number = htonl((uint32_t)length);
+
+	memcpy(packed, &number, 4);
+	memcpy(packed + 4, word, length);
+	memcpy(packed + 4 + length, packed, 4 + length);
+	at = memmem(saved.bytes, saved.size, packed, (size_t)times * (4 + length));
+	return at ? at + (size_t)times * (4 + length) : NULL;
+}
+
+/*
+ * True for a node that slurmctld has seen. What is looked for is its NodeAddr, which the file has before NodeName and NodeHostName. A worker has told its pod's
+ * address instead, but its name follows from that of the pod, CLUSTER-NODE, and stands twice on end.
+ */
 static int is_known(const char *host)
 {
-	size_t length = strlen(host) + 1, size = 2 * (length + 4);
-	unsigned char twice[2 * (sizeof(missed.host) + 4)];
+	const char *cluster = getenv("CORRAL_CLUSTER");
+	size_t before = cluster ? strlen(cluster) : 0, length;
 	const unsigned char *at;
-	uint32_t packed = htonl((uint32_t)length);
+	char node[sizeof(missed.host)];
 
 	pthread_once(&once, read_saved);
-	if (!saved.bytes || length > sizeof(missed.host))
+	if (!saved.bytes || strlen(host) >= sizeof(node))
 		return 0;
-	memcpy(twice, &packed, 4);
-	memcpy(twice + 4, host, length);
-	memcpy(twice + 4 + length, twice, 4 + length);
-	at = memmem(saved.bytes, saved.size, twice, size);
-	if (!at)
+	at = behind(host, 1);
+	if (at && state_after(at, 2 + WORDS_BEFORE_STATE) != STATE_FUTURE)
+		return 1;
+	if (!before || strncmp(host, cluster, before) != 0 || host[before] != '-')
 		return 0;
-	at += size;
-	if ((size_t)(saved.bytes + saved.size - at) >= size / 2 && memcmp(at, twice, size / 2) == 0)
-		at += size / 2;
-	return state_after(at) != STATE_FUTURE;
+	length = strcspn(host + before + 1, ".");
+	memcpy(node, host + before + 1, length);
+	node[length] = 0;
+	at = behind(node, 2);
+	return at && state_after(at, WORDS_BEFORE_STATE) != STATE_FUTURE;
 }
 
 /* This pod itself, where no slurmd listens; of the family that it has. */
