@@ -22,7 +22,8 @@ from urllib.parse import parse_qsl, quote
 Json = dict[str, Any]
 
 _INSTANCE = "app.kubernetes.io/instance"
-_THREADS = 4
+# Each has a connection, which costs both sides more than several requests do.
+_THREADS = 3
 
 
 class Known:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 FOLDER = "/var/spool/slurmctld"
 # A volume that hangs keeps nobody from the other answer.
-_DF = f"timeout -s KILL 5 df --block-size=1 --output=size,avail {FOLDER} 2>/dev/null | tail -n 1"
+_DF = f"timeout -s KILL 5 df --block-size=1 --output=size,avail {FOLDER} 2>/dev/null"
 # Share of the volume from which on it is told, and the room below which it counts as full (as in images/slurm/controller.py).
 TOLD = 0.9
 ROOM = 8 << 20
@@ -19,7 +19,7 @@ def beside(command: list[str]) -> list[str]:
 
 
 def split(printed: str) -> tuple[str, str]:
-    """Return of what a command of ``beside`` printed the line about the room, and the rest."""
+    """Return of what a command of ``beside`` printed the line about the room, which df's headings begin, and the rest."""
     line, _end, rest = printed.partition("\n")
     return line, rest
 
@@ -29,7 +29,7 @@ def room(line: str, where: str) -> str:
 
     ``line`` is that of ``split``, in bytes; ``where`` is the pod that it comes from.
     """
-    words = line.split()
+    words = line.split()[-2:]
     if len(words) != 2 or not all(word.isdigit() for word in words):
         return ""
     size, free = (int(word) for word in words)

@@ -57,7 +57,7 @@ class Fake:
         self.where: list[str] = []
         self.away: set[str] = set()
         self.requests = 0
-        # What df says: size and free bytes.
+        # What df says of size and free bytes.
         self.room = ""
         self.answers: dict[tuple[str, ...], Output | Exception] = {}
         self.nodes: dict[str, Any] = json.loads(text("nodes"))
