@@ -150,6 +150,7 @@ def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     yield from _login(spec)
     yield from _node_sets(metadata["name"], spec.get("nodeSets") or [])
     yield from _partitions(spec)
+    yield from _draining(spec)
     yield from _populate("spec.jail", spec["jail"])
     yield from _jails(spec)
     yield from _sub_mounts(spec)
@@ -372,13 +373,37 @@ def _who(path: str, partition: Json, spec: Json) -> Iterator[str]:
         # A directory has groups of its own.
         if name not in groups and not spec.get("sssd"):
             yield f"{path}.allowGroups[{place}] is {name}, which is not in spec.groups; add it there."
-    if settings.get("accountingstoragetype", "").lower() in ("", "accounting_storage/none"):
+    if not _accounting(settings):
         for field in ("qos", "allowQos", "denyQos", "allowAccounts", "denyAccounts"):
             if field in partition:
                 yield f"{path}.{field} needs accounting, which this cluster has not; set AccountingStorageType in spec.slurm.extraConfig, or remove it."
     mode = partition.get("preemptMode", "OFF")
     if mode not in ("OFF", "GANG") and settings.get("preempttype", "").lower() != "preempt/partition_prio":
         yield f"{path}.preemptMode is {mode}, which needs PreemptType=preempt/partition_prio; add the line to spec.slurm.extraConfig."
+
+
+def _accounting(settings: dict[str, str]) -> bool:
+    return settings.get("accountingstoragetype", "").lower() not in ("", "accounting_storage/none")
+
+
+def _draining(spec: Json) -> Iterator[str]:
+    """Jobs that have a policy of their own must be such as there can be."""
+    places = [("spec.workers", spec.get("workers") or {})]
+    places.extend((f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec.get("nodeSets") or []))
+    # Without any of the document's, corral makes this one.
+    known = {partition["name"] for partition in spec.get("partitions") or [{"name": "main"}]}
+    accounting = _accounting(config.effective("cgroup", _extra_pairs(spec)))
+    for place, pods in places:
+        for path, part in ((f"{place}.drain", pods), (f"{place}.updateStrategy.drain", pods.get("updateStrategy") or {})):
+            for index, rule in enumerate((part.get("drain") or {}).get("jobs") or []):
+                where = f"{path}.jobs[{index}]"
+                if not rule.get("partitions") and not rule.get("qos"):
+                    yield f"{where} names neither partitions nor qos, so it would be for all jobs; name some, or set {path}.policy."
+                for number, name in enumerate(rule.get("partitions") or []):
+                    if name not in known:
+                        yield f"{where}.partitions[{number}] is {name}, which is not in spec.partitions ({', '.join(sorted(known))}); correct the name."
+                if rule.get("qos") and not accounting:
+                    yield f"{where}.qos needs accounting, which this cluster has not; set AccountingStorageType in spec.slurm.extraConfig, or remove it."
 
 
 def _populate(path: str, jail: Json) -> Iterator[str]:

@@ -218,8 +218,8 @@ class Workers:
 class Scaling:
     """What slurm_scale has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
 
-    ``node_sets`` are ``{"name", "replicas", "policy", "deadline"}``, the deadline in seconds since the drain; ``policy`` and ``deadline`` hold for
-    sets that the document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
+    ``node_sets`` are ``{"name", "replicas", "policy", "deadline", "jobs"}``, the deadline in seconds since the drain, and ``jobs`` those with a policy of
+    their own, ``{"partitions", "qos", "policy", "deadline"}``; ``policy``, ``deadline`` and ``jobs`` hold for sets that the document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
     slurm.conf of the run before.
 
     ``scaled`` are the sets whose size is asked of a SlurmNodeSet, ``{"name", "object", "replicas", "labels", "selector"}``, the replicas within the
@@ -230,6 +230,7 @@ class Scaling:
     config_map: str
     policy: str
     deadline: int
+    jobs: list[Json]
     node_sets: list[Json]
     partitions: list[str]
     scaled: list[Json]
@@ -250,7 +251,7 @@ class Sync:
 class Rollout:
     """What slurm_rollout has to know: how each node set gets another pod template.
 
-    ``node_sets`` are ``{"name", "replicas", "type", "max_unavailable", "policy", "deadline", "place"}``, ``max_unavailable`` a number of nodes.
+    ``node_sets`` are ``{"name", "replicas", "type", "max_unavailable", "policy", "deadline", "jobs", "place"}``, ``max_unavailable`` a number of nodes.
     ``stateful_sets`` are the names of those whose pods are replaced by runs.
     """
 

@@ -342,15 +342,9 @@ class _Resolver:
         return Scaling(
             selector=",".join(f"{key}={value}" for key, value in worker.selector.items()),
             config_map=self.config_map,
-            policy=whole["policy"],
-            deadline=whole["deadlineSeconds"],
+            **_draining(whole),
             node_sets=[
-                {
-                    "name": node_set["name"],
-                    "replicas": node_set["replicas"],
-                    "policy": {**whole, **node_set["drain"]}["policy"],
-                    "deadline": {**whole, **node_set["drain"]}["deadlineSeconds"],
-                }
+                {"name": node_set["name"], "replicas": node_set["replicas"], **_draining({**whole, **node_set["drain"]})}
                 for node_set in self.spec["nodeSets"]
             ],
             partitions=[partition["name"] for partition in self.spec["partitions"]],
@@ -380,8 +374,7 @@ class _Resolver:
                     "replicas": node_set.replicas,
                     "type": strategy["type"],
                     "max_unavailable": quantity.share(strategy["maxUnavailable"], node_set.replicas),
-                    "policy": drain["policy"],
-                    "deadline": drain["deadlineSeconds"],
+                    **_draining(drain),
                     "place": node_set.place or "",
                 }
             )
@@ -788,6 +781,12 @@ class _Resolver:
             data=data,
             left_behind=left,
         )
+
+
+def _draining(spec: Json) -> Json:
+    """What becomes of jobs on nodes that shall be free, as the modules have it."""
+    jobs = [{**{key: rule[key] for key in ("partitions", "qos", "policy")}, "deadline": rule["deadlineSeconds"]} for rule in spec["jobs"]]
+    return {"policy": spec["policy"], "deadline": spec["deadlineSeconds"], "jobs": jobs}
 
 
 def _affinity(node_set: Json, selector: Labels) -> Json:

@@ -395,9 +395,9 @@ def draining(
     nodes: str = "nodes that leave the document. They are drained first and never taken away while a job is on them",
 ) -> Schema:
     """What becomes of the jobs on nodes that go."""
-    return _object(
-        f"What becomes of jobs on {nodes}.",
-        {
+
+    def how(policy: str | None, deadline: int | None) -> dict[str, Schema]:
+        return {
             "policy": _string(
                 "Wait: until the jobs end by themselves. Requeue: after the deadline they are put back into the queue, and those that can not be are "
                 "waited for. Cancel: after the deadline they are cancelled.",
@@ -405,9 +405,24 @@ def draining(
                 default=policy,
             ),
             "deadlineSeconds": _integer("Seconds from the drain to Requeue or Cancel.", 0, 2**31 - 1, deadline),
+        }
+
+    rule = _object(
+        "Jobs of these partitions and QoS; with both, a job must be of both.",
+        {
+            "partitions": _list("Names of partitions.", _string("A partition.", _PARTITION, max_length=64), maximum=32, unique=True, default=[]),
+            "qos": _list("Names of QoS.", _string("A QoS.", _PROFILE, max_length=64), maximum=32, unique=True, default=[]),
+            **how(None, 3600),
         },
-        default=default,
+        required=("policy",),
     )
+    jobs = _list(
+        "Jobs with a policy of their own, by their partition or QoS. The first entry that fits a job counts.",
+        rule,
+        maximum=16,
+        default=None if policy is None else [],
+    )
+    return _object(f"What becomes of jobs on {nodes}.", {**how(policy, deadline), "jobs": jobs}, default=default)
 
 
 def updating(*, whole: bool = False) -> Schema:
