@@ -156,6 +156,7 @@ def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     yield from _sub_mounts(spec)
     yield from _no_jail_users(spec)
     yield from _extra(spec)
+    yield from _host_users(spec)
     yield from _gpus(spec)
     yield from _topology(spec)
     yield from _pod_volumes(spec)
@@ -611,6 +612,18 @@ def _extra(spec: Json) -> Iterator[str]:
             yield f"spec.nodeSets[{index}].extraNodeParameters sets Gres, which needs GresTypes; add such a line to spec.slurm.extraConfig."
 
 
+def _host_users(spec: Json) -> Iterator[str]:
+    """slurmd confines jobs by cgroups, of which a part is for the machine's own root alone."""
+    if (spec.get("slurm") or {}).get("processTracking", "cgroup") != "cgroup":
+        return
+    for index, node_set in enumerate(spec.get("nodeSets") or []):
+        if node_set.get("hostUsers") is False:
+            yield (
+                f"spec.nodeSets[{index}].hostUsers is false, but with processTracking: cgroup slurmd has to be root on the Kubernetes node, since the kernel takes "
+                "no bpf from a user namespace, by which jobs are kept to their devices; remove it, or set processTracking: linuxproc."
+            )
+
+
 def _gpus(spec: Json) -> Iterator[str]:
     """GPUs of node sets, and what else speaks of such."""
     slurm = spec.get("slurm") or {}
@@ -652,6 +665,7 @@ def _gpu(path: str, node_set: Json) -> Iterator[str]:
             "one of them and the set more nodes, or ask for whole GPUs."
         )
     yield from _cores(path, node_set)
+    yield from _links(f"{path}.gpu.links", node_set["gpu"])
     if any(key.lower() == "gres" for key in node_set.get("extraNodeParameters") or {}):
         yield f"{path}.extraNodeParameters sets Gres, which {path}.gpu sets too; remove one of them."
 
@@ -671,6 +685,26 @@ def _cores(path: str, node_set: Json) -> Iterator[str]:
                 yield f"{path}.gpu.cores[{index}] goes from {low} to {high}; write the smaller number first."
             elif high >= cores:
                 yield f"{path}.gpu.cores[{index}] names core {high}, but the node has {cores}, from 0 to {cores - 1}; correct it, or raise resources."
+
+
+def _links(path: str, gpu: Json) -> Iterator[str]:
+    """A square of numbers, the same seen from either end: Slurm would ignore another, or end."""
+    count = gpu.get("count", 1)
+    rows = [[int(number) for number in row.split(",")] for row in gpu.get("links") or []]
+    if rows and len(rows) != count:
+        yield f"{path} has {len(rows)} entries, but there are {count} GPUs; give one for each."
+        return
+    right: list[int] = []
+    for index, row in enumerate(rows):
+        if len(row) != count:
+            yield f"{path}[{index}] has {len(row)} numbers, but there are {count} GPUs; give one for each, -1 for this one itself."
+        elif [place for place, number in enumerate(row) if number < 0] != [index]:
+            yield f"{path}[{index}] has -1 elsewhere than for GPU {index} itself, the number {index + 1} of the entry; put it there, and links that are none as 0."
+        else:
+            right.append(index)
+            other = next((place for place in right if rows[place][index] != row[place]), None)
+            if other is not None:
+                yield f"{path}[{index}] has {row[other]} links to GPU {other}, which has {rows[other][index]} to GPU {index}; make them agree."
 
 
 def _gres_line(path: str, line: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:
