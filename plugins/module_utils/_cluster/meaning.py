@@ -619,7 +619,7 @@ def _host_users(spec: Json) -> Iterator[str]:
     for index, node_set in enumerate(spec.get("nodeSets") or []):
         if node_set.get("hostUsers") is False:
             yield (
-                f"spec.nodeSets[{index}].hostUsers is false, but with processTracking: cgroup slurmd has to be root on the Kubernetes node, since the kernel takes "
+                f"spec.nodeSets[{index}].hostUsers is false, but with processTracking: cgroup slurmd has to be root on the Kubernetes node: the kernel takes "
                 "no bpf from a user namespace, by which jobs are kept to their devices; remove it, or set processTracking: linuxproc."
             )
 
@@ -699,7 +699,7 @@ def _links(path: str, gpu: Json) -> Iterator[str]:
         if len(row) != count:
             yield f"{path}[{index}] has {len(row)} numbers, but there are {count} GPUs; give one for each, -1 for this one itself."
         elif [place for place, number in enumerate(row) if number < 0] != [index]:
-            yield f"{path}[{index}] has -1 elsewhere than for GPU {index} itself, the number {index + 1} of the entry; put it there, and links that are none as 0."
+            yield f"{path}[{index}] has -1 elsewhere than for GPU {index} itself, the entry's number {index + 1}; put it there, and 0 for no links."
         else:
             right.append(index)
             other = next((place for place in right if rows[place][index] != row[place]), None)

@@ -225,7 +225,8 @@ class Scaling:
     """What slurm_scale has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
 
     ``node_sets`` are ``{"name", "replicas", "policy", "deadline", "jobs"}``, the deadline in seconds since the drain, and ``jobs`` those with a policy of
-    their own, ``{"partitions", "qos", "policy", "deadline"}``; ``policy``, ``deadline`` and ``jobs`` hold for sets that the document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
+    their own, ``{"partitions", "qos", "policy", "deadline"}``; ``policy``, ``deadline`` and ``jobs`` hold for sets that the document no longer has.
+    ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
     slurm.conf of the run before.
 
     ``scaled`` are the sets whose size is asked of a SlurmNodeSet, ``{"name", "object", "replicas", "labels", "selector"}``, the replicas within the

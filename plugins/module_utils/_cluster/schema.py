@@ -422,7 +422,9 @@ def draining(
     rule = _object(
         "Jobs of these partitions and QoS; with both, a job must be of both.",
         {
-            "partitions": _list("Names of partitions.", _string("A partition.", _PARTITION, max_length=64), maximum=32, unique=True, default=[]),
+            "partitions": _list(
+                "Names of partitions.", _string("A partition.", _PARTITION, max_length=64), maximum=32, unique=True, default=[]
+            ),
             "qos": _list("Names of QoS.", _string("A QoS.", _PROFILE, max_length=64), maximum=32, unique=True, default=[]),
             **how(None, 3600),
         },

@@ -57,7 +57,8 @@ class Rule:
     def all_of(cls, given: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
         """Return them as a module's options have them."""
         return tuple(
-            cls(str(one["policy"]), int(one["deadline"]), frozenset(one.get("partitions") or ()), frozenset(one.get("qos") or ())) for one in given
+            cls(str(one["policy"]), int(one["deadline"]), frozenset(one.get("partitions") or ()), frozenset(one.get("qos") or ()))
+            for one in given
         )
 
     def fits(self, task: Task) -> bool:

@@ -41,7 +41,13 @@ def cpu(replicas: int = 3, most: int = 1, **more: Any) -> rollout.NodeSet:
     return rollout.NodeSet(**{"name": "cpu", "replicas": replicas, "type": "RollingUpdate", "max_unavailable": most, **more})
 
 
-def step(pods: list[rollout.Pod | None], *live: nodes.Node, jobs: list[leavers.Task] | None = None, rules: tuple[leavers.Rule, ...] = (), **more: Any) -> rollout.Step:
+def step(
+    pods: list[rollout.Pod | None],
+    *live: nodes.Node,
+    jobs: list[leavers.Task] | None = None,
+    rules: tuple[leavers.Rule, ...] = (),
+    **more: Any,
+) -> rollout.Step:
     """One look at a set; nodes that are not given are idle."""
     one = cpu(len(pods), jobs=rules, **more)
     given_ones = {found.name: found for found in live}

@@ -141,7 +141,9 @@ BOTH = leavers.Rule("Wait", 0, partitions=frozenset({"spot"}), qos=frozenset({"p
         ("main", "paid", []),
     ],
 )
-def test_jobs_of_a_partition_or_qos_have_a_policy_of_their_own_and_the_first_that_fits_counts(partition: str, qos: str, told: list[list[str]]) -> None:
+def test_jobs_of_a_partition_or_qos_have_a_policy_of_their_own_and_the_first_that_fits_counts(
+    partition: str, qos: str, told: list[list[str]]
+) -> None:
     size = scaling.Size("cpu", 4, 2, "Wait", 0, (BOTH, SPOT, SCAVENGER))
     busy = node("cpu-3", "MIXED", "DRAIN", reason=OURS, since=NOW - 60)
     assert commands(step(gone(2), busy, size=size, jobs=[job(7, "cpu-3", partition=partition, qos=qos)])) == told
