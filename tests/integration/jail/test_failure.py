@@ -143,7 +143,9 @@ def test_reasons_of_others_stay(cluster: Cluster) -> None:
 def test_a_job_begins_anew_where_its_container_was_killed(cluster: Cluster, script: Script) -> None:
     """The spool outlives the container, and in it lies the job's script, whose number comes again."""
     worker = ("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "bash", "-c")
-    job = submit(script, "-w one-0 --requeue -o anew.txt --open-mode=append", command="echo begun; until test -e go; do sleep 0.5; done; echo ended")
+    job = submit(
+        script, "-w one-0 --requeue -o anew.txt --open-mode=append", command="echo begun; until test -e go; do sleep 0.5; done; echo ended"
+    )
     eventually(lambda: script("cat anew.txt", check=False) == "begun", "the job has begun")
     assert cluster.kubectl(*worker, f"ls /var/spool/slurmd/job{int(job):05d}").split() == ["slurm_script"]
     # The container ends with it, and the call with the container.
