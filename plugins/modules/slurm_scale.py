@@ -52,7 +52,7 @@ options:
         required: true
       replicas:
         description:
-          - How many nodes it shall have.
+          - How many nodes with a pod it shall have.
         type: int
         required: true
       policy:
@@ -110,6 +110,11 @@ options:
     description:
       - The image that slurmctld shall have. Where its pod has another one, O(slurm_conf) is not read, since another release of Slurm knows other words.
     type: str
+  maintenance:
+    description:
+      - Whether nodes go for a while and not for good, for the reason that they are drained with. Their lines stay by the document.
+    type: bool
+    default: false
   policy:
     description:
       - What becomes of jobs on nodes of a set that is not in O(node_sets).
@@ -266,6 +271,7 @@ def argument_spec() -> dict[str, object]:
         "partitions": {"type": "list", "elements": "str"},
         "slurm_conf": {"type": "str"},
         "image": {"type": "str"},
+        "maintenance": {"type": "bool", "default": False},
         **draining_options(),
         "wait": {"type": "bool", "default": False},
         "wait_timeout": {"type": "int", "default": 300},

@@ -125,14 +125,15 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service`` gives each pod a DNS name;
-    ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
+    """sshd. ``pods`` is how many of its ``replicas`` there shall be now. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service``
+    gives each pod a DNS name; ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
     container that writes users into the pod's own jail. ``update_strategy`` is the type of the StatefulSet's; ``idle`` says how to find out that nobody uses a
     pod, as k8s_apply has it, None where that does not matter. ``user_limits`` are words for login.sh, "" without limits; ``init_scripts`` and
     ``init_config_map`` are as a node set's; ``probes`` and ``host_users`` as the controller's."""
 
     name: str
     replicas: int
+    pods: int
     update_strategy: str
     idle: Json | None
     pods_service: str
@@ -168,7 +169,8 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """One StatefulSet of workers. ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB; ``extra`` are further pairs
+    """One StatefulSet of workers. ``pods`` is how many of its ``replicas``, which are Slurm's nodes, there shall be now.
+    ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB; ``extra`` are further pairs
     of its line in slurm.conf, and ``gpus`` what Slurm has of GPUs. ``environment``, ``sysctls``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor``
     are as a pod or container has them, empty where nothing is asked; ``runtime_class`` is None where the nodes' own is; ``accounts`` as in Login.
 
@@ -179,6 +181,7 @@ class NodeSet:
     name: str
     stateful_set: str
     replicas: int
+    pods: int
     node_names: str
     cpus: int
     real_memory: int
@@ -224,10 +227,10 @@ class Workers:
 class Scaling:
     """What slurm_scale has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
 
-    ``node_sets`` are ``{"name", "replicas", "policy", "deadline", "jobs"}``, the deadline in seconds since the drain, and ``jobs`` those with a policy of
-    their own, ``{"partitions", "qos", "policy", "deadline"}``; ``policy``, ``deadline`` and ``jobs`` hold for sets that the document no longer has.
-    ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
-    slurm.conf of the run before.
+    ``node_sets`` are ``{"name", "replicas", "policy", "deadline", "jobs"}``, the pods that there shall be, the deadline in seconds since the drain, and
+    ``jobs`` those with a policy of their own, ``{"partitions", "qos", "policy", "deadline"}``; ``policy``, ``deadline`` and ``jobs`` hold for sets that the
+    document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the slurm.conf of the
+    run before.
 
     ``scaled`` are the sets whose size is asked of a SlurmNodeSet, ``{"name", "object", "replicas", "labels", "selector"}``, the replicas within the
     document's bounds; ``scalable``: the cluster knows SlurmNodeSets, and has been asked.
@@ -242,6 +245,14 @@ class Scaling:
     partitions: list[str]
     scaled: list[Json]
     scalable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Whose pods are away by the document."""
+
+    workers: bool
+    login: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +394,7 @@ class Model:
     controller: Controller
     login: Login
     workers: Workers
+    maintenance: Maintenance
     scaling: Scaling
     rollout: Rollout
     sync: Sync

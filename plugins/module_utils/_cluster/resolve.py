@@ -24,6 +24,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Json,
     Labels,
     Login,
+    Maintenance,
     Model,
     Munge,
     NodeSet,
@@ -143,6 +144,7 @@ class _Resolver:
         }
         self.shared: bool = spec["jail"]["shared"]
         self.config_map = f"{name}-controller-config"
+        self.maintenance = Maintenance(workers=spec["maintenance"] != "None", login=spec["maintenance"] == "WorkersAndLogin")
 
     def model(self) -> Model:
         components = Components(**{part: self.component(part) for part in ("base", "controller", "login", "worker", "jail")})
@@ -190,6 +192,7 @@ class _Resolver:
             controller=controller,
             login=login,
             workers=workers,
+            maintenance=self.maintenance,
             scaling=self.scaling(components.worker),
             rollout=self.rollout(node_sets),
             sync=self.sync(),
@@ -295,6 +298,7 @@ class _Resolver:
         return Login(
             name=name,
             replicas=spec["replicas"],
+            pods=0 if self.maintenance.login else spec["replicas"],
             update_strategy="RollingUpdate" if spec["updateStrategy"]["type"] == "RollingUpdate" else "OnDelete",
             idle={"container": "sshd", "command": LOGIN_IDLE} if spec["updateStrategy"]["type"] == "WhenIdle" else None,
             pods_service=f"{name}-pods",
@@ -345,7 +349,11 @@ class _Resolver:
             config_map=self.config_map,
             **_draining(whole),
             node_sets=[
-                {"name": node_set["name"], "replicas": node_set["replicas"], **_draining({**whole, **node_set["drain"]})}
+                {
+                    "name": node_set["name"],
+                    "replicas": 0 if self.maintenance.workers else node_set["replicas"],
+                    **_draining({**whole, **node_set["drain"]}),
+                }
                 for node_set in self.spec["nodeSets"]
             ],
             partitions=[partition["name"] for partition in self.spec["partitions"]],
@@ -452,6 +460,7 @@ class _Resolver:
             name=spec["name"],
             stateful_set=f"{self.name}-{spec['name']}",
             replicas=spec["replicas"],
+            pods=0 if self.maintenance.workers else spec["replicas"],
             node_names=hostlist.ranged(f"{spec['name']}-", spec["replicas"]),
             cpus=int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1)),
             real_memory=quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY,

@@ -1211,6 +1211,13 @@ def spec() -> Schema:
                 },
                 default={},
             ),
+            "maintenance": _string(
+                "What is away while storage or machines are worked on. Workers: their nodes are drained, and their pods go when no job is left, by the "
+                "policies of drain; the nodes stay in Slurm's configuration, and its queue waits. WorkersAndLogin: the login pods go too, after the last "
+                "worker. None: all are there.",
+                enum=("None", "Workers", "WorkersAndLogin"),
+                default="None",
+            ),
             "workers": _object(
                 "What holds for all worker nodes.",
                 {

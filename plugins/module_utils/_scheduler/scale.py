@@ -227,8 +227,9 @@ class _Work:
         known = {node.name for node in live}
         found = tasks_on(slurmctld, [name for name in self.victims if name in known], "the jobs on nodes that go")
         now = clock(slurmctld, [size for size in self._sizes if size.victims])
-        lines = scaling.configured(self._live_config().get("slurm.conf", "")) if not known.issuperset(self.victims) else None
-        step = scaling.step(self._sizes, live, found, now=now, taken=self._check, lines=lines or None)
+        lines = conf.nodes(self._live_config().get("slurm.conf", "")) if not known.issuperset(self.victims) else None
+        reason = scaling.MAINTENANCE if self._params.get("maintenance") else scaling.REASON
+        step = scaling.step(self._sizes, live, found, now=now, taken=self._check, lines=lines or None, reason=reason)
         if self.leaving:
             step.close = [one for one in slurmctld.read_partitions() if one.name in self.leaving and one.state not in _CLOSED]
             command = ["squeue", "--json", f"--partition={','.join(self.leaving)}", jobs.NOT_ENDED]

@@ -22,6 +22,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions imp
 OWNER = "scale"
 # The same whatever the numbers are: another text would be another drain, and its deadline would begin anew.
 REASON = reasons.write(OWNER, "the document has fewer nodes in this set")
+MAINTENANCE = reasons.write(OWNER, "the document says maintenance")
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,6 @@ class Step:
         return text
 
 
-def configured(text: str) -> set[str]:
-    """Return the nodes that have a line in a slurm.conf. Raises ConfError, HostlistError."""
-    lines = [dict(conf.parse_pairs(line)) for line in text.splitlines() if line.startswith("NodeName=")]
-    return {name for pairs in lines for name in hostlist.expand(pairs["NodeName"])}
-
-
 def step(
     sizes: Iterable[Size],
     nodes: Iterable[Node],
@@ -85,6 +80,7 @@ def step(
     now: float,
     taken: bool = False,
     lines: Container[str] | None = None,
+    reason: str = REASON,
 ) -> Step:
     """Decide what is to be done next.
 
@@ -99,7 +95,7 @@ def step(
     victims = [known[name] for size in sizes for name in size.victims if name in known]
     stays = [known[name] for size in sizes for name in size.stays if name in known]
     result = Step(
-        drain=node_plan.plan(victims, node_plan.Wanted(state="drained", reason=REASON, owner=OWNER)),
+        drain=node_plan.plan(victims, node_plan.Wanted(state="drained", reason=reason, owner=OWNER)),
         resume=node_plan.plan([node for node in stays if leavers.drained_by(node, OWNER)], node_plan.Wanted(state="resumed", owner=OWNER)),
     )
     overdue: list[tuple[Task, str]] = []
