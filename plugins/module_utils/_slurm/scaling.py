@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, hostlist, leavers, node_plan, reasons
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Rule, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 
@@ -27,13 +27,15 @@ MAINTENANCE = reasons.write(OWNER, "the document says maintenance")
 
 @dataclass(frozen=True)
 class Size:
-    """A node set: ``live`` nodes now, ``wanted`` by the document (0: it has no such set). ``policy`` is Wait, Requeue or Cancel, ``deadline`` in seconds."""
+    """A node set: ``live`` nodes now, ``wanted`` by the document (0: it has no such set). ``policy`` is Wait, Requeue or Cancel, ``deadline`` in seconds;
+    ``jobs`` are those with a policy of their own."""
 
     name: str
     live: int
     wanted: int
     policy: str
     deadline: int
+    jobs: tuple[Rule, ...] = ()
 
     @property
     def victims(self) -> list[str]:
@@ -107,8 +109,10 @@ def step(
                 result.unknown.append(name)
             elif node.busy or on.get(name) or not (node.out or taken):
                 result.waiting[name] = on.get(name, [])
-                if size.policy != "Wait" and leavers.drained_by(node, OWNER) and now - leavers.since(node) >= size.deadline:
-                    overdue += [(task, size.policy) for task in on.get(name, [])]
+                if leavers.drained_by(node, OWNER):
+                    waited = now - leavers.since(node)
+                    told = ((task, leavers.order(task, waited, size.policy, size.deadline, size.jobs)) for task in on.get(name, []))
+                    overdue += [(task, policy) for task, policy in told if policy]
             else:
                 continue
             keep = number + 1

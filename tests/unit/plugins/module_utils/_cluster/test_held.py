@@ -96,8 +96,8 @@ def test_what_becomes_of_jobs_is_the_clusters_or_the_sets_own() -> None:
     scaling = resolve.model(document).to_dict()["scaling"]
     assert (scaling["policy"], scaling["deadline"], scaling["config_map"]) == ("Requeue", 60, "demo-controller-config")
     assert scaling["node_sets"] == [
-        {"name": "cpu", "replicas": 2, "policy": "Requeue", "deadline": 60},
-        {"name": "big", "replicas": 1, "policy": "Cancel", "deadline": 60},
+        {"name": "cpu", "replicas": 2, "policy": "Requeue", "deadline": 60, "jobs": []},
+        {"name": "big", "replicas": 1, "policy": "Cancel", "deadline": 60, "jobs": []},
     ]
     assert resolve.model(good()).to_dict()["scaling"]["policy"] == "Wait"
 
