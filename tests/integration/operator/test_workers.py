@@ -44,8 +44,8 @@ def at_rest(cluster: Served) -> bool:
 def test_after_the_deadline_jobs_on_nodes_that_go_are_told_what_their_set_says(cluster: Served) -> None:
     cpu, extra = cluster.spec["nodeSets"]
     requeued, cancelled = submit(cluster, "-x cpu-[0-1],extra-[0-1]", "never"), submit(cluster, "-w extra-1", "never")
-    what = "nodes go whose sets say `Requeue` and `Cancel`, after the deadline, under the operator"
-    with scenario(cluster, what, [requeued, cancelled], anew=1, asked=1):
+    both = "nodes go whose sets say `Requeue` and `Cancel`, after the deadline, under the operator"
+    with scenario(cluster, both, [requeued, cancelled], anew=1, asked=1):
         cpu["replicas"], extra["replicas"] = 2, 1
         cluster.apply()
         words = f"the jobs on nodes that go: cpu-2 (job {requeued} of alice), extra-1 (job {cancelled} of alice)"
