@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lab
 
 COUNT = 4
 # What a script finds out of its node.
-EXTRA = "echo '{\"rack\": 7}' >\"$CORRAL_NODE_EXTRA\""
+EXTRA = 'echo \'{"rack": 7}\' >"$CORRAL_NODE_EXTRA"'
 
 
 @pytest.fixture(scope="module")
