@@ -18,6 +18,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[3]
 CACHE = Path(os.environ.get("CORRAL_CACHE") or Path.home() / ".cache" / "corral") / "bare"
 POPULATE = REPOSITORY / "roles" / "jail_populate" / "files" / "populate.sh"
+# Slurm on the machines, by its name of images/build: CORRAL_SLURM_IMAGE=localhost/corral/slurm:26.05 make bare
+SLURM = os.environ.get("CORRAL_SLURM_IMAGE", "slurm:24.11").rpartition("/")[2]
 KEEP = ["--numeric-owner", "--xattrs", "--xattrs-include=*"]
 
 
@@ -85,7 +87,7 @@ def _build(*names: str) -> list[Path]:
 
 def machine_root() -> Path:
     """The root of the slurm image."""
-    (archive,) = _build("slurm:24.11")
+    (archive,) = _build(SLURM)
     return once(archive.stem, lambda part: _unpack(archive, part))
 
 

@@ -144,7 +144,7 @@ def sentences(node: Machine) -> int:
 def test_without_a_jail_no_step_runs_anywhere(bare: Cluster) -> None:
     before = sentences(bare.machines["n1"])
     refused = bare.head.run("srun", "-Q", "-w", "n1", "--jail=default", "sh", "-c", "echo ran; touch /tmp/ran", check=False)
-    assert refused.returncode != 0 and "Plugin initialization failed" in refused.stderr and "ran" not in refused.stdout
+    assert refused.returncode != 0 and "srun: error: task 0 launch failed: " in refused.stderr and "ran" not in refused.stdout
     assert bare.machines["n1"].run("test", "-e", "/tmp/ran", check=False).returncode == 1
     assert sentences(bare.machines["n1"]) == before + 1
     eventually(lambda: bare.states() == ["idle"], "the node stays in service")

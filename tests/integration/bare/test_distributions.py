@@ -29,7 +29,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def test_they_are_others_than_the_machines(bare: Cluster) -> None:
     """Else the rest would prove nothing."""
     look = ". /etc/os-release; echo $VERSION_CODENAME"
-    assert bare.head.sh(look) == "trixie"
+    assert bare.head.sh(look) not in {"", *(codename for _root, codename in JAILS.values())}
     for name, (_root, codename) in JAILS.items():
         assert bare.head.sh(f"srun -Q -w n1 --jail={name} sh -c '{look}'", user="ada") == codename
     libraries = "ls /lib64/ld-linux* /lib/*/libc.so.6 /usr/lib/*/libc.so.6 2>/dev/null | wc -l"

@@ -137,3 +137,24 @@ def test_reasons_of_others_stay(cluster: Cluster) -> None:
         assert reasons(cluster) == ["one-0 broken fan"]
     finally:
         cluster.slurm("scontrol", "update", "nodename=one-0", "state=resume")
+
+
+@pytest.mark.usefixtures("at_rest")
+def test_a_job_begins_anew_where_its_container_was_killed(cluster: Cluster, script: Script) -> None:
+    """The spool outlives the container, and in it lies the job's script, whose number comes again."""
+    worker = ("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "bash", "-c")
+    job = submit(
+        script, "-w one-0 --requeue -o anew.txt --open-mode=append", command="echo begun; until test -e go; do sleep 0.5; done; echo ended"
+    )
+    eventually(lambda: script("cat anew.txt", check=False) == "begun", "the job has begun")
+    assert cluster.kubectl(*worker, f"ls /var/spool/slurmd/job{int(job):05d}").split() == ["slurm_script"]
+    # The container ends with it, and the call with the container.
+    cluster.kubectl(*worker, "pkill -KILL -x slurmd", check=False)
+    eventually(lambda: "Restarts=1" in cluster.slurm("scontrol", "show", "job", job), "the job is queued again", timeout=90)
+    eventually(lambda: in_service(cluster), "all nodes in service again", timeout=90)
+    cluster.slurm("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
+    eventually(lambda: script("cat anew.txt").split() == ["begun", "begun"], "the job has begun anew", timeout=90)
+    script("touch go")
+    eventually(lambda: "JobState=COMPLETED" in cluster.slurm("scontrol", "show", "job", job), "the job has ended well")
+    assert script("cat anew.txt; rm anew.txt go").split() == ["begun", "begun", "ended"]
+    assert "NodeList=one-0" in cluster.slurm("scontrol", "show", "job", job)

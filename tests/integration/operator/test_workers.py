@@ -44,8 +44,8 @@ def at_rest(cluster: Served) -> bool:
 def test_after_the_deadline_jobs_on_nodes_that_go_are_told_what_their_set_says(cluster: Served) -> None:
     cpu, extra = cluster.spec["nodeSets"]
     requeued, cancelled = submit(cluster, "-x cpu-[0-1],extra-[0-1]", "never"), submit(cluster, "-w extra-1", "never")
-    both = "nodes go whose sets say `Requeue` and `Cancel`, after the deadline, under the operator"
-    with scenario(cluster, both, [requeued, cancelled], anew=1, asked=1):
+    deadline = "nodes go whose sets say `Requeue` and `Cancel`, after the deadline, under the operator"
+    with scenario(cluster, deadline, [requeued, cancelled], anew=1, asked=1):
         cpu["replicas"], extra["replicas"] = 2, 1
         cluster.apply()
         words = f"the jobs on nodes that go: cpu-2 (job {requeued} of alice), extra-1 (job {cancelled} of alice)"
@@ -67,8 +67,8 @@ def test_a_roll_out_says_how_far_it_is_and_jobs_of_a_partition_make_way(cluster:
     cluster.spec["nodeSets"][0].update(
         updateStrategy={"maxUnavailable": "100%", "drain": {"jobs": jobs}}, environment=[{"name": "CHANGE", "value": "one"}]
     )
-    what = "another pod template: jobs of one partition make way, those of another are waited for, under the operator"
-    with scenario(cluster, what, [kept, put_back], anew=1):
+    progress = "another pod template: jobs of one partition make way, those of another are waited for, under the operator"
+    with scenario(cluster, progress, [kept, put_back], anew=1):
         cluster.apply()
         words = ("1 of 2 nodes of cpu have the new template", f"the jobs on nodes that go: cpu-0 (job {kept} of alice)")
         eventually(lambda: waits_for(cluster, *words), "the status says how far the roll-out is", 90)
