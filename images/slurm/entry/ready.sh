@@ -38,7 +38,7 @@ back_in_service() {
 }
 
 # jobs_are_lost WHAT…: they ended with this container's last life. When slurmd registers, slurmctld misses them, but not those that had begun less than 20
-# seconds before: these it would take for running until it asks the node again, half an hour later (24.11.5). A node that is down has none; its slurmd
+# seconds before: these it would take for running until it asks the node again, at every twentieth ping (24.11.5, 26.05). A node that is down has none; its slurmd
 # brings it back (ReturnToService=2). A drain stays whose it is.
 jobs_are_lost() {
 	local state
