@@ -31,7 +31,8 @@ fi
 [ -n "${SLURM_CONF_SERVER:-}" ] || die "SLURM_CONF_SERVER is not set: it names slurmctld as host:port"
 
 # What a container that was killed left behind: jobs of a node that no longer runs any. Their ids come again after a requeue, and
-# slurmd refuses a batch script that is there already.
+# slurmd refuses a batch script that is there already. Each step has a socket, and each batch job a folder.
+lost=()
 clean_spool() {
 	local comm
 	for comm in /proc/[0-9]*/comm; do
@@ -39,7 +40,8 @@ clean_spool() {
 			return 0
 		fi
 	done
-	rm -rf --one-file-system "$spool"/job[0-9]* "$spool"/corral/tmp
+	mapfile -t lost < <(compgen -G "$spool/job[0-9]*"; compgen -G "$spool/${name}_[0-9]*")
+	rm -rf --one-file-system "${lost[@]}" "$spool"/corral/tmp
 }
 
 # sbcast and srun --bcast write in the pod, as the user (slurmd has no view of the jail). So the jail's volumes are at the same paths there as
@@ -78,6 +80,8 @@ announce() {
 	done
 }
 [ -z "${POD_IP:-}" ] || announce
+
+[ "${#lost[@]}" = 0 ] || jobs_are_lost "${lost[@]##*/}"
 
 if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
 	ready "making its GPUs known" 60 /usr/local/lib/corral/gpus.sh
