@@ -182,7 +182,8 @@ class Slurmctld:
 
     def __init__(self, words: list[str]) -> None:
         self.lines: collections.deque[str] = collections.deque(maxlen=50)
-        environment = {**os.environ, "LD_PRELOAD": PRELOAD}
+        cluster = socket.gethostname().partition(".")[0].rpartition("-controller-")[0]
+        environment = {**os.environ, "LD_PRELOAD": PRELOAD, "CORRAL_CLUSTER": cluster}
         self._process = subprocess.Popen(
             [SLURMCTLD, "-D", *words],
             stderr=subprocess.PIPE,

@@ -48,7 +48,7 @@ async def _run(wanted: settings.Settings, access: auth.Access) -> int:
     limit = fence.Fence()
     runs = engine.Cold(limit.path) if wanted.engine == "cold" else engine.Warm(limit.path)
     await runs.open()
-    revision = content.revision()
+    revision = content.revision(wanted.variables)
     room = limits.runs(wanted.max_runs, limits.cpus(), limits.memory())
     logger.info(
         "starting", extra={"engine": wanted.engine, "content": revision, "working": room[0], "open": room[1], "identity": wanted.identity}

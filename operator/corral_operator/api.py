@@ -36,7 +36,9 @@ _NOT_NOW = frozenset((429, 500, 502, 503, 504))
 
 
 class Api(Protocol):
-    """What the controller needs of an API server; tests have one of their own."""
+    """What the controller needs of an API server; tests have one of their own. ``sent``: how many requests, and how many of them write."""
+
+    sent: dict[str, int]
 
     async def request(
         self,
@@ -69,8 +71,7 @@ class Client:
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0)
         self._session: aiohttp.ClientSession | None = None
         self._context: ssl.SSLContext | None = None
-        self.requests = 0
-        self.writes = 0
+        self.sent = {"all": 0, "write": 0}
 
     async def __aenter__(self) -> Client:
         self._context = self._access.ssl_context()
@@ -125,8 +126,8 @@ class Client:
         assert self._session is not None
         if method != "GET" and self._before_write is not None:
             self._before_write()
-        self.requests += 1
-        self.writes += method != "GET"
+        self.sent["all"] += 1
+        self.sent["write"] += method != "GET"
         headers = {**self._access.headers(), "Accept": accept}
         payload = None
         if body is not None:
@@ -139,7 +140,7 @@ class Client:
 
     async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
         """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for a refusal."""
-        self.requests += 1
+        self.sent["all"] += 1
         wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         headers = {**self._access.headers(), "Accept": accept}
         try:

@@ -1,20 +1,23 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which content runs: the collection's version, and a digest of the files that a run is made of, so that an edited playbook counts as another one."""
+"""Which content runs: the collection's version, and a digest of the files and variables that runs have, so that an edited playbook counts as another."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.version import COLLECTION_VERSION
 
 _PARTS = ("plugins", "roles", "playbooks")
 
 
-def revision() -> str:
-    """Return the version and the digest."""
+def revision(variables: Mapping[str, Any]) -> str:
+    """Return the version and the digest; ``variables``: those that all runs are given."""
     root = Path(importlib.import_module("ansible_collections.corral.slurm").__path__[0])
     digest = hashlib.sha256()
     for part in _PARTS:
@@ -22,4 +25,6 @@ def revision() -> str:
             if path.is_file() and path.suffix != ".pyc":
                 digest.update(f"{path.relative_to(root)}\0".encode())
                 digest.update(path.read_bytes())
+    if variables:
+        digest.update(json.dumps(variables, sort_keys=True).encode())
     return f"{COLLECTION_VERSION}-{digest.hexdigest()[:12]}"

@@ -216,8 +216,8 @@ class Controller:
         self._metrics.leader.set(1)
         for key, cluster in self._clusters.items():
             cluster.facts = status.Facts.of(cluster.document.get("status") or {})
-            self._queue.add(key, Why.RESYNC)
-            self._queue.add(cluster.sync_key, Why.RESYNC)
+            self._ask(key, Why.RESYNC)
+            self._ask(cluster.sync_key, Why.RESYNC)
         self._wake.set()
 
     async def halt(self, reason: str, grace: float) -> None:
@@ -268,17 +268,25 @@ class Controller:
     def refresh_metrics(self) -> None:
         """Bring the gauges up to date."""
         metrics = self._metrics
-        metrics.depth.set(self._queue.depth)
+        # What piles up in the queue of one that only stands by is not due to anybody.
+        waiting, working = (self._queue.waiting, self._queue.at_work) if self.leading else ({}, {})
+        metrics.depth.set(self._queue.depth if self.leading else 0)
         metrics.open.set(self._queue.open)
         ready = [_is_ready(cluster.document) for cluster in self._clusters.values()]
         metrics.clusters.labels("true").set(sum(ready))
         metrics.clusters.labels("false").set(len(ready) - sum(ready))
+        for gauge in (metrics.waiting, metrics.working, metrics.ready):
+            gauge.clear()  # of clusters that are gone
+        for key, is_ready in zip(self._clusters, ready, strict=True):
+            metrics.waiting.labels(*key).set(waiting.get(key, 0.0))
+            metrics.working.labels(*key).set(working.get(key, 0.0))
+            metrics.ready.labels(*key).set(is_ready)
         metrics.children.set(sum(len(namespace.children) for namespace in self._namespaces.values()))
         watches = [*self._documents.values(), *(watch for namespace in self._namespaces.values() for watch in namespace.watches.values())]
         metrics.watch_restarts.set(sum(watch.restarts for watch in watches))
         metrics.zygote_restarts.set(getattr(self._engine, "restarts", 0))
-        metrics.requests.labels("all").set(getattr(self._api, "requests", 0))
-        metrics.requests.labels("write").set(getattr(self._api, "writes", 0))
+        for kind, count in self._api.sent.items():
+            metrics.requests.labels(kind).set(count)
 
     # --- what is seen ---
 
@@ -450,6 +458,7 @@ class Controller:
                 self._ask(key, cluster.waits)
 
     def _ask(self, key: Key, why: Why, delay: float = 0.0, most: float | None = None) -> None:
+        self._metrics.adds.labels(why.name.lower()).inc()
         self._queue.add(key, why, delay, most)
         self._wake.set()
 
@@ -535,12 +544,12 @@ class Controller:
                 await (self._reconcile(cluster, taken.why) if taken.key == cluster.key else self._sync(cluster))
         except CorralError as error:
             log.warning("a cluster could not be looked after", extra={"cluster": "/".join(taken.key), "error": str(error)})
-            self._queue.add(taken.key, Why.RETRY, self._backoff.failed(taken.key))
+            self._ask(taken.key, Why.RETRY, self._backoff.failed(taken.key))
         except Exception:  # a mistake of ours about one cluster: it is told, and the others go on
             log.exception("unexpected error", extra={"cluster": "/".join(taken.key)})
-            self._queue.add(taken.key, Why.RETRY, self._backoff.failed(taken.key))
+            self._ask(taken.key, Why.RETRY, self._backoff.failed(taken.key))
         finally:
-            self._queue.done(taken.key)
+            self._metrics.work_seconds.labels(taken.why.name.lower()).observe(self._queue.done(taken.key))
             self._wake.set()
 
     async def _reconcile(self, cluster: Cluster, why: Why) -> None:
@@ -795,6 +804,8 @@ class Controller:
         result = outcome.ended or ("successful" if outcome.successful else "failed")
         self._metrics.runs.labels(playbook, result).inc()
         self._metrics.run_seconds.labels(playbook, result).observe(outcome.seconds)
+        for kind, count in outcome.counts.items():
+            self._metrics.tasks.labels(kind).inc(count)
         for task, seconds in outcome.tasks.items():
             self._metrics.task_seconds.labels(task).observe(seconds)
         if outcome.replayed is not None:
@@ -834,7 +845,10 @@ class Controller:
             "spec": cluster.document.get("spec"),
         }
         _write(directory / "cluster.json", document)
-        _write(directory / "env" / "extravars", {"slurm_cluster_file": str(directory / "cluster.json"), **variables})
+        _write(
+            directory / "env" / "extravars",
+            {**self._settings.variables, "slurm_cluster_file": str(directory / "cluster.json"), **variables},
+        )
         cluster.runs += 1
         # In the order of time by name, over restarts too.
         ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.runs:06d}-{playbook}"

@@ -4,8 +4,8 @@
 
 A server-side apply of the same fields by the same manager, to an object that has the version which the last such apply was answered with, changes
 nothing, and is answered with the object as it is. So a run that is made again (replay.py) reads all objects first, a collection by one list and
-several at once, and sends the applies of those only that have another version. What it read before is read in the same way. An answer is used once,
-and none any more when something was written.
+several at once, and sends the applies of those only that have another version. What it read before is read in the same way, or found in these lists.
+An answer is used once, and none any more when something was written.
 
 Like replay.py this is imported before Ansible has set up how collections are found.
 """
@@ -17,7 +17,7 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 Json = dict[str, Any]
 
@@ -28,11 +28,12 @@ _THREADS = 4
 class Known:
     """Notes what a run asks, and in a later run, after ``look``, what of it need not be asked again."""
 
-    def __init__(self, server: str = "", applied: Json | None = None, read: list[str] | None = None) -> None:
+    def __init__(self, server: str = "", applied: Json | None = None, read: dict[str, str] | None = None) -> None:
         self._server = server
         # By where the apply went: the digest of what was applied, and uid, version and instance of the object in the answer.
         self._applied: dict[str, list[str]] = applied or {}
-        self._read: list[str] = read or []
+        # What was read, with the instance of the one object in the answer.
+        self._read: dict[str, str] = read or {}
         self._answers: dict[str, Json] = {}
         self._objects: dict[str, Json] = {}
         self.requests = 0
@@ -47,14 +48,13 @@ class Known:
         self._server = self._server or server
         if server != self._server:
             return
+        instance = _labels(response.data).get(_INSTANCE, "")
         if method == "GET":
-            if where not in self._read and "resourceVersion=" not in where and "continue=" not in where:  # these are of this very moment
-                self._read.append(where)
+            if "resourceVersion=" not in where and "continue=" not in where:  # these are of this very moment
+                self._read.setdefault(where, instance)
             return
-        metadata = response.data.get("metadata") or {}
         if method == "PATCH" and response.code == 200:
-            labels = metadata.get("labels") or {}
-            self._applied[where] = [_digest(body), *_version(response.data), str(labels.get(_INSTANCE, ""))]
+            self._applied[where] = [_digest(body), *_version(response.data), instance]
             self.changed = True
             if _version(response.data) == _version(self._objects.get(_path(where)) or {}):
                 return  # it wrote nothing
@@ -67,9 +67,8 @@ class Known:
         for where in self._applied:
             if _path(where).rpartition("/")[0] not in lists:
                 wanted[_path(where)] = ""
-        for where in self._read:
-            if not _named(where, lists):
-                wanted[where] = ""
+        rest = {where for where, instance in self._read.items() if not _listed(where, instance, lists)}
+        wanted.update(dict.fromkeys(sorted(rest), ""))
         with ThreadPoolExecutor(_THREADS) as pool:
             found = dict(zip(wanted, pool.map(lambda where: _get(client, where), wanted), strict=True))
         self.requests += len(wanted)
@@ -78,11 +77,11 @@ class Known:
             if data is None:
                 continue
             if collection:
-                items = {f"{collection}/{one['metadata']['name']}": one for one in data.get("items") or ()}
-                self._objects.update(items)
-                for name, one in items.items():
-                    listed = {"metadata": data.get("metadata") or {}, "items": [one]}
-                    self._answers[f"{collection}?fieldSelector=metadata.name%3D{name.rpartition('/')[2]}&limit=1"] = listed
+                self._objects.update({f"{collection}/{one['metadata']['name']}": one for one in data.get("items") or ()})
+                for question in self._read.keys() - rest:
+                    answer = _found(question, collection, data)
+                    if answer is not None:
+                        self._answers[question] = answer
             else:
                 self._answers[where] = data
                 self._objects[where] = data
@@ -112,10 +111,47 @@ class Known:
         }
 
 
-def _named(where: str, lists: dict[str, str]) -> bool:
-    """True for the question for one object of a collection that is listed anyway."""
+def _listed(where: str, instance: str, lists: dict[str, str]) -> bool:
+    """True for a question that lists answer: for an object of a collection, by its name or its place, or for those with some labels more."""
     collection, _question, query = where.partition("?")
-    return collection in lists and query.startswith("fieldSelector=metadata.name%3D") and query.endswith("&limit=1")
+    if not query:
+        return bool(instance) and lists.get(collection.rpartition("/")[0]) == instance
+    if collection not in lists:
+        return False
+    wanted = dict(parse_qsl(query))
+    return _name(wanted) != "" or (_equal(wanted) or {}).get(_INSTANCE) == lists[collection]
+
+
+def _found(where: str, collection: str, data: Json) -> Json | None:
+    """Return the answer to such a question that a list has; None where it is about another collection, or its one object is not there."""
+    path, _question, query = where.partition("?")
+    items = data.get("items") or []
+    if path == collection:
+        wanted = dict(parse_qsl(query))
+        name, labels = _name(wanted), _equal(wanted) or {}
+        found = [one for one in items if (one["metadata"]["name"] == name if name else labels.items() <= _labels(one).items())]
+        return None if name and not found else {**data, "items": found}
+    kind = {"apiVersion": data.get("apiVersion"), "kind": str(data.get("kind", "")).removesuffix("List")}
+    return next(({**kind, **one} for one in items if f"{collection}/{one['metadata']['name']}" == path), None)
+
+
+def _name(query: dict[str, str]) -> str:
+    """Return which one object is asked for; "" for another question."""
+    field, _equals, name = query.get("fieldSelector", "").partition("=")
+    return name if set(query) == {"fieldSelector", "limit"} and field == "metadata.name" else ""
+
+
+def _equal(query: dict[str, str]) -> Json | None:
+    """Return the labels that are asked for; None where that is not the whole question."""
+    terms = [term.partition("=") for term in query.get("labelSelector", "").split(",")]
+    whole = query.keys() <= {"labelSelector", "limit"} and all(
+        equals and key.strip("!") == key and value[:1] != "=" for key, equals, value in terms
+    )
+    return {key: value for key, _equals, value in terms} if whole else None
+
+
+def _labels(found: Json) -> dict[str, str]:
+    return (found.get("metadata") or {}).get("labels") or {}
 
 
 def _get(client: Any, where: str) -> Json | None:

@@ -30,14 +30,39 @@ class Metrics:
         self.task_seconds = Histogram(
             "corral_operator_task_seconds", "How long tasks took.", ("task",), buckets=_SECONDS, registry=registry
         )
+        self.tasks = Counter(
+            "corral_operator_tasks",
+            "Tasks by Ansible's own count, of all hosts; dark: the host was not reached.",
+            ("result",),
+            registry=registry,
+        )
         self.wait_seconds = Histogram(
             "corral_operator_queue_wait_seconds", "How long clusters waited for their turn.", ("why",), buckets=_SECONDS, registry=registry
         )
+        self.work_seconds = Histogram(
+            "corral_operator_queue_work_seconds",
+            "How long the work on what was taken from the queue went on, runs included.",
+            ("why",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.adds = Counter("corral_operator_queue_adds", "How often a look at a cluster was asked for.", ("why",), registry=registry)
         self.skipped = Counter("corral_operator_runs_skipped", "Looks at a cluster that needed no run.", ("why",), registry=registry)
         self.drift = Counter("corral_operator_drift", "Changes of a cluster's objects that a run was made for.", registry=registry)
         self.retries = Counter("corral_operator_retries", "Runs that failed and are repeated.", registry=registry)
         self.status_writes = Counter("corral_operator_status_writes", "Writes of a status.", registry=registry)
         self.depth = Gauge("corral_operator_queue_depth", "Clusters that are due.", registry=registry)
+        cluster = ("namespace", "cluster")
+        self.waiting = Gauge(
+            "corral_operator_cluster_waiting_seconds", "For how long a cluster has been due; 0: it is not.", cluster, registry=registry
+        )
+        self.working = Gauge(
+            "corral_operator_cluster_working_seconds",
+            "For how long the work on a cluster has gone on; 0: there is none.",
+            cluster,
+            registry=registry,
+        )
+        self.ready = Gauge("corral_operator_cluster_ready", "1 while a cluster is Ready.", cluster, registry=registry)
         self.open = Gauge("corral_operator_runs_open", "Runs under way, those that only wait included.", registry=registry)
         self.leader = Gauge("corral_operator_leader", "1 while this process may write.", registry=registry)
         self.clusters = Gauge("corral_operator_clusters", "SlurmClusters.", ("ready",), registry=registry)

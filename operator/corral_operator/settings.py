@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import socket
 import uuid
@@ -26,6 +27,8 @@ class Settings:
     """Namespaces to look after; none: all of the cluster, which needs a ClusterRole."""
     selector: str = ""
     """Label selector of the documents to look after; none: all. So several operators can share a cluster, or a namespace."""
+    variables: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Variables of the playbooks that each run is given, as JSON; those that the operator itself gives go before them."""
     engine: str = "warm"
     replay: bool = True
     """A run that found nothing to do may stand for the next one of the same document, without the playbook. Of warm runs only."""
@@ -105,8 +108,14 @@ def _parsed(name: str, text: str, default: object) -> object:
             if number < 0:
                 raise ValueError
             return number
+        if isinstance(default, dict):
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise ValueError
+            return found
     except (KeyError, ValueError):
-        kind = "true or false" if isinstance(default, bool) else "a number, 0 or more"
+        kinds = {bool: "true or false", dict: 'a JSON object, as in {"slurm_workers_wait_timeout": 3600}'}
+        kind = kinds.get(type(default), "a number, 0 or more")
         raise CorralError(f"{name} is {text!r}; it must be {kind}.") from None
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers of the API server that go on for minutes and mostly say nothing: a hundred namespaces have a thousand watches.
 
-Each has a connection of its own, for HTTP/1.1 has one answer at a time. By asyncio's own TLS and an HTTP library a connection takes 54 to 67 KiB; a bare
-socket of Python's ``ssl`` that the loop looks at takes what OpenSSL takes, 36 KiB.
+Each has a connection of its own, for HTTP/1.1 has one answer at a time. By asyncio's own TLS and aiohttp a connection takes 54 to 67 KiB; a bare
+socket of Python's ``ssl`` that the loop looks at takes what OpenSSL takes, 36 KiB, and h11, which does no I/O, reads HTTP from it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlsplit
+
+import h11
 
 T = TypeVar("T")
 
 _CONNECT = 5.0
-# What is read at once; the longest head of an answer; and of an answer that is a refusal, what is read of it.
-_PIECE, _HEAD, _REFUSAL = 16 << 10, 64 << 10, 1 << 20
+# What is read at once; and of an answer that is a refusal, what is read of it.
+_PIECE, _REFUSAL = 16 << 10, 1 << 20
 
 
 @dataclass
@@ -60,24 +62,12 @@ async def get(
         if context is not None:
             sock = secure = context.wrap_socket(plain, server_hostname=name or host, do_handshake_on_connect=False)
             await _when_ready(secure, secure.do_handshake, _CONNECT)
-        lines = [
-            f"GET {parts.path}{where} HTTP/1.1",
-            f"Host: {parts.netloc}",
-            *(f"{key}: {value}" for key, value in headers.items()),
-            "",
-            "",
-        ]
-        await _send(sock, "\r\n".join(lines).encode("latin-1"))
-        data = b""
-        while b"\r\n\r\n" not in data:
-            piece = await _read(sock, silence)
-            data += piece
-            if not piece or len(data) > _HEAD:
-                raise ValueError("This is no answer of an API server.")
-        head, _blank, rest = data.partition(b"\r\n\r\n")
-        first, *others = head.decode("latin-1").split("\r\n")
-        found = {key.strip().lower(): value.strip() for key, _colon, value in (line.partition(":") for line in others)}
-        yield Answer(int(first.partition(" ")[2][:3]), found, _pieces(sock, rest, Body.of(found), silence))
+        connection = h11.Connection(h11.CLIENT)
+        request = h11.Request(method="GET", target=f"{parts.path}{where}", headers=[("Host", parts.netloc), *headers.items()])
+        await _send(sock, (connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+        head = await _head(sock, connection, silence)
+        found = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+        yield Answer(head.status_code, found, _pieces(sock, connection, silence))
     finally:
         sock.close()
 
@@ -140,52 +130,30 @@ async def _read(sock: socket.socket, silence: float) -> bytes:
     return await _when_ready(sock, functools.partial(sock.recv, _PIECE), silence)
 
 
-async def _pieces(sock: socket.socket, data: bytes, body: Body, silence: float) -> AsyncIterator[bytes]:
+def _event(connection: h11.Connection) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+    """Return what has come next. Raises ValueError for what is no HTTP, or breaks off in the middle."""
+    try:
+        return connection.next_event()
+    except h11.RemoteProtocolError as error:
+        raise ValueError(str(error)) from error
+
+
+async def _head(sock: socket.socket, connection: h11.Connection, silence: float) -> h11.Response:
+    while (event := _event(connection)) is h11.NEED_DATA:
+        connection.receive_data(await _read(sock, silence))
+    if not isinstance(event, h11.Response):
+        raise ValueError("This is no answer of an API server.")
+    return event
+
+
+async def _pieces(sock: socket.socket, connection: h11.Connection, silence: float) -> AsyncIterator[bytes]:
+    """Yield the body as it comes: all that was read at once, in however many chunks."""
     while True:
-        content = body.feed(data)
-        if content:
-            yield content
-        if body.ended:
+        found = []
+        while isinstance(event := _event(connection), h11.Data):
+            found.append(bytes(event.data))
+        if found:
+            yield b"".join(found)
+        if event is not h11.NEED_DATA:
             return
-        data = await _read(sock, silence)
-        if not data:
-            return
-
-
-@dataclass
-class Body:
-    """Takes the framing off a body. ``left``: bytes that are still to come; None: chunks, or until the end."""
-
-    chunked: bool
-    left: int | None = None
-    ended: bool = False
-    _rest: bytes = field(default=b"", repr=False)
-
-    @classmethod
-    def of(cls, headers: Mapping[str, str]) -> Body:
-        """Return that of an answer with these headers, whose names are in small letters."""
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            return cls(True)
-        return cls(False, int(headers["content-length"])) if "content-length" in headers else cls(False)
-
-    def feed(self, data: bytes) -> bytes:
-        """Return the content of what has come. Raises ValueError for what is no chunk."""
-        if not self.chunked:
-            if self.left is not None:
-                data = data[: self.left]
-                self.left -= len(data)
-                self.ended = self.left == 0
-            return data
-        content = []
-        self._rest += data
-        while not self.ended:
-            line, end, rest = self._rest.partition(b"\r\n")
-            if not end:
-                break
-            size = int(line.partition(b";")[0], 16)
-            if size and len(rest) < size + 2:
-                break
-            content.append(rest[:size])
-            self._rest = rest[size + 2 :]
-            self.ended = size == 0
-        return b"".join(content)
+        connection.receive_data(await _read(sock, silence))

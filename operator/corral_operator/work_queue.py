@@ -59,6 +59,7 @@ class WorkQueue:
         self._open_limit = max(working, open_limit)
         self._entries: dict[Key, _Entry] = {}
         self._open: dict[Key, bool] = {}
+        self._taken: dict[Key, float] = {}
 
     def add(self, key: Key, why: Why, delay: float = 0.0, most: float | None = None) -> None:
         """Ask for ``key``, in ``delay`` seconds. With ``most`` a new request puts an earlier one off, up to so long after the first: a debounce."""
@@ -83,6 +84,7 @@ class WorkQueue:
         key = min(ready, key=lambda one: self._place(self._entries[one], now))
         entry = self._entries.pop(key)
         self._open[owner(key)] = False
+        self._taken[owner(key)] = now
         return Taken(key, entry.why, now - entry.due)
 
     def _at_work(self) -> int:
@@ -97,9 +99,11 @@ class WorkQueue:
     def _place(entry: _Entry, now: float) -> tuple[int, float]:
         return (-1 if now - entry.due > PATIENCE else int(entry.why), entry.due)
 
-    def done(self, key: Key) -> None:
-        """The work on a key has ended."""
+    def done(self, key: Key) -> float:
+        """The work on a key has ended. Returns how long it took."""
         self._open.pop(owner(key), None)
+        now = self._clock()
+        return now - self._taken.pop(owner(key), now)
 
     def park(self, key: Key, parked: bool = True) -> None:
         """Say whether the work on a cluster only waits: then others may work meanwhile."""
@@ -143,6 +147,22 @@ class WorkQueue:
         """How many keys are due and not taken."""
         now = self._clock()
         return sum(entry.due <= now for entry in self._entries.values())
+
+    @property
+    def waiting(self) -> dict[Key, float]:
+        """For how long each cluster has been due that nothing is done about yet."""
+        now = self._clock()
+        found: dict[Key, float] = {}
+        for key, entry in self._entries.items():
+            if entry.due <= now and owner(key) not in self._open:
+                found[owner(key)] = max(found.get(owner(key), 0.0), now - entry.due)
+        return found
+
+    @property
+    def at_work(self) -> dict[Key, float]:
+        """For how long the work on each cluster has gone on, one that only waits included."""
+        now = self._clock()
+        return {key: now - since for key, since in self._taken.items()}
 
     @property
     def open(self) -> int:

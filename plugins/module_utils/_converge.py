@@ -9,7 +9,6 @@ The other backends that ask or tell slurmctld by a command in its pod are in _sc
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -77,12 +76,9 @@ def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, A
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
         if params.get("wait") and not check:
-            with ThreadPoolExecutor(1) as beside:  # a command in a pod takes its time, and these two have nothing to do with one another
-                room = beside.submit(Slurmctld(client, params).state_room)
-                found = _wait_for_nodes(slurmctld, names, float(params["wait_timeout"]))
-                full = room.result()
+            found, full = _wait_for_nodes(slurmctld, names, float(params["wait_timeout"]))
         else:
-            found, full = _ask(slurmctld, names), ""
+            found, full = _named(slurmctld.read_nodes(), names), ""
         known = {node.name for node in found}
         result: dict[str, Any] = {
             "changed": False,
@@ -222,23 +218,24 @@ def _kept(pod: _Pod) -> dict[str, str]:
     return {} if served is None else {SERVED: served}
 
 
-def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> list[nodes.Node]:
-    """Ask until every named node answers."""
+def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> tuple[list[nodes.Node], str]:
+    """Ask until every named node answers. Returns them, and a sentence where the state volume is full or nearly so."""
     deadline = time.monotonic() + timeout
     missing = "slurmctld was not asked"
     for _dummy in until(deadline):
         try:
-            found = _ask(slurmctld, names)
+            all_nodes, full = slurmctld.read_nodes_and_room()
         except Forbidden:
             raise
         except CorralError as error:  # its pod may be starting just now
             missing = str(error)
             continue
+        found = _named(all_nodes, names)
         known = {node.name for node in found}
         absent = [name for name in names if name not in known]
         away = [node for node in found if not node.answers]
         if not absent and not away:
-            return found
+            return found, full
         parts = [f"slurmctld does not know {hostlist.compress(absent)}"] if absent else []
         parts.extend(node.words for node in away[:5])
         if len(away) > 5:
@@ -247,7 +244,7 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> l
     raise WaitTimeout(f"Not all nodes are in service after {timeout:g} s: {missing.rstrip('.')}. Run again to go on waiting.")
 
 
-def _ask(slurmctld: Slurmctld, names: list[str]) -> list[nodes.Node]:
+def _named(found: list[nodes.Node], names: list[str]) -> list[nodes.Node]:
     """Return the named nodes, or all when none is named."""
     wanted = set(names)
-    return [node for node in slurmctld.read_nodes() if not wanted or node.name in wanted]
+    return [node for node in found if not wanted or node.name in wanted]

@@ -67,7 +67,9 @@ class _Work:
         self._diff = diff
         self._cluster = str(params["cluster"])
         self._ref = Ref(BUILTIN["", "ConfigMap"], str(params.get("namespace") or client.access.namespace), revisions.name(self._cluster))
-        self.history = revisions.parse(self._read())
+        live = self._read(self._ref.path, str(self._ref), NotFound)
+        self._labels = (live.get("metadata") or {}).get("labels") or {}
+        self.history = revisions.parse(dict(live.get("data") or {}))
 
     def record(self) -> Json:
         """Note that a run of the document goes, or that it has come to its end."""
@@ -75,7 +77,9 @@ class _Work:
         history = self.history
         tries = self._params["state"] == "tried"
         found = history.trying(document) if tries else history.done(document, str(self._client.clock or ""))
-        changed = found is not history
+        # Without its labels it is none of the cluster's that is looked after, or goes with it.
+        drifted = bool(found.data()) and not self._params["labels"].items() <= self._labels.items()
+        changed = found is not history or drifted
         if changed and not self._check:
             body = {
                 "apiVersion": "v1",
@@ -87,7 +91,13 @@ class _Work:
             self._client.request("PATCH", self._ref.path, what=f"apply {self._ref}", query=query, body=body, content_type=APPLY)
         result: Json = {"changed": changed, "pending": tries and found.is_pending(document), "requests": self._client.requests}
         if self._diff and changed:
-            result["diff"] = [{"before_header": str(self._ref), "before": _shown(history), "after": _shown(found)}]
+            result["diff"] = [
+                {
+                    "before_header": str(self._ref),
+                    "before": _shown(history, self._labels),
+                    "after": _shown(found, {**self._labels, **self._params["labels"]}),
+                }
+            ]
         return result
 
     def restore(self) -> Json:
@@ -95,7 +105,8 @@ class _Work:
         one = self.history.chosen(self._params.get("revision"), self._cluster)
         path = f"/apis/{schema.API_VERSION}/namespaces/{self._ref.namespace}/{schema.PLURAL}/{self._cluster}"
         what = f"{schema.KIND} {self._ref.namespace}/{self._cluster}"
-        live = self._optional(path, what)
+        # Who may not see the kind, as those with a namespace's rights, has no operator to ask.
+        live = self._read(path, what, NotFound, Forbidden)
         changed = bool(live) and live.get("spec") != one.spec
         if changed and not self._check:
             body = [{"op": "replace", "path": "/spec", "value": one.spec}]
@@ -108,19 +119,13 @@ class _Work:
             "requests": self._client.requests,
         }
 
-    def _read(self) -> dict[str, str]:
-        try:
-            return dict(self._client.get(self._ref.path, what=f"read {self._ref}").data.get("data") or {})
-        except NotFound:
-            return {}
-
-    def _optional(self, path: str, what: str) -> Json:
-        """Return an object, {} where there is none. Who may not see the kind, as those with a namespace's rights, has no operator to ask."""
+    def _read(self, path: str, what: str, *none: type[CorralError]) -> Json:
+        """Return an object, {} where the API server answers with one of these errors."""
         try:
             return dict(self._client.get(path, what=f"read {what}").data)
-        except (NotFound, Forbidden):
+        except none:
             return {}
 
 
-def _shown(history: revisions.History) -> Json:
-    return {"documents": [one.number for one in history.known], "tried": history.tried is not None}
+def _shown(history: revisions.History, labels: Json) -> Json:
+    return {"documents": [one.number for one in history.known], "tried": history.tried is not None, "labels": labels}

@@ -73,6 +73,36 @@ options:
           - Seconds from the drain to V(Requeue) or V(Cancel), by slurmctld's clock.
         type: int
         default: 3600
+      jobs:
+        description:
+          - Jobs with a policy of their own, by their partition or QoS. The first entry that fits a job counts.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          partitions:
+            description:
+              - Partitions of these jobs.
+            type: list
+            elements: str
+            default: []
+          qos:
+            description:
+              - QoS of these jobs. With partitions too, a job must be of both.
+            type: list
+            elements: str
+            default: []
+          policy:
+            description:
+              - What becomes of them.
+            type: str
+            choices: [Wait, Requeue, Cancel]
+            required: true
+          deadline:
+            description:
+              - Seconds from the drain.
+            type: int
+            default: 3600
       place:
         description:
           - The switch or block that the nodes are at. One place is replaced after the other, unless only jobs are waited for there.
@@ -188,7 +218,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import draining_options, slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.rollout import run
 
 
@@ -206,8 +236,7 @@ def argument_spec() -> dict[str, object]:
                 "replicas": {"type": "int", "required": True},
                 "type": {"type": "str", "choices": ["RollingUpdate", "Maintenance", "OnDelete"], "default": "RollingUpdate"},
                 "max_unavailable": {"type": "int", "default": 1},
-                "policy": {"type": "str", "choices": ["Wait", "Requeue", "Cancel"], "default": "Wait"},
-                "deadline": {"type": "int", "default": 3600},
+                **draining_options(),
                 "place": {"type": "str", "default": ""},
             },
         },

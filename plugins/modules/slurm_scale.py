@@ -52,7 +52,7 @@ options:
         required: true
       replicas:
         description:
-          - How many nodes it shall have.
+          - How many nodes with a pod it shall have.
         type: int
         required: true
       policy:
@@ -66,6 +66,36 @@ options:
           - Seconds from the drain, see O(deadline).
         type: int
         default: 3600
+      jobs:
+        description:
+          - Jobs with a policy of their own, by their partition or QoS. The first entry that fits a job counts.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          partitions:
+            description:
+              - Partitions of these jobs.
+            type: list
+            elements: str
+            default: []
+          qos:
+            description:
+              - QoS of these jobs. With partitions too, a job must be of both.
+            type: list
+            elements: str
+            default: []
+          policy:
+            description:
+              - What becomes of them.
+            type: str
+            choices: [Wait, Requeue, Cancel]
+            required: true
+          deadline:
+            description:
+              - Seconds from the drain.
+            type: int
+            default: 3600
   partitions:
     description:
       - The partitions of the document. Of live ones that are not among them it is seen whether jobs run or wait there. Without this option, none is looked at.
@@ -80,6 +110,11 @@ options:
     description:
       - The image that slurmctld shall have. Where its pod has another one, O(slurm_conf) is not read, since another release of Slurm knows other words.
     type: str
+  maintenance:
+    description:
+      - Whether nodes go for a while and not for good, for the reason that they are drained with. Their lines stay by the document.
+    type: bool
+    default: false
   policy:
     description:
       - What becomes of jobs on nodes of a set that is not in O(node_sets).
@@ -94,6 +129,36 @@ options:
       - Seconds from the drain to V(Requeue) or V(Cancel), by slurmctld's clock.
     type: int
     default: 3600
+  jobs:
+    description:
+      - Jobs with a policy of their own, by their partition or QoS. The first entry that fits a job counts.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      partitions:
+        description:
+          - Partitions of these jobs.
+        type: list
+        elements: str
+        default: []
+      qos:
+        description:
+          - QoS of these jobs. With partitions too, a job must be of both.
+        type: list
+        elements: str
+        default: []
+      policy:
+        description:
+          - What becomes of them.
+        type: str
+        choices: [Wait, Requeue, Cancel]
+        required: true
+      deadline:
+        description:
+          - Seconds from the drain.
+        type: int
+        default: 3600
   wait:
     description:
       - Wait until all nodes that shall go may go, and show what is waited for.
@@ -183,11 +248,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import draining_options, slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.scale import run
-
-_POLICY = {"type": "str", "choices": ["Wait", "Requeue", "Cancel"], "default": "Wait"}
-_DEADLINE = {"type": "int", "default": 3600}
 
 
 def argument_spec() -> dict[str, object]:
@@ -203,15 +265,14 @@ def argument_spec() -> dict[str, object]:
             "options": {
                 "name": {"type": "str", "required": True},
                 "replicas": {"type": "int", "required": True},
-                "policy": _POLICY,
-                "deadline": _DEADLINE,
+                **draining_options(),
             },
         },
         "partitions": {"type": "list", "elements": "str"},
         "slurm_conf": {"type": "str"},
         "image": {"type": "str"},
-        "policy": _POLICY,
-        "deadline": _DEADLINE,
+        "maintenance": {"type": "bool", "default": False},
+        **draining_options(),
         "wait": {"type": "bool", "default": False},
         "wait_timeout": {"type": "int", "default": 300},
         "must_finish": {"type": "bool", "default": False},

@@ -25,6 +25,7 @@ import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import NotFound
 from ansible_collections.corral.slurm.tests.bench.operator_process import REPOSITORY, Metrics, definition, operator, until
 from corral_operator import api
 from corral_operator.children import INSTANCE, KINDS
@@ -77,8 +78,10 @@ async def _edits(served: _Served, metrics: Metrics, count: int) -> dict[str, lis
         await served.patch(served.path, {"spec": {"partitions": changed}})
         if limit:
             config = f"/api/v1/namespaces/{served.namespace}/configmaps/{served.name}-controller-config"
-            found["live"].append(await _when(began, lambda: served.says(config, f"MaxTime={limit}")))  # noqa: B023  awaited in this turn
-            found["served"].append(await _when(began, lambda: served.serves(partitions[-1]["name"], f"MaxTime={limit}")))  # noqa: B023
+            found["live"].append(await _when("an edit", began, lambda: served.says(config, f"MaxTime={limit}")))  # noqa: B023  awaited in this turn
+            found["served"].append(
+                await _when("an edit that slurmctld serves", began, lambda: served.serves(partitions[-1]["name"], f"MaxTime={limit}"))  # noqa: B023
+            )
         await served.settled(metrics)
     return found
 
@@ -91,7 +94,7 @@ async def _drift(served: _Served, metrics: Metrics, path: str) -> float:
     async def repaired() -> bool:
         return bool((await served.get(path))["metadata"]["labels"].get(_LABEL) == right)
 
-    seconds = await _when(began, repaired)
+    seconds = await _when(f"the drift of {path}", began, repaired)
     await served.settled(metrics)
     return seconds
 
@@ -105,10 +108,10 @@ async def _rest(metrics: Metrics) -> dict[str, float]:
     return {name: after - then for name, then, after in zip(("runs", "writes"), before, counts(), strict=True)}
 
 
-async def _when(began: float, condition: Callable[[], Awaitable[bool]]) -> float:
+async def _when(what: str, began: float, condition: Callable[[], Awaitable[bool]]) -> float:
     while not await condition():
         if time.perf_counter() - began > 60:
-            sys.exit("bench: the operator did not come to it within a minute; its log is operator.log")
+            sys.exit(f"bench: the operator did not come to {what} within a minute; its log is operator.log")
         await asyncio.sleep(0.02)
     return time.perf_counter() - began
 
@@ -163,9 +166,9 @@ class _Served:
             path = kind.path(self.namespace)
             # Of the ConfigMaps not those that are a set's own record, of which a run looks at what it needs of them.
             query = {"labelSelector": f"{kind.selector},{INSTANCE}={self.name},{_LABEL},!applyset.k8s.io/id"}
-            names = [one["metadata"]["name"] for one in (await api.items(self._client, path, what="list", query=query))[0]]
-            if names:
-                found[kind.name] = f"{path}/{names[0]}"
+            with contextlib.suppress(NotFound):  # a kind that this Kubernetes does not have
+                for one in (await api.items(self._client, path, what="list", query=query))[0][:1]:
+                    found[kind.name] = f"{path}/{one['metadata']['name']}"
         return found
 
     async def settled(self, metrics: Metrics) -> None:

@@ -168,7 +168,7 @@ class _Fleet:
         if not all(child.ready for child in mine):
             sys.exit(f"bench: objects in bench-{name} are not ready: {[child.words for child in mine if not child.ready]}")
         generation = int(document["metadata"]["generation"])
-        revision = content.revision()
+        revision = content.revision({})
         facts = status.Facts(
             generation=generation,
             observed=generation,

@@ -15,6 +15,8 @@ from .conftest import Cluster, eventually, playbook
 pytestmark = pytest.mark.lab
 
 COUNT = 4
+# What a script finds out of its node.
+EXTRA = 'echo \'{"rack": 7}\' >"$CORRAL_NODE_EXTRA"'
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +27,11 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
     gpu.update({"name": "gpu", "gpu": {"vendor": "simulated", "count": COUNT, "type": "toy", "cores": ["0", "1"]}})
     gpu["resources"]["limits"]["cpu"] = "2"
     made.spec["slurm"].update(topology={"plugin": "Tree"}, extraPlugstackConfig=["required spank_pbs.so"])
+    made.spec["slurm"]["extraConfig"] = ["SchedulerParameters=extra_constraints"]
     cpu["topology"], gpu["topology"] = {"switch": "left"}, {"switch": "right"}
     cpu["volumes"] = [{"name": "tools", "mountPath": "/mnt/tools", "configMap": "tools"}]
     cpu["initScripts"] = [
-        {"name": "mark", "script": "#!/bin/sh\nset -e\ncat /mnt/tools/word >/run/marked\n", "timeoutSeconds": 10},
+        {"name": "mark", "script": f"#!/bin/sh\nset -e\ncat /mnt/tools/word >/run/marked\n{EXTRA}\n", "timeoutSeconds": 10},
         {"name": "site", "configMap": {"name": "tools", "key": "start.sh"}},
     ]
     # As a GPU's runtime would lay it there.
@@ -182,6 +185,33 @@ def test_another_plugin_behind_the_jails(cluster: Cluster) -> None:
 def test_volumes_and_scripts_before_slurmd(cluster: Cluster) -> None:
     assert worker(cluster, "gpu-cpu-0", "cat /run/marked-again; echo; ls /mnt/tools") == "hello\nstart.sh\nword\n"
     assert "No such file" in cluster.ssh("srun -w cpu-0 ls /mnt/tools", check=False).stderr
+
+
+def test_what_a_script_finds_out_is_the_nodes_extra(cluster: Cluster) -> None:
+    assert 'Extra={"rack": 7}' in cluster.slurm("scontrol", "show", "node", "cpu-0")
+    assert "Extra" not in cluster.slurm("scontrol", "show", "node", "gpu-0")
+    assert cluster.ssh("srun --extra='rack=7' hostname").stdout.strip() == "gpu-cpu-0"
+    other = cluster.ssh("srun --immediate=5 --extra='rack=8' hostname", check=False)
+    assert other.returncode and not other.stdout, other
+
+
+def test_gpus_that_are_linked_come_together(cluster: Cluster) -> None:
+    """Another gres.conf reaches slurmd by a reconfigure; the lowest numbers would come without links."""
+    gpu = cluster.spec["nodeSets"][1]["gpu"]
+    cores = gpu.pop("cores")
+    gpu["links"] = ["-1,0,0,4", "0,-1,4,0", "0,4,-1,0", "4,0,0,-1"]
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    line = "sbatch --parsable -o /dev/null --mem=64 --gpus=2 --wrap 'sleep 600'"
+    jobs = [cluster.ssh(line).stdout.strip() for _number in range(2)]
+    eventually(lambda: set(cluster.slurm("squeue", "-h", "-t", "running", "-o", "%i").split()) == set(jobs), "both run")
+    shown = [cluster.slurm("scontrol", "show", "job", "-d", job) for job in jobs]
+    cluster.cancel_jobs()
+    assert {re.findall(r"GRES=gpu:toy:2\(IDX:([0-9,-]+)\)", text)[0] for text in shown} == {"0,3", "1-2"}, shown
+    del gpu["links"]
+    gpu["cores"] = cores
+    run = cluster.site()
+    assert run.rc == 0, run.output
 
 
 def test_the_second_run_changes_nothing(cluster: Cluster) -> None:

@@ -131,6 +131,46 @@ def test_the_run_that_waits_lets_the_node_go_when_its_job_has_ended(cluster: Clu
         assert (again.rc, again.changed) == (0, 0), again.output
 
 
+def test_in_maintenance_all_pods_of_users_go_without_a_job_lost_and_come_back_as_they_were(cluster: Cluster) -> None:
+    KEPT.append(submit(cluster, "-w cpu-1", "third"))
+    login = "app.kubernetes.io/instance=scale,app.kubernetes.io/component=login"
+    with scenario(cluster, "maintenance: the workers and login pods go, slurmctld is replaced, and all come back", KEPT[-1:]):
+        cluster.slurm("scontrol", "update", "nodename=extra-0", "state=drain", "reason=ask bob")
+        before = sorted(nodes(cluster))
+        cluster.spec["maintenance"] = "WorkersAndLogin"
+        run = cluster.site(*NOW)
+        assert run.rc == 0, run.output
+        assert (pods(cluster, "cpu"), pods(cluster, "extra")) == ({"scale-cpu-0", "scale-cpu-1"}, set()), "cpu-1 has a job"
+        again = cluster.site(*NOW)
+        assert (again.rc, again.changed) == (0, 0), again.output
+        # The login pod is there as long as the job: it takes one that waits for the end of this.
+        KEPT.append(cluster.ssh("sbatch --parsable -o /dev/null --wrap 'echo $SLURM_JOB_ID >> done'; touch third").stdout.strip())
+        run = cluster.site("-e", "slurm_workers_scale_timeout=100")
+        assert run.rc == 0, run.output
+        assert state(cluster, KEPT[-2]) == ["COMPLETED"]
+        assert pods(cluster, "cpu") == set()
+        eventually(lambda: not cluster.kubectl.uids(cluster.namespace, login), "the login pods are gone", 60)
+        assert sorted(nodes(cluster)) == before, "nodes in maintenance are not known to Slurm"
+        cluster.kubectl("delete", "pod", "-n", cluster.namespace, f"{cluster.name}-controller-0")
+        cluster.kubectl("rollout", "status", "-n", cluster.namespace, f"statefulset/{cluster.name}-controller", "--timeout=60s")
+        run = cluster.site()  # which has slurmctld read its configuration: it does not know whether the new pod has done so
+        assert run.rc == 0, run.output
+        again = cluster.site()
+        assert (again.rc, again.changed) == (0, 0), again.output
+        now = nodes(cluster)
+        assert sorted(now) == before and now["extra-0"].endswith("|ask bob"), now
+        assert all("corral: scale: the document says maintenance" in now[name] for name in before if name != "extra-0"), now
+        assert state(cluster, KEPT[-1]) == ["PENDING"]
+        del cluster.spec["maintenance"]
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        now = nodes(cluster)
+        assert now.pop("extra-0") == "drained|ask bob"
+        assert all(said.startswith(("idle", "alloc", "mix", "comp")) for said in now.values()), now
+        eventually(lambda: state(cluster, KEPT[-1]) == ["COMPLETED"], "the job that waited has run", 60)
+        cluster.slurm("scontrol", "update", "nodename=extra-0", "state=resume")
+
+
 def test_after_the_deadline_jobs_are_requeued_or_cancelled_as_the_set_says(cluster: Cluster) -> None:
     cluster.spec["nodeSets"][0].update(replicas=1, drain={"policy": "Requeue", "deadlineSeconds": 1})
     cluster.spec["nodeSets"][1].update(replicas=2, drain={"policy": "Cancel", "deadlineSeconds": 1})

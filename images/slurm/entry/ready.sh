@@ -73,6 +73,14 @@ run_init_scripts() {
 	done
 }
 
+#   CORRAL_NODE_EXTRA  the file into which a script may write what slurmctld shall keep as the node's Extra
+export CORRAL_NODE_EXTRA=${CORRAL_NODE_EXTRA:-/run/corral-extra}
+node_extra() {
+	local lines
+	mapfile -t lines <"$CORRAL_NODE_EXTRA"
+	printf '%s' "${lines[*]}" | tr -d '[:cntrl:]'
+}
+
 # What Slurm can keep of it.
 last_line() {
 	local line

@@ -96,6 +96,8 @@ fi
 
 # The slurmstepd of the bundle can execute itself in the jail too, where the libraries of Debian's are missing.
 slurmd=(/usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" -d /opt/corral/sbin/slurmstepd)
+# Without the file, what somebody may have set by scontrol stays.
+[ ! -e "$CORRAL_NODE_EXTRA" ] || slurmd+=(--extra "$(node_extra)")
 
 # slurmstepd logs to slurmd's log file and nowhere else, so that is the container's own stderr, held open by tini. What slurmd says
 # on its stderr too is let through only until the log file has it.

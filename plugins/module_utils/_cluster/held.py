@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model with nodes that the document no longer has, for as long as jobs are on them. Pure.
+"""A model with nodes that shall go, for as long as jobs are on them: the document no longer has them, or none at all for a while. Pure.
 
 slurmctld ends the jobs of a node, and of a partition, that its configuration no longer has. So their lines stay as they were, in the partitions in
 which they were, until the last job has left; the pods stay as long.
@@ -9,7 +9,7 @@ which they were, until the last job has left; the pods stay as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import config
@@ -25,16 +25,17 @@ _PLUGINS = "plugstack.conf"
 def hold(model: Json, held: Json) -> Json:
     """Return a copy of ``model`` (see Model.to_dict) that keeps ``held``, as slurm_scale returns it; of the document alone where that is empty.
 
-    ``held`` has ``replicas`` (size by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
+    ``held`` has ``replicas`` (pods by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
     the ``line`` that it had, and where its jobs have a jail of their own, ``jail``, its words of plugstack.conf), and
     may have ``gres`` (lines of gres.conf, as those of nodes). What a former call has put in is taken out first.
     Raises ConfError for a line that Slurm would not read.
     """
     original = model["original"] or {
         "config": model["config"],
-        "replicas": {node_set["name"]: node_set["replicas"] for node_set in model["workers"]["node_sets"]},
+        "pods": {node_set["name"]: node_set["pods"] for node_set in model["workers"]["node_sets"]},
+        "login": model["login"]["pods"],
     }
-    replicas = {**original["replicas"], **held.get("replicas", {})}
+    pods = {**original["pods"], **held.get("replicas", {})}
     files, fingerprint = original["config"]["files"], original["config"]["hash"]
     if held.get("nodes") or held.get("partitions"):
         files = {**files, _FILE: _text(files[_FILE], held)}
@@ -43,9 +44,12 @@ def hold(model: Json, held: Json) -> Json:
             files = {**files, _GRES: gres, _FILE: _with_types(files[_FILE], held["gres"])}
         files = {**files, _PLUGINS: _plugins(files[_PLUGINS], original["config"]["files"][_FILE], held)}
         files, fingerprint = config.with_hash(files)
-    node_sets = [{**node_set, "replicas": replicas[node_set["name"]]} for node_set in model["workers"]["node_sets"]]
+    node_sets = [{**node_set, "pods": pods[node_set["name"]]} for node_set in model["workers"]["node_sets"]]
+    # Who waits for a job in a session on a login node would lose it with that session.
+    login = model["login"]["replicas"] if held else original["login"]
     return {
         **model,
+        "login": {**model["login"], "pods": login},
         "workers": {**model["workers"], "node_sets": node_sets},
         "config": {**original["config"], "files": files, "hash": fingerprint},
         "original": original if held else None,
@@ -100,7 +104,9 @@ def _with_types(text: str, lines: Iterable[list[list[str]]]) -> str:
 
 def _text(text: str, held: Json) -> str:
     partitions = {partition["name"]: partition for partition in held.get("partitions", ())}
-    nodes = [conf.line((key, value) for key, value in pairs) for pairs in held.get("nodes", ())]
+    # Nodes that are away for a while have their lines by the document.
+    known = conf.nodes(text)
+    nodes = [conf.line(pairs.items()) for pairs in (_without(known, dict(line)) for line in held.get("nodes", ())) if pairs["NodeName"]]
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("PartitionName="):
@@ -108,7 +114,8 @@ def _text(text: str, held: Json) -> str:
             pairs = dict(conf.parse_pairs(line))
             partition = partitions.pop(pairs["PartitionName"], None)
             if partition:
-                pairs["Nodes"] = ",".join(filter(None, (pairs["Nodes"], partition["nodes"])))
+                more = [name for name in hostlist.expand(partition["nodes"]) if name not in known]
+                pairs["Nodes"] = ",".join(filter(None, (pairs["Nodes"], hostlist.compress(more))))
                 line = conf.line(pairs.items())
         lines.append(line)
     for partition in partitions.values():
@@ -116,3 +123,10 @@ def _text(text: str, held: Json) -> str:
         pairs = {**dict(partition["line"]), "Nodes": partition["nodes"], "Default": "NO", "State": "DRAIN"}
         nodes.append(conf.line(pairs.items()))
     return "\n".join([*lines, *nodes]) + "\n"
+
+
+def _without(known: Container[str], pairs: dict[str, str]) -> dict[str, str]:
+    """Return a node's line, as pairs, for those of its nodes alone that are not known."""
+    names, addresses = (hostlist.expand(pairs[key]) for key in ("NodeName", "NodeAddr"))
+    left = [(name, address) for name, address in zip(names, addresses, strict=True) if name not in known]
+    return {**pairs, "NodeName": hostlist.compress(name for name, _at in left), "NodeAddr": hostlist.compress(at for _name, at in left)}

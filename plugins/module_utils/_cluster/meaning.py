@@ -150,11 +150,13 @@ def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     yield from _login(spec)
     yield from _node_sets(metadata["name"], spec.get("nodeSets") or [])
     yield from _partitions(spec)
+    yield from _draining(spec)
     yield from _populate("spec.jail", spec["jail"])
     yield from _jails(spec)
     yield from _sub_mounts(spec)
     yield from _no_jail_users(spec)
     yield from _extra(spec)
+    yield from _host_users(spec)
     yield from _gpus(spec)
     yield from _topology(spec)
     yield from _pod_volumes(spec)
@@ -372,13 +374,37 @@ def _who(path: str, partition: Json, spec: Json) -> Iterator[str]:
         # A directory has groups of its own.
         if name not in groups and not spec.get("sssd"):
             yield f"{path}.allowGroups[{place}] is {name}, which is not in spec.groups; add it there."
-    if settings.get("accountingstoragetype", "").lower() in ("", "accounting_storage/none"):
+    if not _accounting(settings):
         for field in ("qos", "allowQos", "denyQos", "allowAccounts", "denyAccounts"):
             if field in partition:
                 yield f"{path}.{field} needs accounting, which this cluster has not; set AccountingStorageType in spec.slurm.extraConfig, or remove it."
     mode = partition.get("preemptMode", "OFF")
     if mode not in ("OFF", "GANG") and settings.get("preempttype", "").lower() != "preempt/partition_prio":
         yield f"{path}.preemptMode is {mode}, which needs PreemptType=preempt/partition_prio; add the line to spec.slurm.extraConfig."
+
+
+def _accounting(settings: dict[str, str]) -> bool:
+    return settings.get("accountingstoragetype", "").lower() not in ("", "accounting_storage/none")
+
+
+def _draining(spec: Json) -> Iterator[str]:
+    """Jobs that have a policy of their own must be such as there can be."""
+    places = [("spec.workers", spec.get("workers") or {})]
+    places.extend((f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec.get("nodeSets") or []))
+    # Without any of the document's, corral makes this one.
+    known = {partition["name"] for partition in spec.get("partitions") or [{"name": "main"}]}
+    accounting = _accounting(config.effective("cgroup", _extra_pairs(spec)))
+    for place, pods in places:
+        for path, part in ((f"{place}.drain", pods), (f"{place}.updateStrategy.drain", pods.get("updateStrategy") or {})):
+            for index, rule in enumerate((part.get("drain") or {}).get("jobs") or []):
+                where = f"{path}.jobs[{index}]"
+                if not rule.get("partitions") and not rule.get("qos"):
+                    yield f"{where} names neither partitions nor qos, so it would be for all jobs; name some, or set {path}.policy."
+                for number, name in enumerate(rule.get("partitions") or []):
+                    if name not in known:
+                        yield f"{where}.partitions[{number}] is {name}, which is not in spec.partitions ({', '.join(sorted(known))}); correct the name."
+                if rule.get("qos") and not accounting:
+                    yield f"{where}.qos needs accounting, which this cluster has not; set AccountingStorageType in spec.slurm.extraConfig, or remove it."
 
 
 def _populate(path: str, jail: Json) -> Iterator[str]:
@@ -586,6 +612,18 @@ def _extra(spec: Json) -> Iterator[str]:
             yield f"spec.nodeSets[{index}].extraNodeParameters sets Gres, which needs GresTypes; add such a line to spec.slurm.extraConfig."
 
 
+def _host_users(spec: Json) -> Iterator[str]:
+    """slurmd confines jobs by cgroups, of which a part is for the machine's own root alone."""
+    if (spec.get("slurm") or {}).get("processTracking", "cgroup") != "cgroup":
+        return
+    for index, node_set in enumerate(spec.get("nodeSets") or []):
+        if node_set.get("hostUsers") is False:
+            yield (
+                f"spec.nodeSets[{index}].hostUsers is false, but with processTracking: cgroup slurmd has to be root on the Kubernetes node: the kernel takes "
+                "no bpf from a user namespace, by which jobs are kept to their devices; remove it, or set processTracking: linuxproc."
+            )
+
+
 def _gpus(spec: Json) -> Iterator[str]:
     """GPUs of node sets, and what else speaks of such."""
     slurm = spec.get("slurm") or {}
@@ -627,6 +665,7 @@ def _gpu(path: str, node_set: Json) -> Iterator[str]:
             "one of them and the set more nodes, or ask for whole GPUs."
         )
     yield from _cores(path, node_set)
+    yield from _links(f"{path}.gpu.links", node_set["gpu"])
     if any(key.lower() == "gres" for key in node_set.get("extraNodeParameters") or {}):
         yield f"{path}.extraNodeParameters sets Gres, which {path}.gpu sets too; remove one of them."
 
@@ -646,6 +685,26 @@ def _cores(path: str, node_set: Json) -> Iterator[str]:
                 yield f"{path}.gpu.cores[{index}] goes from {low} to {high}; write the smaller number first."
             elif high >= cores:
                 yield f"{path}.gpu.cores[{index}] names core {high}, but the node has {cores}, from 0 to {cores - 1}; correct it, or raise resources."
+
+
+def _links(path: str, gpu: Json) -> Iterator[str]:
+    """A square of numbers, the same seen from either end: Slurm would ignore another, or end."""
+    count = gpu.get("count", 1)
+    rows = [[int(number) for number in row.split(",")] for row in gpu.get("links") or []]
+    if rows and len(rows) != count:
+        yield f"{path} has {len(rows)} entries, but there are {count} GPUs; give one for each."
+        return
+    right: list[int] = []
+    for index, row in enumerate(rows):
+        if len(row) != count:
+            yield f"{path}[{index}] has {len(row)} numbers, but there are {count} GPUs; give one for each, -1 for this one itself."
+        elif [place for place, number in enumerate(row) if number < 0] != [index]:
+            yield f"{path}[{index}] has -1 elsewhere than for GPU {index} itself, the entry's number {index + 1}; put it there, and 0 for no links."
+        else:
+            right.append(index)
+            other = next((place for place in right if rows[place][index] != row[place]), None)
+            if other is not None:
+                yield f"{path}[{index}] has {row[other]} links to GPU {other}, which has {rows[other][index]} to GPU {index}; make them agree."
 
 
 def _gres_line(path: str, line: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:

@@ -98,7 +98,8 @@ class Controller:
 
     ``backup`` is the backup's pod or None; ``affinity`` is as a pod has it, empty for one replica. ``dns_searches`` are
     the domains in which it finds worker and login pods by their host names, as jobs' clients give them. ``jail`` is where it finds the accounts;
-    ``accounts`` is for the container that writes them, where each pod has a jail of its own.
+    ``accounts`` is for the container that writes them, where each pod has a jail of its own. ``probes`` are startup, readiness and liveness, as a
+    container has their times; ``host_users`` is as a pod has it, None where nothing is asked.
     """
 
     name: str
@@ -116,20 +117,23 @@ class Controller:
     node_selector: Labels
     tolerations: list[Json]
     state: Volume
+    probes: Json
+    host_users: bool | None
     jail: PodVolumes
     accounts: PodVolumes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service`` gives each pod a DNS name;
-    ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
+    """sshd. ``pods`` is how many of its ``replicas`` there shall be now. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service``
+    gives each pod a DNS name; ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
     container that writes users into the pod's own jail. ``update_strategy`` is the type of the StatefulSet's; ``idle`` says how to find out that nobody uses a
     pod, as k8s_apply has it, None where that does not matter. ``user_limits`` are words for login.sh, "" without limits; ``init_scripts`` and
-    ``init_config_map`` are as a node set's; ``starts`` is after how many seconds a start has failed."""
+    ``init_config_map`` are as a node set's; ``probes`` and ``host_users`` as the controller's."""
 
     name: str
     replicas: int
+    pods: int
     update_strategy: str
     idle: Json | None
     pods_service: str
@@ -149,7 +153,8 @@ class Login:
     user_limits: str
     init_config_map: str
     init_scripts: dict[str, str]
-    starts: int
+    probes: Json
+    host_users: bool | None
     jail: PodVolumes
     accounts: PodVolumes | None
 
@@ -164,16 +169,19 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """One StatefulSet of workers. ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB; ``extra`` are further pairs
+    """One StatefulSet of workers. ``pods`` is how many of its ``replicas``, which are Slurm's nodes, there shall be now.
+    ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB; ``extra`` are further pairs
     of its line in slurm.conf, and ``gpus`` what Slurm has of GPUs. ``environment``, ``sysctls``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor``
     are as a pod or container has them, empty where nothing is asked; ``runtime_class`` is None where the nodes' own is; ``accounts`` as in Login.
 
     ``init_scripts`` are the texts that the document itself has, by name, for the ConfigMap ``init_config_map``; ``probes`` are startup, readiness
-    and liveness, as a container has their times; ``place`` is the switch or block of spec.slurm.topology, None without one."""
+    and liveness, as a container has their times; ``host_users`` is as the controller's; ``place`` is the switch or block of spec.slurm.topology, None without
+    one."""
 
     name: str
     stateful_set: str
     replicas: int
+    pods: int
     node_names: str
     cpus: int
     real_memory: int
@@ -195,6 +203,7 @@ class NodeSet:
     init_config_map: str
     init_scripts: dict[str, str]
     probes: Json
+    host_users: bool | None
     seccomp: Json
     app_armor: Json
     jail: PodVolumes
@@ -218,9 +227,10 @@ class Workers:
 class Scaling:
     """What slurm_scale has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
 
-    ``node_sets`` are ``{"name", "replicas", "policy", "deadline"}``, the deadline in seconds since the drain; ``policy`` and ``deadline`` hold for
-    sets that the document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the
-    slurm.conf of the run before.
+    ``node_sets`` are ``{"name", "replicas", "policy", "deadline", "jobs"}``, the pods that there shall be, the deadline in seconds since the drain, and
+    ``jobs`` those with a policy of their own, ``{"partitions", "qos", "policy", "deadline"}``; ``policy``, ``deadline`` and ``jobs`` hold for sets that the
+    document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the slurm.conf of the
+    run before.
 
     ``scaled`` are the sets whose size is asked of a SlurmNodeSet, ``{"name", "object", "replicas", "labels", "selector"}``, the replicas within the
     document's bounds; ``scalable``: the cluster knows SlurmNodeSets, and has been asked.
@@ -230,10 +240,19 @@ class Scaling:
     config_map: str
     policy: str
     deadline: int
+    jobs: list[Json]
     node_sets: list[Json]
     partitions: list[str]
     scaled: list[Json]
     scalable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Whose pods are away by the document."""
+
+    workers: bool
+    login: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +269,7 @@ class Sync:
 class Rollout:
     """What slurm_rollout has to know: how each node set gets another pod template.
 
-    ``node_sets`` are ``{"name", "replicas", "type", "max_unavailable", "policy", "deadline", "place"}``, ``max_unavailable`` a number of nodes.
+    ``node_sets`` are ``{"name", "replicas", "type", "max_unavailable", "policy", "deadline", "jobs", "place"}``, ``max_unavailable`` a number of nodes.
     ``stateful_sets`` are the names of those whose pods are replaced by runs.
     """
 
@@ -375,6 +394,7 @@ class Model:
     controller: Controller
     login: Login
     workers: Workers
+    maintenance: Maintenance
     scaling: Scaling
     rollout: Rollout
     sync: Sync

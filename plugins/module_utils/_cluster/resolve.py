@@ -24,6 +24,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Json,
     Labels,
     Login,
+    Maintenance,
     Model,
     Munge,
     NodeSet,
@@ -48,8 +49,6 @@ JAIL = "/mnt/jail"
 JAILS = "/mnt/jails"
 SHM = "/dev/shm"
 INIT_SCRIPTS = "/etc/corral/init"
-# Seconds that a login pod's start may take without scripts.
-LOGIN_STARTS = 120
 OVERLAYS = "/var/spool/corral-overlay"
 SUB_MOUNTS = "/mnt/submounts"
 HOMES = "/mnt/homes"
@@ -145,6 +144,7 @@ class _Resolver:
         }
         self.shared: bool = spec["jail"]["shared"]
         self.config_map = f"{name}-controller-config"
+        self.maintenance = Maintenance(workers=spec["maintenance"] != "None", login=spec["maintenance"] == "WorkersAndLogin")
 
     def model(self) -> Model:
         components = Components(**{part: self.component(part) for part in ("base", "controller", "login", "worker", "jail")})
@@ -192,6 +192,7 @@ class _Resolver:
             controller=controller,
             login=login,
             workers=workers,
+            maintenance=self.maintenance,
             scaling=self.scaling(components.worker),
             rollout=self.rollout(node_sets),
             sync=self.sync(),
@@ -260,6 +261,8 @@ class _Resolver:
             node_selector=spec["nodeSelector"],
             tolerations=spec["tolerations"],
             state=self.volume("controller-state", spec["stateVolume"], spec["stateVolume"].get("accessMode", "ReadWriteOnce")),
+            probes=_probes(spec),
+            host_users=spec.get("hostUsers"),
             jail=self.controller_jail(),
             accounts=None
             if self.shared
@@ -295,6 +298,7 @@ class _Resolver:
         return Login(
             name=name,
             replicas=spec["replicas"],
+            pods=0 if self.maintenance.login else spec["replicas"],
             update_strategy="RollingUpdate" if spec["updateStrategy"]["type"] == "RollingUpdate" else "OnDelete",
             idle={"container": "sshd", "command": LOGIN_IDLE} if spec["updateStrategy"]["type"] == "WhenIdle" else None,
             pods_service=f"{name}-pods",
@@ -314,7 +318,8 @@ class _Resolver:
             user_limits=_user_limits(spec["limits"]),
             init_config_map=self.init_config_map("login"),
             init_scripts=_init_texts(spec),
-            starts=LOGIN_STARTS + _init_seconds(spec),
+            probes=_probes(spec),
+            host_users=spec.get("hostUsers"),
             jail=self.login_volumes(),
             accounts=self.accounts("login"),
         )
@@ -342,14 +347,12 @@ class _Resolver:
         return Scaling(
             selector=",".join(f"{key}={value}" for key, value in worker.selector.items()),
             config_map=self.config_map,
-            policy=whole["policy"],
-            deadline=whole["deadlineSeconds"],
+            **_draining(whole),
             node_sets=[
                 {
                     "name": node_set["name"],
-                    "replicas": node_set["replicas"],
-                    "policy": {**whole, **node_set["drain"]}["policy"],
-                    "deadline": {**whole, **node_set["drain"]}["deadlineSeconds"],
+                    "replicas": 0 if self.maintenance.workers else node_set["replicas"],
+                    **_draining({**whole, **node_set["drain"]}),
                 }
                 for node_set in self.spec["nodeSets"]
             ],
@@ -380,8 +383,7 @@ class _Resolver:
                     "replicas": node_set.replicas,
                     "type": strategy["type"],
                     "max_unavailable": quantity.share(strategy["maxUnavailable"], node_set.replicas),
-                    "policy": drain["policy"],
-                    "deadline": drain["deadlineSeconds"],
+                    **_draining(drain),
                     "place": node_set.place or "",
                 }
             )
@@ -458,6 +460,7 @@ class _Resolver:
             name=spec["name"],
             stateful_set=f"{self.name}-{spec['name']}",
             replicas=spec["replicas"],
+            pods=0 if self.maintenance.workers else spec["replicas"],
             node_names=hostlist.ranged(f"{spec['name']}-", spec["replicas"]),
             cpus=int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1)),
             real_memory=quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY,
@@ -479,6 +482,7 @@ class _Resolver:
             init_config_map=self.init_config_map(spec["name"]),
             init_scripts=_init_texts(spec),
             probes=_probes(spec),
+            host_users=spec.get("hostUsers"),
             seccomp=self.seccomp("worker", security),
             app_armor=self.app_armor("worker", security),
             jail=self.worker_volumes(spec),
@@ -790,6 +794,12 @@ class _Resolver:
         )
 
 
+def _draining(spec: Json) -> Json:
+    """What becomes of jobs on nodes that shall be free, as the modules have it."""
+    jobs = [{**{key: rule[key] for key in ("partitions", "qos", "policy")}, "deadline": rule["deadlineSeconds"]} for rule in spec["jobs"]]
+    return {"policy": spec["policy"], "deadline": spec["deadlineSeconds"], "jobs": jobs}
+
+
 def _affinity(node_set: Json, selector: Labels) -> Json:
     """The document's own, and beside it that pods of the set keep away from one another."""
     if not node_set["onePodPerNode"]:
@@ -816,7 +826,10 @@ def _apart(selector: Labels) -> Json:
 def _gpus(spec: Json) -> Gpus:
     """What Slurm knows of a set's GPUs. No autodetection: it counts what the machine has, where a pod may have a part of it."""
     kind = {"Type": spec["type"]} if "type" in spec else {}
-    near = spec.get("cores") or [None]
+    links: list[str] = spec.get("links") or []
+    cores: list[str] = spec.get("cores") or []
+    # Links are those of one device; cores may be of several.
+    near = [cores[number * len(cores) // len(links)] if cores else None for number in range(len(links))] or cores or [None]
     share = spec["count"] // len(near)
     lines = [
         {
@@ -825,10 +838,11 @@ def _gpus(spec: Json) -> Gpus:
             "Name": "gpu",
             **kind,
             "File": f"/dev/{hostlist.compress(f'{GPU_FOLDER}/{number}' for number in range(index * share, (index + 1) * share))}",
-            **({"Cores": cores} if cores else {}),
+            **({"Cores": those} if those else {}),
+            **({"Links": links[index]} if links else {}),
             "Flags": GPU_FLAGS[spec["vendor"]],
         }
-        for index, cores in enumerate(near)
+        for index, those in enumerate(near)
     ]
     return Gpus(gres=":".join(["gpu", *kind.values(), str(spec["count"])]), lines=lines)
 
@@ -884,19 +898,19 @@ def _volume_source(spec: Json) -> Json:
     return {"persistentVolumeClaim": {"claimName": spec["claimName"]}}
 
 
-def _probes(node_set: Json) -> Json:
+def _probes(pods: Json) -> Json:
     """The times of the document; a start takes as long as its scripts may, besides."""
-    probes: Json = node_set["probes"]
+    probes: Json = pods["probes"]
     startup = probes["startup"]
     return {
         **probes,
-        "startup": {**startup, "failureThreshold": startup["failureThreshold"] - -_init_seconds(node_set) // startup["periodSeconds"]},
+        "startup": {**startup, "failureThreshold": startup["failureThreshold"] - -_init_seconds(pods) // startup["periodSeconds"]},
     }
 
 
 def _init_seconds(pods: Json) -> int:
     """How long the scripts before the daemon may take."""
-    return sum(script["timeoutSeconds"] for script in pods["initScripts"])
+    return sum(script["timeoutSeconds"] for script in pods.get("initScripts", ()))
 
 
 def _init_texts(pods: Json) -> dict[str, str]:

@@ -57,6 +57,7 @@ _EXTENDED = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0
 _SCRIPT = "^#!/[^\\x00]*$"
 _TEXT = "^[^\\x00]*$"
 _CORES = "^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$"
+_LINKS = "^(-1|[0-9]{1,4})(,(-1|[0-9]{1,4}))*$"
 _GPU_TYPE = "^[a-z][-a-z0-9_.]*$"
 _SHARE = "^([1-9][0-9]{0,4}|([1-9][0-9]?|100)%)$"
 
@@ -79,6 +80,7 @@ PATTERNS: dict[str, str] = {
     _VARIABLE: "letters, digits and '_', not beginning with a digit",
     _LINE: "one line of text without control characters",
     _CORES: "numbers of cores such as 0-47 or 0-23,48-71",
+    _LINKS: "numbers of links such as -1,18,2,2",
     _EXTENDED: "the name of an extended resource such as nvidia.com/gpu",
     _TEXT: "a text without the character NUL",
     _SCRIPT: "a script, beginning with #! and a program's path",
@@ -340,6 +342,16 @@ def resources(description: str, *, default: Any = None, memory_limit: bool = Fal
     )
 
 
+def host_users() -> dict[str, Schema]:
+    """A pod's user namespace, as a property."""
+    return {
+        "hostUsers": _boolean(
+            "false: the pods have a user namespace of their own, so that their root is nobody on the Kubernetes node. Needs a container runtime and volumes "
+            "that can do it (docs/security.md). Without it, Kubernetes' default: the node's own users."
+        )
+    }
+
+
 def placement() -> dict[str, Schema]:
     """nodeSelector and tolerations, as two properties."""
     return {
@@ -395,9 +407,9 @@ def draining(
     nodes: str = "nodes that leave the document. They are drained first and never taken away while a job is on them",
 ) -> Schema:
     """What becomes of the jobs on nodes that go."""
-    return _object(
-        f"What becomes of jobs on {nodes}.",
-        {
+
+    def how(policy: str | None, deadline: int | None) -> dict[str, Schema]:
+        return {
             "policy": _string(
                 "Wait: until the jobs end by themselves. Requeue: after the deadline they are put back into the queue, and those that can not be are "
                 "waited for. Cancel: after the deadline they are cancelled.",
@@ -405,9 +417,26 @@ def draining(
                 default=policy,
             ),
             "deadlineSeconds": _integer("Seconds from the drain to Requeue or Cancel.", 0, 2**31 - 1, deadline),
+        }
+
+    rule = _object(
+        "Jobs of these partitions and QoS; with both, a job must be of both.",
+        {
+            "partitions": _list(
+                "Names of partitions.", _string("A partition.", _PARTITION, max_length=64), maximum=32, unique=True, default=[]
+            ),
+            "qos": _list("Names of QoS.", _string("A QoS.", _PROFILE, max_length=64), maximum=32, unique=True, default=[]),
+            **how(None, 3600),
         },
-        default=default,
+        required=("policy",),
     )
+    jobs = _list(
+        "Jobs with a policy of their own, by their partition or QoS. The first entry that fits a job counts.",
+        rule,
+        maximum=16,
+        default=None if policy is None else [],
+    )
+    return _object(f"What becomes of jobs on {nodes}.", {**how(policy, deadline), "jobs": jobs}, default=default)
 
 
 def updating(*, whole: bool = False) -> Schema:
@@ -542,7 +571,9 @@ def _init_scripts(daemon: str, failure: str) -> Schema:
     )
 
 
-def _probes() -> Schema:
+def _probes(daemon: str, *, startup: str, failures: int, readiness: str, ready: int, liveness: str) -> Schema:
+    """Times of a daemon's probes: so many failures of a look each second end a start, and ``ready`` seconds are between looks at one that runs."""
+
     def probe(text: str, period: int, timeout: int, failures: int | None = None) -> Schema:
         properties = {
             "periodSeconds": _integer("Time from one look to the next.", 1, 3600, period),
@@ -553,19 +584,20 @@ def _probes() -> Schema:
         return _object(text, properties, default={})
 
     return _object(
-        "How Kubernetes looks at slurmd, for machines that are slower than others.",
+        f"How Kubernetes looks at {daemon}, for machines that are slower than others.",
         {
             "startup": probe(
-                "Has it started? If not in periodSeconds × failureThreshold, the container is started anew. Time-outs of initScripts are added.",
-                1,
-                5,
-                300,
+                f"Has it started? If not in periodSeconds × failureThreshold, the container is started anew.{startup}", 1, 5, failures
             ),
-            "readiness": probe("Does it work, with its configuration and the jail? Who waits for the node waits for that.", 30, 10),
-            "liveness": probe("Does it run at all? If not, the container is started again, which ends the node's jobs.", 60, 30, 5),
+            "readiness": probe(readiness, ready, 10),
+            "liveness": probe(liveness, 60, 30, 5),
         },
         default={},
     )
+
+
+# Of scripts that are run before a daemon starts.
+_AND_SCRIPTS = " Time-outs of initScripts are added."
 
 
 def _topology() -> Schema:
@@ -628,6 +660,13 @@ def _gpu() -> Schema:
                 _string("Cores such as 0-47 or 0-23,48-71.", _CORES, max_length=253),
                 maximum=MAX_GPUS,
                 minimum=1,
+            ),
+            "links": _list(
+                "How near the GPUs are to one another, one entry for each in the order of the driver's numbers: how many links it has to each of them, and -1 "
+                "to itself. Without it, all are alike to Slurm.",
+                _string("Numbers such as -1,18,2,2.", _LINKS, max_length=400),
+                maximum=MAX_GPUS,
+                minimum=2,
             ),
             "resourceName": _string(
                 "What the device plugin offers, such as nvidia.com/mig-3g.40gb. Without it, nvidia.com/gpu or amd.com/gpu.",
@@ -741,7 +780,15 @@ def _node_set() -> Schema:
             ),
             "volumes": _pod_volumes("slurmd's container"),
             "initScripts": _init_scripts("slurmd", "the node is out of service, with the script's last line as the reason"),
-            "probes": _probes(),
+            "probes": _probes(
+                "slurmd",
+                startup=_AND_SCRIPTS,
+                failures=300,
+                readiness="Does it work, with its configuration and the jail? Who waits for the node waits for that.",
+                ready=30,
+                liveness="Does it run at all? If not, the container is started again, which ends the node's jobs.",
+            ),
+            **host_users(),
             **placement(),
             "affinity": _object(
                 "Where the pods want to be or must be, as in a pod, for what nodeSelector can not say.",
@@ -1061,6 +1108,15 @@ def spec() -> Schema:
                         1,
                     ),
                     "stateVolume": _state_volume(),
+                    "probes": _probes(
+                        "slurmctld",
+                        startup="",
+                        failures=120,
+                        readiness="Does it answer? Clients and other daemons are sent to it then.",
+                        ready=20,
+                        liveness="Does it answer at all? If not, the container is started again; jobs run on.",
+                    ),
+                    **host_users(),
                     **placement(),
                 },
                 required=("stateVolume",),
@@ -1142,9 +1198,25 @@ def spec() -> Schema:
                         },
                         default={},
                     ),
+                    "probes": _probes(
+                        "sshd",
+                        startup=_AND_SCRIPTS,
+                        failures=120,
+                        readiness="Does it work, with the jail? The Service sends users there then.",
+                        ready=20,
+                        liveness="Does it run at all? If not, the container is started again, which ends its sessions.",
+                    ),
+                    **host_users(),
                     **placement(),
                 },
                 default={},
+            ),
+            "maintenance": _string(
+                "What is away while storage or machines are worked on. Workers: their nodes are drained, and their pods go when no job is left, by the "
+                "policies of drain; the nodes stay in Slurm's configuration, and its queue waits. WorkersAndLogin: the login pods go too, after the last "
+                "worker. None: all are there.",
+                enum=("None", "Workers", "WorkersAndLogin"),
+                default="None",
             ),
             "workers": _object(
                 "What holds for all worker nodes.",

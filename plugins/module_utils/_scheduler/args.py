@@ -19,3 +19,21 @@ def slurmctld_options(env_fallback: Callable[..., Any]) -> dict[str, dict[str, A
         "pod": {"type": "str"},
         "container": {"type": "str", "default": "slurmctld"},
     }
+
+
+_POLICIES = ["Wait", "Requeue", "Cancel"]
+
+
+def draining_options() -> dict[str, dict[str, Any]]:
+    """Return the options that say what becomes of jobs on nodes that shall be free."""
+    rule = {
+        "partitions": {"type": "list", "elements": "str", "default": []},
+        "qos": {"type": "list", "elements": "str", "default": []},
+        "policy": {"type": "str", "choices": _POLICIES, "required": True},
+        "deadline": {"type": "int", "default": 3600},
+    }
+    return {
+        "policy": {"type": "str", "choices": _POLICIES, "default": "Wait"},
+        "deadline": {"type": "int", "default": 3600},
+        "jobs": {"type": "list", "elements": "dict", "default": [], "options": rule},
+    }

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, leavers, node_plan
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, leavers, node_plan, rollout, scaling
 
 
 class Orders:
@@ -68,8 +68,8 @@ def tasks_on(slurmctld: Slurmctld, names: list[str], what: str) -> list[leavers.
     return leavers.tasks(slurmctld.ask(["squeue", "--json", f"--nodelist={hostlist.compress(names)}", jobs.ON_NODES], what))
 
 
-def clock(slurmctld: Slurmctld, policies: Iterable[str]) -> float:
-    """Return slurmctld's time where one of the policies has a deadline, else a time before all."""
-    if all(policy == "Wait" for policy in policies):
+def clock(slurmctld: Slurmctld, sets: Iterable[scaling.Size | rollout.NodeSet]) -> float:
+    """Return slurmctld's time where jobs on nodes of one of the sets have a deadline, else a time before all."""
+    if all(policy == "Wait" for one in sets for policy in (one.policy, *(rule.policy for rule in one.jobs))):
         return float("-inf")
     return answer.seconds(slurmctld.ask(["date", "+%s"], "its time"))

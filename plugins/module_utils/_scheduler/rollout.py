@@ -70,7 +70,10 @@ class _Work:
         self._namespace = str(params.get("namespace") or client.access.namespace)
         self._slurmctld = Slurmctld(client, params)
         self._sets = [
-            rollout.NodeSet(**{key: one[key] for key in ("name", "replicas", "type", "max_unavailable", "policy", "deadline", "place")})
+            rollout.NodeSet(
+                **{key: one[key] for key in ("name", "replicas", "type", "max_unavailable", "policy", "deadline", "place")},
+                jobs=leavers.Rule.all_of(one["jobs"]),
+            )
             for one in params["node_sets"]
         ]
         self._start_timeout = float(params["start_timeout"])
@@ -238,7 +241,7 @@ class _Work:
         known = {node.name for node in live_nodes}
         stale = [name for name, one in pods.items() if one.stale and name in known]
         tasks = tasks_on(self._slurmctld, stale, "the jobs on nodes whose pods are to be replaced")
-        return rollout.step(sets, pods, live_nodes, tasks, now=clock(self._slurmctld, [one.policy for one in sets])), tasks
+        return rollout.step(sets, pods, live_nodes, tasks, now=clock(self._slurmctld, sets)), tasks
 
     def _judge(self, step: rollout.Step) -> None:
         """Note sets whose new pods do not come up: at once where the pod says that it never will, else when its time is over."""

@@ -226,9 +226,10 @@ class _Work:
         live = slurmctld.read_nodes()
         known = {node.name for node in live}
         found = tasks_on(slurmctld, [name for name in self.victims if name in known], "the jobs on nodes that go")
-        now = clock(slurmctld, [size.policy for size in self._sizes if size.victims])
-        lines = scaling.configured(self._live_config().get("slurm.conf", "")) if not known.issuperset(self.victims) else None
-        step = scaling.step(self._sizes, live, found, now=now, taken=self._check, lines=lines or None)
+        now = clock(slurmctld, [size for size in self._sizes if size.victims])
+        lines = conf.nodes(self._live_config().get("slurm.conf", "")) if not known.issuperset(self.victims) else None
+        reason = scaling.MAINTENANCE if self._params.get("maintenance") else scaling.REASON
+        step = scaling.step(self._sizes, live, found, now=now, taken=self._check, lines=lines or None, reason=reason)
         if self.leaving:
             step.close = [one for one in slurmctld.read_partitions() if one.name in self.leaving and one.state not in _CLOSED]
             command = ["squeue", "--json", f"--partition={','.join(self.leaving)}", jobs.NOT_ENDED]
@@ -278,7 +279,7 @@ class _Work:
 
     def _read_sizes(self) -> list[scaling.Size]:
         wanted = {str(one["name"]): one for one in self._params["node_sets"]}
-        gone = {"replicas": 0, "policy": self._params["policy"], "deadline": self._params["deadline"]}
+        gone = {"replicas": 0, "policy": self._params["policy"], "deadline": self._params["deadline"], "jobs": self._params["jobs"]}
         return [
             scaling.Size(
                 name=name,
@@ -286,6 +287,7 @@ class _Work:
                 wanted=int(wanted.get(name, gone)["replicas"]),
                 policy=str(wanted.get(name, gone)["policy"]),
                 deadline=int(wanted.get(name, gone)["deadline"]),
+                jobs=leavers.Rule.all_of(wanted.get(name, gone)["jobs"]),
             )
             for name, live in sorted(self._live.items())
         ]

@@ -99,7 +99,12 @@ class Slurmctld:
 
     def read_nodes(self, *, future: bool = False) -> list[nodes.Node]:
         """Return all nodes. With ``future`` also those that slurmctld shows to nobody, since their names had no address yet when it began."""
-        return nodes.parse(self.ask(["scontrol", "show", "nodes", *(["--future"] if future else []), "--json"], "its nodes"))
+        return nodes.parse(self.ask(_show_nodes(future), "its nodes"))
+
+    def read_nodes_and_room(self, *, future: bool = False) -> tuple[list[nodes.Node], str]:
+        """Return what read_nodes does, and a sentence where the state volume is full or nearly so; "" for one with room, and where df says nothing."""
+        line, rest = state.split(self.ask(state.beside(_show_nodes(future)), "its nodes"))
+        return nodes.parse(rest), state.room(line, str(self.ref))
 
     def nodes_named(self, names: list[str]) -> list[nodes.Node]:
         """Return these nodes in this order. Raises CorralError when slurmctld does not know one."""
@@ -148,14 +153,6 @@ class Slurmctld:
             path = BUILTIN["", "Pod"].path(self.namespace)
             return dict(self.client.get(f"{path}/{other}", what=f"read Pod {self.namespace}/{other}").data)
 
-    def state_room(self) -> str:
-        """Say in a sentence that the state volume is full or nearly so; "" for one with room, and where it can not be asked."""
-        try:
-            done = self.run(state.COMMAND)
-        except (ApiError, ExecError):
-            return ""
-        return state.room(done.stdout, str(self.ref)) if done.code == 0 else ""
-
     def _only(self) -> str:
         """Return the name of the controller pod of the namespace's one cluster, a ready one. Raises KubeError where there are none or several."""
         query = {"labelSelector": "app.kubernetes.io/part-of=corral,app.kubernetes.io/component=controller"}
@@ -175,6 +172,10 @@ class Slurmctld:
         except KubeError:
             return ""
         return f" Now {words}." if words else ""
+
+
+def _show_nodes(future: bool) -> list[str]:
+    return ["scontrol", "show", "nodes", *(["--future"] if future else []), "--json"]
 
 
 def other_controller(pod: str) -> str | None:

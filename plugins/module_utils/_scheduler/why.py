@@ -23,7 +23,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     names = hostlist.expand(str(params.get("nodes") or ""))
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
-        known = {node.name: node for node in slurmctld.read_nodes(future=True)}
+        found, full = slurmctld.read_nodes_and_room(future=True)
+        known = {node.name: node for node in found}
         partitions = {one.name: one for one in slurmctld.read_partitions()}
         if names:
             asked = [known[name] for name in dict.fromkeys(names) if name in known]
@@ -46,7 +47,6 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         if pods:
             verdicts += [why.stranger(name, pod=pods.of(name), known=hostlist.compress(known)) for name in strangers]
         lines = [verdict.summary for verdict in verdicts] or ["All nodes are in service."]
-        full = slurmctld.state_room()
         if full:
             lines.append(full)
         return {"changed": False, "nodes": [verdict.to_dict() for verdict in verdicts], "lines": lines, "requests": client.requests}

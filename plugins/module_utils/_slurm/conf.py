@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 Scalar: TypeAlias = "str | int | bool"
 Value: TypeAlias = "Scalar | Sequence[str]"
@@ -101,6 +102,12 @@ def parse_pairs(text: str) -> list[tuple[str, str]]:
     if not _PAIRS.fullmatch(text.strip(" ")):
         raise ConfError(f"{_shown(text)} is no line of the form Key=Value Key=Value.")
     return [parse_pair(match[0]) for match in _PAIR.finditer(text)]
+
+
+def nodes(text: str) -> set[str]:
+    """Return the nodes that have a line in a slurm.conf. Raises ConfError, HostlistError."""
+    lines = [dict(parse_pairs(line)) for line in text.splitlines() if line.startswith("NodeName=")]
+    return {name for pairs in lines for name in hostlist.expand(pairs["NodeName"])}
 
 
 def plugins(text: str) -> dict[str, str]:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, reasons
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
@@ -31,6 +32,7 @@ class Task:
     nodes: frozenset[str]
     partitions: frozenset[str] = frozenset()
     end: int = 0
+    qos: str = ""
 
     @property
     def words(self) -> str:
@@ -40,6 +42,40 @@ class Task:
     def to_dict(self) -> dict[str, str]:
         """Return plain JSON types."""
         return {"id": self.number, "name": self.name, "user": self.user}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What becomes of jobs of some partitions or QoS: ``policy`` is Wait, Requeue or Cancel, ``deadline`` in seconds. With both, a job must be of both."""
+
+    policy: str
+    deadline: int
+    partitions: frozenset[str] = frozenset()
+    qos: frozenset[str] = frozenset()
+
+    @classmethod
+    def all_of(cls, given: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
+        """Return them as a module's options have them."""
+        return tuple(
+            cls(str(one["policy"]), int(one["deadline"]), frozenset(one.get("partitions") or ()), frozenset(one.get("qos") or ()))
+            for one in given
+        )
+
+    def fits(self, task: Task) -> bool:
+        """True for jobs that it is about."""
+        return (not self.partitions or bool(self.partitions & task.partitions)) and (not self.qos or task.qos in self.qos)
+
+
+def order(task: Task, waited: float, policy: str, deadline: float, rules: Iterable[Rule] = ()) -> str:
+    """Return what a task is told for which nodes have waited so many seconds: Requeue, Cancel, or "" while it is waited for.
+
+    The first rule that fits it counts, and where none does ``policy`` and ``deadline``.
+    """
+    for rule in rules:
+        if rule.fits(task):
+            policy, deadline = rule.policy, rule.deadline
+            break
+    return policy if policy != "Wait" and waited >= deadline else ""
 
 
 def tasks(text: str) -> list[Task]:
@@ -115,4 +151,5 @@ def _task(row: answer.Row) -> Task:
         nodes=frozenset(hostlist.expand(str(row.get("nodes") or ""))),
         partitions=frozenset(str(row.get("partition") or "").split(",")) - {""},
         end=answer.number(row.get("end_time")),
+        qos=str(row.get("qos") or ""),
     )

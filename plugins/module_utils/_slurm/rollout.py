@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, leavers, node_plan, reasons, sync
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Rule, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
 OWNER = "rollout"
@@ -32,7 +32,7 @@ _RESUMED = node_plan.Wanted(state="resumed", owner=OWNER)
 @dataclass(frozen=True)
 class NodeSet:
     """How a set's pods are replaced: ``type`` is RollingUpdate, Maintenance or OnDelete, ``policy`` Wait, Requeue or Cancel, ``deadline`` in seconds
-    from the drain; ``place`` is the switch or block that the nodes are at, "" without one."""
+    from the drain, ``jobs`` those with a policy of their own; ``place`` is the switch or block that the nodes are at, "" without one."""
 
     name: str
     replicas: int
@@ -41,6 +41,7 @@ class NodeSet:
     policy: str = "Wait"
     deadline: int = 3600
     place: str = ""
+    jobs: tuple[Rule, ...] = ()
 
     @property
     def nodes(self) -> list[str]:
@@ -234,8 +235,10 @@ class _Look:
     def _drained(self, name: str, node: Node, pod: Pod, tasks: list[Task]) -> None:
         if node.busy or tasks:
             self.waiting[name] = tasks
-            if self.set.policy != "Wait" and self._ours(name) and self._now - leavers.since(node) >= self.set.deadline:
-                self.overdue += [(task, self.set.policy) for task in tasks]
+            if self._ours(name):
+                waited = self._now - leavers.since(node)
+                told = ((task, leavers.order(task, waited, self.set.policy, self.set.deadline, self.set.jobs)) for task in tasks)
+                self.overdue += [(task, policy) for task, policy in told if policy]
         elif not pod.ready:
             self.replace.append(name)
         elif self._room_to_replace:

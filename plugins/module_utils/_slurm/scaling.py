@@ -15,24 +15,27 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, hostlist, leavers, node_plan, reasons
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Rule, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 
 OWNER = "scale"
 # The same whatever the numbers are: another text would be another drain, and its deadline would begin anew.
 REASON = reasons.write(OWNER, "the document has fewer nodes in this set")
+MAINTENANCE = reasons.write(OWNER, "the document says maintenance")
 
 
 @dataclass(frozen=True)
 class Size:
-    """A node set: ``live`` nodes now, ``wanted`` by the document (0: it has no such set). ``policy`` is Wait, Requeue or Cancel, ``deadline`` in seconds."""
+    """A node set: ``live`` nodes now, ``wanted`` by the document (0: it has no such set). ``policy`` is Wait, Requeue or Cancel, ``deadline`` in seconds;
+    ``jobs`` are those with a policy of their own."""
 
     name: str
     live: int
     wanted: int
     policy: str
     deadline: int
+    jobs: tuple[Rule, ...] = ()
 
     @property
     def victims(self) -> list[str]:
@@ -69,12 +72,6 @@ class Step:
         return text
 
 
-def configured(text: str) -> set[str]:
-    """Return the nodes that have a line in a slurm.conf. Raises ConfError, HostlistError."""
-    lines = [dict(conf.parse_pairs(line)) for line in text.splitlines() if line.startswith("NodeName=")]
-    return {name for pairs in lines for name in hostlist.expand(pairs["NodeName"])}
-
-
 def step(
     sizes: Iterable[Size],
     nodes: Iterable[Node],
@@ -83,6 +80,7 @@ def step(
     now: float,
     taken: bool = False,
     lines: Container[str] | None = None,
+    reason: str = REASON,
 ) -> Step:
     """Decide what is to be done next.
 
@@ -97,7 +95,7 @@ def step(
     victims = [known[name] for size in sizes for name in size.victims if name in known]
     stays = [known[name] for size in sizes for name in size.stays if name in known]
     result = Step(
-        drain=node_plan.plan(victims, node_plan.Wanted(state="drained", reason=REASON, owner=OWNER)),
+        drain=node_plan.plan(victims, node_plan.Wanted(state="drained", reason=reason, owner=OWNER)),
         resume=node_plan.plan([node for node in stays if leavers.drained_by(node, OWNER)], node_plan.Wanted(state="resumed", owner=OWNER)),
     )
     overdue: list[tuple[Task, str]] = []
@@ -111,8 +109,10 @@ def step(
                 result.unknown.append(name)
             elif node.busy or on.get(name) or not (node.out or taken):
                 result.waiting[name] = on.get(name, [])
-                if size.policy != "Wait" and leavers.drained_by(node, OWNER) and now - leavers.since(node) >= size.deadline:
-                    overdue += [(task, size.policy) for task in on.get(name, [])]
+                if leavers.drained_by(node, OWNER):
+                    waited = now - leavers.since(node)
+                    told = ((task, leavers.order(task, waited, size.policy, size.deadline, size.jobs)) for task in on.get(name, []))
+                    overdue += [(task, policy) for task, policy in told if policy]
             else:
                 continue
             keep = number + 1

@@ -218,7 +218,7 @@ def operator(kubectl: Kubectl, made: Cluster) -> Iterator[Operator]:
         host_paths=True,
         watch_secrets=True,
         webhook="absent",
-        environment=ENVIRONMENT,
+        environment={"CORRAL_SCALE_AGAIN": "5", **ENVIRONMENT},
     )
     assert run.rc == 0, run.output
     yield found

@@ -176,6 +176,16 @@ def test_what_slurm_shows_counts_and_not_what_it_says(start: Start) -> None:
     assert start.run("back_in_service").stdout == "reached\n"
 
 
+@pytest.mark.parametrize(
+    ("written", "extra"),
+    [('{"rack": 7}\n', '{"rack": 7}'), ('{"rack":\n 7}', '{"rack":  7}'), ('grün\a$(id) "*\n', 'grün$(id) "*'), ("", "")],
+)
+def test_what_scripts_write_of_their_node_is_one_line_for_slurmd(start: Start, written: str, extra: str) -> None:
+    (start.folder / "extra").write_text(written)
+    done = start.run(f'CORRAL_NODE_EXTRA={start.folder}/extra; printf "<%s>" "$(node_extra)"')
+    assert (done.returncode, done.stdout) == (0, f"<{extra}>reached\n")
+
+
 class Machine:
     """A /dev and an /opt/corral/gpu of a test's own."""
 

@@ -101,7 +101,7 @@ def test_the_run_gets_the_document_as_a_file_of_its_owner_alone(tmp_path: Path) 
         return OK, 0
 
     async def story() -> None:
-        world = World(tmp_path, script)
+        world = World(tmp_path, script, variables={"slurm_workers_wait_timeout": 3600, "slurm_cluster_file": "/x", "corral_force": False})
         evil = document(users=[{"name": "alice", "uid": 10001, "sshKeys": [KEY + " {{ lookup('pipe', 'id') }}"]}])
         world.api.put(path(), evil)
         async with world:
@@ -111,6 +111,7 @@ def test_the_run_gets_the_document_as_a_file_of_its_owner_alone(tmp_path: Path) 
         assert set(given) == {"apiVersion", "kind", "metadata", "spec"}
         assert given["metadata"] == {"name": "a", "namespace": "one"}
         assert "lookup" not in json.dumps(variables)
+        assert (variables["slurm_workers_wait_timeout"], variables["corral_force"]) == (3600, True), "the operator's own go first"
         assert mode == 0o600
 
     run(story())
@@ -320,6 +321,44 @@ def test_a_broken_cluster_backs_off_says_why_and_delays_nobody(tmp_path: Path) -
             world.api.put(path("a"), document("a"))
             await asyncio.sleep(2)
             assert world.condition("Ready", "a")[0] == "True"
+
+    run(story())
+
+
+def test_metrics_tell_of_each_cluster_how_long_it_waits(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            await asyncio.sleep(1.4)
+            return await world.well(request)
+
+        def told(name: str, cluster: str | None = None, **labels: str) -> float | None:
+            world.controller.refresh_metrics()
+            labels |= {} if cluster is None else {"namespace": "one", "cluster": cluster}
+            return world.metrics.registry.get_sample_value(f"corral_operator_{name}", labels)
+
+        world.limits = (1, 1)
+        world.engine.script = script
+        _engines.append(world.engine)
+        world.controller = world.new_controller()
+        for name in ("a", "b"):
+            world.api.put(path(name), document(name))
+        async with world:
+            await asyncio.sleep(1.2)
+            first, second = sorted(("a", "b"), key=lambda name: told("cluster_waiting_seconds", name) or 0.0)
+            assert (told("queue_depth") or 0) >= 1
+            assert told("cluster_working_seconds", first) == pytest.approx(1, abs=0.3)
+            assert told("cluster_waiting_seconds", second) == pytest.approx(1, abs=0.3)
+            assert told("cluster_waiting_seconds", first) == told("cluster_working_seconds", second) == told("cluster_ready", first) == 0
+            await asyncio.sleep(200)
+            assert [told("cluster_ready", name) for name in ("a", "b")] == [1, 1]
+            assert told("cluster_waiting_seconds", second) == told("cluster_working_seconds", second) == 0
+            assert (told("queue_adds_total", why="resync") or 0) >= 2
+            assert (told("queue_work_seconds_sum", why="resync") or 0) >= 1.5
+            world.api.delete(path("a"))
+            await asyncio.sleep(60)
+            assert told("cluster_ready", "a") is None, "one that is gone is told of no more"
 
     run(story())
 

@@ -111,7 +111,7 @@ def test_the_controllers_client_asks_before_each_try_of_a_write(server: Server) 
 
             with pytest.raises(CorralError, match=SENTENCE):
                 await write()
-            assert (server.written, client.writes) == ([], 0)
+            assert (server.written, client.sent["write"]) == ([], 0)
             await client.request("GET", "/apis/corral.hpc/v1alpha1", what="look")
             limit.move(fence.now() + 60)
             await write()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from corral_operator import limits, plan, report, settings, status
+from corral_operator import content, limits, plan, report, settings, status
 from corral_operator.children import COMPONENT, INSTANCE, KINDS, Child, Children, Kind, fingerprint, resized
 from corral_operator.outcome import Outcome
 from corral_operator.plan import Do
@@ -479,7 +479,13 @@ def test_settings_are_the_environments() -> None:
     given = {"CORRAL_NAMESPACES": "a, b", "CORRAL_ELECT": "false", "CORRAL_RESYNC": "60", "CORRAL_SCRATCH": "/x", "CORRAL_KEEP_RUNS": "3"}
     found = settings.read(given)
     assert (found.namespaces, found.elect, found.resync, found.scratch, found.keep_runs) == (("a", "b"), False, 60.0, Path("/x"), 3)
-    assert found.identity
+    assert found.identity and not found.variables
+    assert settings.read({"CORRAL_VARIABLES": '{"slurm_workers_wait_timeout": 3600}'}).variables == {"slurm_workers_wait_timeout": 3600}
+
+
+def test_other_variables_are_other_content() -> None:
+    none, some, others = (content.revision(variables) for variables in ({}, {"a": 1}, {"a": 2}))
+    assert len({none, some, others}) == 3 and none == content.revision({})
 
 
 def test_the_page_has_every_setting() -> None:
@@ -497,6 +503,8 @@ def test_the_page_has_every_setting() -> None:
         ("CORRAL_KEEP_RUNS", "-1"),
         ("CORRAL_ELECT", "maybe"),
         ("CORRAL_RENEW_DEADLINE", "20"),
+        ("CORRAL_VARIABLES", "[1]"),
+        ("CORRAL_VARIABLES", "a=b"),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:

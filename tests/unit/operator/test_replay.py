@@ -419,7 +419,8 @@ class Real:
             return Response(200, self.objects[path])
         if path != COLLECTION:
             raise CorralError("There is none.")
-        return Response(200, {"metadata": {"resourceVersion": "9"}, "items": list(self.objects.values())})
+        head = {"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "9"}}
+        return Response(200, {**head, "items": list(self.objects.values())})
 
 
 COLLECTION = "/api/v1/namespaces/n/configmaps"
@@ -456,6 +457,39 @@ def test_an_apply_is_known_to_change_nothing_while_the_object_has_the_version_th
     assert known.recall("other", "PATCH", f"{COLLECTION}/a{QUESTION}", {"data": "a"}) is None
     assert known.recall("s", "DELETE", f"{COLLECTION}/a", None) is None
     assert not known.changed
+
+
+def test_what_a_list_has_is_not_asked_for_beside_it() -> None:
+    real = Real("a", "b")
+    real.objects[f"{COLLECTION}/b"]["metadata"]["labels"]["part"] = "x"
+    whole = {path: {"apiVersion": "v1", "kind": "ConfigMap", **found} for path, found in real.objects.items()}
+    known = noted(real)
+    mine, others = f"{INSTANCE.replace('/', '%2F')}%3Dc", f"{INSTANCE.replace('/', '%2F')}%3Dd"
+    listed = [f"{COLLECTION}?labelSelector={mine}%2Cpart%3D{part}&limit=500" for part in ("x", "y")]
+    foreign = [
+        f"{COLLECTION}?labelSelector={others}&limit=500",
+        f"{COLLECTION}?labelSelector={mine}%2Cpart%21%3Dx&limit=500",
+        f"{COLLECTION}?labelSelector={mine}%2Cpart+in+%28x%2Cy%29&limit=500",
+        f"{COLLECTION}?labelSelector={mine}&fieldSelector=metadata.name%3Da&limit=500",
+        f"{COLLECTION}?fieldSelector=metadata.name%21%3Da&limit=1",
+        COLLECTION,
+    ]
+    for path, found in whole.items():
+        known.note("s", "GET", path, None, Response(200, found))
+    for where in (*listed, *foreign):
+        known.note("s", "GET", where, None, Response(200, {"items": []}))
+    known.note("s", "GET", f"{COLLECTION}/strange", None, Response(200, {"metadata": {"name": "strange"}}))
+    known = Known(**json.loads(json.dumps(known.to_json())))
+    known.look(real)
+    secret, whole_list = "/api/v1/namespaces/n/secrets/key", f"{COLLECTION}?labelSelector={mine}"
+    assert sorted(real.asked) == sorted([whole_list, secret, f"{COLLECTION}/strange", *foreign])
+    assert {path: known.recall("s", "GET", path, None) for path in whole} == whole
+    assert [[one["metadata"]["name"] for one in (known.recall("s", "GET", where, None) or {})["items"]] for where in listed] == [["b"], []]
+    # One that is not there any more is asked for, and not taken for one that never was.
+    gone = Known(**json.loads(json.dumps(known.to_json())))
+    del real.objects[f"{COLLECTION}/a"]
+    gone.look(real)
+    assert gone.recall("s", "GET", f"{COLLECTION}/a", None) is None and gone.recall("s", "GET", f"{COLLECTION}/b", None) is not None
 
 
 @pytest.mark.parametrize("change", [{"resourceVersion": "6"}, {"uid": "another"}, None])

@@ -23,7 +23,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access, Pem
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError
 from corral_operator import api, stream
-from corral_operator.stream import Body
 
 Story = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 EVENTS = [{"type": "ADDED", "object": {"metadata": {"name": "ä" * size}}} for size in (1, 3000, 200_000)]
@@ -212,13 +211,3 @@ def test_the_certificate_is_checked(certificate: Path) -> None:
                 await stream.get(access.server, "/", {}, ssl.create_default_context(), name=None, silence=5).__aenter__()
 
     asyncio.run(go())
-
-
-def test_bodies_of_a_given_length_and_without_one() -> None:
-    body = Body.of({"content-length": "5"})
-    assert (body.feed(b"abc"), body.ended, body.feed(b"defg"), body.ended) == (b"abc", False, b"de", True)
-    body = Body.of({})
-    assert (body.feed(b"abc"), body.ended) == (b"abc", False)
-    body = Body.of({"transfer-encoding": "Chunked"})
-    whole = chunked(b"0123456789", 4)
-    assert b"".join(body.feed(whole[place : place + 1]) for place in range(len(whole))) == b"0123456789" and body.ended

@@ -150,6 +150,24 @@ def test_a_debounce_does_not_put_off_what_is_due(queue: WorkQueue) -> None:
     assert taken(queue) == A
 
 
+def test_it_tells_how_long_clusters_wait_and_are_worked_on(queue: WorkQueue, clock: Clock) -> None:
+    queue.add(A, Why.EDIT)
+    queue.add(B, Why.DRIFT, delay=5)
+    queue.add((*C, "sync"), Why.DRIFT)
+    clock.now += 2
+    queue.add(C, Why.DRIFT)
+    assert queue.waiting == {A: 2, C: 2}
+    assert taken(queue) == A
+    queue.add((*A, "sync"), Why.DRIFT)
+    clock.now += 4
+    assert (queue.waiting, queue.at_work) == ({B: 1, C: 6}, {A: 4})
+    queue.park(A)
+    clock.now += 1
+    assert queue.done(A) == 5
+    assert queue.at_work == {}
+    assert queue.done(A) == 0, "of one that was forgotten meanwhile"
+
+
 def test_a_forgotten_key_is_not_taken(queue: WorkQueue) -> None:
     queue.add(A, Why.EDIT)
     queue.forget(A)

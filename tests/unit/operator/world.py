@@ -66,6 +66,7 @@ class FakeApi:
         self.objects: dict[str, Json] = {}
         self.version = 100
         self.writes: list[tuple[str, str]] = []
+        self.sent: dict[str, int] = {}
         self.watches: list[tuple[str, asyncio.Queue[Json | None]]] = []
         self.refuse: Callable[[str, str], int] = lambda _method, _path: 0
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
+from corral_operator.metrics import Metrics
 
 from .repository import ROOT, load
 
@@ -149,10 +151,27 @@ def test_what_is_not_in_a_namespace_carries_the_operators_name(namespace: str) -
 
 
 def test_objects_of_others_kinds_are_made_only_where_the_cluster_knows_them() -> None:
-    assert not kinds(objects()) & {"ServiceMonitor", "Certificate", "Issuer", "ValidatingWebhookConfiguration"}
+    assert not kinds(objects()) & {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer", "ValidatingWebhookConfiguration"}
     known = objects(operator_prometheus={}, operator_cert_manager={})
-    assert {"ServiceMonitor", "Certificate", "Issuer", "ValidatingWebhookConfiguration"} <= kinds(known)
-    assert "ServiceMonitor" not in kinds(objects(operator_service_monitor="absent", operator_prometheus={}))
+    assert {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer", "ValidatingWebhookConfiguration"} <= kinds(known)
+    assert not kinds(objects(operator_service_monitor="absent", operator_prometheus={})) & {"ServiceMonitor", "PrometheusRule"}
+
+
+def test_alerts_are_about_metrics_that_there_are_with_labels_that_they_have() -> None:
+    [rule] = [obj for obj in objects(operator_service_monitor="present", operator_namespace="other") if obj["kind"] == "PrometheusRule"]
+    [group] = rule["spec"]["groups"]
+    metrics = Metrics()
+    known = {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    known |= {f"{family.name}_total" for family in metrics.registry.collect() if family.type == "counter"}
+    known |= {family.name for family in metrics.registry.collect()}
+    assert len(group["rules"]) == len({one["alert"] for one in group["rules"]}) == 4
+    for one in group["rules"]:
+        asked = set(re.findall(r"corral_operator_\w+", one["expr"]))
+        assert asked and asked <= known, one["expr"]
+        labels = set(re.findall(r"\$labels\.(\w+)", str(one["annotations"])))
+        grouped = re.search(r"by \(([\w, ]+)\)", one["expr"])
+        assert labels <= set(grouped[1].split(", ") if grouped else ()), "an alert has no other labels"
+    assert 'namespace="other"' in group["rules"][0]["expr"]
 
 
 def test_a_webhook_that_nobody_serves_lets_documents_through() -> None:

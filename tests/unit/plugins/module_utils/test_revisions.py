@@ -82,9 +82,13 @@ def info(number: int | None = None) -> dict[str, Any]:
 def test_an_unchanged_document_costs_one_request_and_no_write(api: Api) -> None:
     first = note("tried", "one", diff=True)
     assert (first["changed"], first["pending"]) == (True, True)
-    assert first["diff"][0]["after"] == {"documents": [], "tried": True}
+    assert first["diff"][0]["after"] == {"documents": [], "tried": True, "labels": {"a": "b"}}
     last = note("recorded", "one", diff=True)
-    assert last["diff"][0]["before"] == {"documents": [], "tried": True} and last["diff"][0]["after"] == {"documents": [1], "tried": False}
+    assert last["diff"][0]["before"] == {"documents": [], "tried": True, "labels": {"a": "b"}} and last["diff"][0]["after"] == {
+        "documents": [1],
+        "tried": False,
+        "labels": {"a": "b"},
+    }
     assert api.objects[MAP]["metadata"]["labels"] == {"a": "b"}
     api.requests = 0
     again = note("tried", "one")
@@ -141,3 +145,17 @@ def test_an_operators_document_is_replaced_as_a_whole(api: Api) -> None:
     assert (found["changed"], found["operator"]) == (True, True)
     assert api.objects[OBJECT]["spec"] == {"images": {"slurm": "one"}}
     assert restore(1)["changed"] is False
+
+
+@pytest.mark.parametrize("labels", [{}, {"a": "drifted"}])
+def test_labels_that_somebody_has_taken_away_are_set_right_and_those_of_others_stay(api: Api, labels: dict[str, str]) -> None:
+    record("one")
+    api.objects[MAP]["metadata"]["labels"] = {**labels, "other": "label"}
+    kept = api.objects[MAP]["data"]
+    shown = note("tried", "one", check=True, diff=True)
+    assert shown["changed"] and shown["diff"][0]["before"]["labels"] != shown["diff"][0]["after"]["labels"]
+    assert note("tried", "one")["changed"]
+    assert api.objects[MAP]["metadata"]["labels"] == {"a": "b"}, "what is applied; the API server keeps what is others'"
+    assert api.objects[MAP]["data"] == kept
+    api.objects[MAP]["metadata"]["labels"] = {"a": "b", "other": "label"}
+    assert not note("tried", "one")["changed"]

@@ -111,6 +111,32 @@ def test_gpus_that_are_near_some_cores_have_a_line_for_each_share() -> None:
     ]
 
 
+def test_gpus_that_are_near_one_another_have_a_line_each() -> None:
+    links = ["-1,4,0,0", "4,-1,0,0", "0,0,-1,4", "0,0,4,-1"]
+    line = "NodeName=big-[0-2] AutoDetect=off Name=gpu Type=toy File=/dev/corral-gpu/{} {}Links={} Flags=nvidia_gpu_env"
+    found = files(with_gpu({**TOY, "links": links}))
+    assert found["gres.conf"].splitlines()[1:] == [line.format(index, "", row) for index, row in enumerate(links)]
+    found = files(with_gpu({**TOY, "links": links, "cores": ["0-1", "2,3"]}))
+    near = ["Cores=0-1 ", "Cores=0-1 ", "Cores=2,3 ", "Cores=2,3 "]
+    assert found["gres.conf"].splitlines()[1:] == [line.format(index, near[index], row) for index, row in enumerate(links)]
+
+
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        (["-1,1", "1,-1"], "links has 2 entries, but there are 4 GPUs"),
+        (["-1,1,1,1", "1,-1,1", "1,1,-1,1", "1,1,1,-1"], "links[1] has 3 numbers, but there are 4 GPUs"),
+        (["-1,1,1,1", "1,1,-1,1", "1,1,-1,1", "1,1,1,-1"], "links[1] has -1 elsewhere than for GPU 1 itself"),
+        (["-1,1,1,1", "1,2,1,1", "1,1,-1,1", "1,1,1,-1"], "links[1] has -1 elsewhere than for GPU 1 itself"),
+        (["-1,1,1,1", "1,-1,1,1", "1,7,-1,1", "1,1,1,-1"], "links[2] has 7 links to GPU 1, which has 1 to GPU 2"),
+        (["-1,1,1,1", "1,-1,1,1", "1,1,-1,x", "1,1,1,-1"], "links[2]"),
+    ],
+)
+def test_links_that_are_no_square_of_numbers(links: list[str], words: str) -> None:
+    found = mistakes(with_gpu({**TOY, "links": links}))
+    assert len(found) == 1 and words in found[0], found
+
+
 def test_without_gpus_nothing_speaks_of_them() -> None:
     found = model(good())
     assert "gres.conf" not in found["config"]["files"]

@@ -34,7 +34,7 @@ def test_nodes_stay_in_their_partitions_beside_what_the_document_says() -> None:
     before = deepcopy(model)
     kept = held.hold(model, HELD)
     assert model == before, "the model that was given is changed"
-    assert [node_set["replicas"] for node_set in kept["workers"]["node_sets"]] == [4, 1]
+    assert [node_set["pods"] for node_set in kept["workers"]["node_sets"]] == [4, 1]
     assert kept["node_names"] == "cpu-[0-1],big-0", "nodes that go are not waited for as if they came"
     assert lines(kept) == [
         *lines(model)[:2],
@@ -51,7 +51,7 @@ def test_holding_less_and_nothing_leads_back_to_the_document() -> None:
     model = resolve.model(good()).to_dict()
     kept = held.hold(model, HELD)
     less = held.hold(kept, {"replicas": {}, "nodes": [LINE], "partitions": [MAIN]})
-    assert less["workers"]["node_sets"][0]["replicas"] == 2
+    assert less["workers"]["node_sets"][0]["pods"] == 2
     assert not any("old" in line for line in lines(less))
     assert held.hold(less, {}) == model
     assert held.hold(model, {}) == model
@@ -96,8 +96,8 @@ def test_what_becomes_of_jobs_is_the_clusters_or_the_sets_own() -> None:
     scaling = resolve.model(document).to_dict()["scaling"]
     assert (scaling["policy"], scaling["deadline"], scaling["config_map"]) == ("Requeue", 60, "demo-controller-config")
     assert scaling["node_sets"] == [
-        {"name": "cpu", "replicas": 2, "policy": "Requeue", "deadline": 60},
-        {"name": "big", "replicas": 1, "policy": "Cancel", "deadline": 60},
+        {"name": "cpu", "replicas": 2, "policy": "Requeue", "deadline": 60, "jobs": []},
+        {"name": "big", "replicas": 1, "policy": "Cancel", "deadline": 60, "jobs": []},
     ]
     assert resolve.model(good()).to_dict()["scaling"]["policy"] == "Wait"
 
@@ -118,3 +118,35 @@ def test_jobs_of_a_partition_that_leaves_keep_their_jail() -> None:
     # Of a partition that stays counts what the document says.
     other = held.hold(model, {"replicas": {}, "nodes": [], "partitions": [{**MAIN, "jail": [["partition.main", "other"]]}]})
     assert other["config"]["files"]["plugstack.conf"] == plain
+
+
+AWAY = {
+    "replicas": {"cpu": 2},
+    "nodes": [[["NodeName", "cpu-[0-2]"], ["NodeAddr", "demo-cpu-[0-2].w"], ["State", "UNKNOWN"]]],
+    "partitions": [{**MAIN, "nodes": "cpu-[0-2]"}],
+}
+
+
+def test_in_maintenance_nodes_have_no_pods_and_keep_their_lines() -> None:
+    there = resolve.model(good()).to_dict()
+    away = resolve.model(edited("spec.maintenance", "WorkersAndLogin")).to_dict()
+    assert away["config"] == there["config"] and away["node_names"] == there["node_names"]
+    assert [(one["replicas"], one["pods"]) for one in away["workers"]["node_sets"]] == [(2, 0), (1, 0)]
+    assert [one["replicas"] for one in away["scaling"]["node_sets"]] == [0, 0]
+    assert (away["login"]["replicas"], away["login"]["pods"]) == (1, 0)
+    workers = resolve.model(edited("spec.maintenance", "Workers")).to_dict()
+    assert (workers["login"]["pods"], [one["pods"] for one in workers["workers"]["node_sets"]]) == (1, [0, 0])
+
+
+def test_what_is_busy_in_maintenance_has_one_line_as_the_document_says_and_the_login_pods_stay_until_it_is_free() -> None:
+    model = resolve.model(edited("spec.maintenance", "WorkersAndLogin")).to_dict()
+    kept = held.hold(model, AWAY)
+    assert [one["pods"] for one in kept["workers"]["node_sets"]] == [2, 0]
+    assert kept["login"]["pods"] == 1
+    assert lines(kept) == [
+        *lines(model)[:2],
+        "NodeName=cpu-2 NodeAddr=demo-cpu-2.w State=UNKNOWN",  # the document has two
+        "PartitionName=main Nodes=cpu-[0-1],big-0,cpu-2 Default=YES MaxTime=INFINITE State=UP",
+        lines(model)[3],
+    ]
+    assert held.hold(kept, {}) == model

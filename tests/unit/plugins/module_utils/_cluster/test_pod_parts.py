@@ -92,7 +92,8 @@ def test_scripts_are_files_of_their_names_and_run_in_their_order() -> None:
 
 def test_login_nodes_have_scripts_too() -> None:
     found = resolve.model(edited("spec.login.initScripts", SCRIPTS)).to_dict()["login"]
-    assert (found["init_config_map"], found["init_scripts"], found["starts"]) == ("demo-login-init", {"disks": SCRIPTS[0]["script"]}, 270)
+    assert (found["init_config_map"], found["init_scripts"]) == ("demo-login-init", {"disks": SCRIPTS[0]["script"]})
+    assert found["probes"]["startup"]["failureThreshold"] == 270
     names = [
         source["configMap"]["name"]
         for volume in found["jail"]["volumes"]
@@ -102,7 +103,6 @@ def test_login_nodes_have_scripts_too() -> None:
     assert names == ["demo-login-init", "site-scripts"]
     assert {"name": "init-scripts", "mountPath": "/etc/corral/init", "readOnly": True} in found["jail"]["mounts"]
     assert {"name": "CORRAL_INIT_SCRIPTS", "value": "disks:90 site:60"} in found["jail"]["env"]
-    assert resolve.model(good()).to_dict()["login"]["starts"] == 120
 
 
 def test_login_scripts_that_can_not_be() -> None:
@@ -142,3 +142,31 @@ def test_times_of_probes() -> None:
     }
     found = node_set(edited(f"{SET}.probes", {"liveness": {"timeoutSeconds": 60}}))["probes"]
     assert found["liveness"] == {"periodSeconds": 60, "timeoutSeconds": 60, "failureThreshold": 5}
+
+
+@pytest.mark.parametrize("part", ["login", "controller"])
+def test_times_of_the_other_daemons_probes(part: str) -> None:
+    usual = {
+        "startup": {"periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 120},
+        "readiness": {"periodSeconds": 20, "timeoutSeconds": 10},
+        "liveness": {"periodSeconds": 60, "timeoutSeconds": 30, "failureThreshold": 5},
+    }
+    assert resolve.model(good()).to_dict()[part]["probes"] == usual
+    found = resolve.model(edited(f"spec.{part}.probes", {"startup": {"failureThreshold": 600}})).to_dict()[part]["probes"]
+    assert found == {**usual, "startup": {**usual["startup"], "failureThreshold": 600}}
+
+
+@pytest.mark.parametrize("value", [None, False, True])
+def test_a_user_namespace_is_as_the_document_has_it(value: bool | None) -> None:
+    document = edited("spec.slurm.processTracking", "linuxproc")
+    for part in (document["spec"]["controller"], document["spec"].setdefault("login", {}), document["spec"]["nodeSets"][1]):
+        part.update({} if value is None else {"hostUsers": value})
+    found = resolve.model(document).to_dict()
+    assert [one["host_users"] for one in (found["controller"], found["login"], found["workers"]["node_sets"][1])] == [value] * 3
+    assert found["workers"]["node_sets"][0]["host_users"] is None
+
+
+def test_slurmd_in_a_user_namespace_confines_nothing() -> None:
+    validate.check(edited(f"{SET}.hostUsers", True))
+    found = mistakes(edited(f"{SET}.hostUsers", False))
+    assert len(found) == 1 and found[0].startswith(f"{SET}.hostUsers is false, but with processTracking: cgroup"), found

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ def test_without_a_word_a_quarter_at_a_time_and_jobs_are_waited_for() -> None:
     found = rollout(good())
     assert found["stateful_sets"] == ["demo-cpu", "demo-big"]
     assert found["node_sets"][0] == {
-        "name": "cpu", "replicas": 2, "type": "RollingUpdate", "max_unavailable": 1, "policy": "Wait", "deadline": 3600, "place": "",
+        "name": "cpu", "replicas": 2, "type": "RollingUpdate", "max_unavailable": 1, "policy": "Wait", "deadline": 3600, "jobs": [],
+        "place": "",
     }  # fmt: skip
 
 
@@ -59,3 +61,30 @@ def test_what_is_no_share_is_refused(share: Any) -> None:
 def test_login_pods_are_asked_whether_they_are_used(kind: str | None, strategy: str, asks: bool) -> None:
     login = resolve.model(edited("spec.login", {"updateStrategy": {"type": kind}} if kind else {})).to_dict()["login"]
     assert (login["update_strategy"], login["idle"] is not None) == (strategy, asks)
+
+
+def test_jobs_with_a_policy_of_their_own_are_the_sets_or_those_of_all() -> None:
+    document = edited("spec.workers", {})
+    rule = {"partitions": ["main"], "policy": "Requeue"}
+    document["spec"]["workers"] = {"drain": {"jobs": [rule]}, "updateStrategy": {"drain": {"jobs": [{**rule, "deadlineSeconds": 5}]}}}
+    document["spec"]["nodeSets"][1]["drain"] = {"jobs": []}
+    document["spec"]["nodeSets"][1]["updateStrategy"] = {"drain": {"policy": "Cancel"}}
+    found = resolve.model(document).to_dict()
+    long, short = ([{"partitions": ["main"], "qos": [], "policy": "Requeue", "deadline": deadline}] for deadline in (3600, 5))
+    assert (found["scaling"]["jobs"], [one["jobs"] for one in found["scaling"]["node_sets"]]) == (long, [long, []])
+    assert [(one["policy"], one["jobs"]) for one in found["rollout"]["node_sets"]] == [("Wait", short), ("Cancel", short)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ({"policy": "Requeue"}, "names neither partitions nor qos"),
+        ({"policy": "Requeue", "partitions": ["nowhere"]}, "partitions[0] is nowhere, which is not in spec.partitions"),
+        ({"policy": "Cancel", "qos": ["low"]}, "qos needs accounting"),
+    ],
+)
+@pytest.mark.parametrize("path", ["spec.workers.drain", "spec.nodeSets[0].drain", "spec.nodeSets[0].updateStrategy.drain"])
+def test_a_policy_for_jobs_that_can_not_be_is_refused(path: str, rule: dict[str, Any], words: str) -> None:
+    with pytest.raises(CorralError, match=re.escape(f"{path}.jobs[0]")) as caught:
+        validate.check(edited(f"{path}.jobs", [rule]))
+    assert words in str(caught.value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._scheduler import (
     upgrade,
     why,
 )
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, state
 
 from .._slurm.records import text
 
@@ -56,6 +57,8 @@ class Fake:
         self.where: list[str] = []
         self.away: set[str] = set()
         self.requests = 0
+        # What df says: size and free bytes.
+        self.room = ""
         self.answers: dict[tuple[str, ...], Output | Exception] = {}
         self.nodes: dict[str, Any] = json.loads(text("nodes"))
         self.partitions: dict[str, Any] = json.loads(text("partitions"))
@@ -86,8 +89,14 @@ class Fake:
         self.where.append(_more["pod"])
         if _more["pod"] in self.away:
             raise NotStarted(f"Could not run {command[0]} in pod demo/{_more['pod']}: no such container; does the container run?")
-        self.execs.append(command)
         self.stdin.append(stdin)
+        if command == state.beside(command[4:]):
+            done = self._run(command[4:])
+            return replace(done, stdout=f"{self.room}\n{done.stdout}")
+        return self._run(command)
+
+    def _run(self, command: list[str]) -> Output:
+        self.execs.append(command)
         for beginning, answer in self.answers.items():
             if tuple(command[: len(beginning)]) == beginning:
                 if isinstance(answer, Exception):

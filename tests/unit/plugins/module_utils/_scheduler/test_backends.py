@@ -14,7 +14,6 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, node, partition, reservation, why
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import state
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod, refusal
 
@@ -261,8 +260,7 @@ def explain(nodes: str = "") -> dict[str, Any]:
 def test_why_asks_each_of_them_once(fake: Fake) -> None:
     answer = explain()
     assert [one["node"] for one in answer["nodes"]] == ["big-0", "cpu-0", "cpu-1", "gone-0", "gpu-0"]
-    assert [command[2] for command in fake.execs[:-1]] == ["nodes", "partitions"]
-    assert fake.execs[-1] == state.COMMAND
+    assert [command[2] for command in fake.execs] == ["nodes", "partitions"]
     assert "pod demo-gone-0 does not exist" in answer["lines"][3]
 
 
@@ -317,7 +315,7 @@ def test_results_are_plain_json() -> None:
 
 
 def test_why_tells_a_full_state_volume(fake: Fake) -> None:
-    fake.answers["df",] = Output(0, "1B-blocks     Avail\n  67108864         0\n", "")
+    fake.room = "67108864 0"
     answer = explain("cpu-1")
     assert len(answer["nodes"]) == 1
     assert answer["lines"][-1].startswith(

@@ -69,7 +69,7 @@ def busy(world: Fake, node: str, number: int = 7) -> None:
 
 
 def run(*, check: bool = False, most: int = 1, policy: str = "Wait", kind: str = "RollingUpdate", **options: Any) -> dict[str, Any]:
-    one = {"name": "cpu", "replicas": 3, "type": kind, "max_unavailable": most, "policy": policy, "deadline": 60, "place": ""}
+    one = {"name": "cpu", "replicas": 3, "type": kind, "max_unavailable": most, "policy": policy, "deadline": 60, "jobs": [], "place": ""}
     given = {"selector": "s", "node_sets": [one], "outdated": [], "wait_timeout": 0, "start_timeout": 600, "must_finish": False}
     return rollout.run({**CONNECTION, **given, **options}, check=check, diff=True)
 

@@ -54,10 +54,10 @@ def busy(world: Fake, node: str, number: int = 7, **more: Any) -> None:
 
 
 def run(cpu: int = 2, old: int | None = 2, *, check: bool = False, **options: Any) -> dict[str, Any]:
-    sets = [{"name": "cpu", "replicas": cpu, "policy": "Wait", "deadline": 60}]
+    sets = [{"name": "cpu", "replicas": cpu, "policy": "Wait", "deadline": 60, "jobs": []}]
     if old is not None:
-        sets.append({"name": "old", "replicas": old, "policy": "Wait", "deadline": 60})
-    given = {"selector": "s", "config_map": "demo-controller-config", "node_sets": sets, "policy": "Wait", "deadline": 60}
+        sets.append({"name": "old", "replicas": old, "policy": "Wait", "deadline": 60, "jobs": []})
+    given = {"selector": "s", "config_map": "demo-controller-config", "node_sets": sets, "policy": "Wait", "deadline": 60, "jobs": []}
     given |= {"wait": False, "wait_timeout": 1, "must_finish": False}
     return scale.run({**CONNECTION, **given, **options}, check=check, diff=True)
 
@@ -279,8 +279,8 @@ def test_the_wait_ends_when_the_job_does(world: Fake, monkeypatch: pytest.Monkey
 
 def overdue(policy: str) -> list[dict[str, Any]]:
     return [
-        {"name": "cpu", "replicas": 2, "policy": policy, "deadline": 60},
-        {"name": "old", "replicas": 2, "policy": "Wait", "deadline": 60},
+        {"name": "cpu", "replicas": 2, "policy": policy, "deadline": 60, "jobs": []},
+        {"name": "old", "replicas": 2, "policy": "Wait", "deadline": 60, "jobs": []},
     ]
 
 
@@ -297,6 +297,15 @@ def test_after_the_deadline_jobs_are_told_by_slurmctlds_clock(world: Fake, polic
     drained_long_ago(world)
     result = run(node_sets=overdue(policy))
     assert ([one for one in world.told if one[0] != "date"], result["changed"]) == ([command], True)
+
+
+def test_where_only_some_jobs_have_a_deadline_slurmctld_is_asked_for_its_time_too(world: Fake) -> None:
+    drained_long_ago(world)
+    sets = overdue("Wait")
+    sets[0]["jobs"] = [{"partitions": ["main"], "qos": [], "policy": "Cancel", "deadline": 60}]
+    world.jobs["jobs"][0]["partition"] = "main"
+    assert run(node_sets=sets)["changed"]
+    assert [one for one in world.told if one[0] != "date"] == [["scancel", "7"]]
 
 
 def test_a_job_that_can_not_be_requeued_is_waited_for_and_asked_once(world: Fake) -> None:

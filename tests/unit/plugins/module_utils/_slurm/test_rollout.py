@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -40,9 +41,15 @@ def cpu(replicas: int = 3, most: int = 1, **more: Any) -> rollout.NodeSet:
     return rollout.NodeSet(**{"name": "cpu", "replicas": replicas, "type": "RollingUpdate", "max_unavailable": most, **more})
 
 
-def step(pods: list[rollout.Pod | None], *live: nodes.Node, jobs: list[leavers.Task] | None = None, **more: Any) -> rollout.Step:
+def step(
+    pods: list[rollout.Pod | None],
+    *live: nodes.Node,
+    jobs: list[leavers.Task] | None = None,
+    rules: tuple[leavers.Rule, ...] = (),
+    **more: Any,
+) -> rollout.Step:
     """One look at a set; nodes that are not given are idle."""
-    one = cpu(len(pods), **more)
+    one = cpu(len(pods), jobs=rules, **more)
     given_ones = {found.name: found for found in live}
     known = [given_ones.get(name) or node(name) for name in one.nodes]
     there = {f"cpu-{number}": pod for number, pod in enumerate(pods) if pod is not None}
@@ -212,6 +219,14 @@ def test_in_the_window_so_many_pods_are_replaced_at_once() -> None:
 def test_the_deadline_counts_from_the_drain(policy: str, since: float, told: list[list[str]]) -> None:
     found = step([NEW, OLD, OLD], ours("cpu-2", "MIXED", since=since), jobs=[job(7, "cpu-[1-2]")], policy=policy, deadline=60)
     assert [command for command, _what in found.deeds] == told
+
+
+def test_jobs_of_a_partition_have_a_policy_of_their_own() -> None:
+    spot = leavers.Rule("Requeue", 60, partitions=frozenset({"spot"}))
+    jobs = [dataclasses.replace(job(7, "cpu-2"), partitions=frozenset({"spot"})), job(8, "cpu-2")]
+    for since, told in ((NOW - 60, [["scontrol", "requeue", "7"]]), (NOW - 59, [])):
+        found = step([NEW, OLD, OLD], ours("cpu-2", "MIXED", since=since), jobs=jobs, rules=(spot,))
+        assert [command for command, _what in found.deeds] == told
 
 
 def test_jobs_on_a_node_that_others_drained_are_waited_for_whatever_the_policy() -> None:

@@ -125,6 +125,37 @@ def test_the_deadline_counts_from_the_drain(policy: str, since: float, told: lis
     assert commands(found) == told
 
 
+SPOT = leavers.Rule("Requeue", 60, partitions=frozenset({"spot"}))
+SCAVENGER = leavers.Rule("Cancel", 0, qos=frozenset({"scavenger", "idle"}))
+BOTH = leavers.Rule("Wait", 0, partitions=frozenset({"spot"}), qos=frozenset({"paid"}))
+
+
+@pytest.mark.parametrize(
+    ("partition", "qos", "told"),
+    [
+        ("main", "normal", []),
+        ("spot", "normal", [["scontrol", "requeue", "7"]]),
+        ("main", "idle", [["scancel", "7"]]),
+        ("spot", "idle", [["scontrol", "requeue", "7"]]),
+        ("spot", "paid", []),
+        ("main", "paid", []),
+    ],
+)
+def test_jobs_of_a_partition_or_qos_have_a_policy_of_their_own_and_the_first_that_fits_counts(
+    partition: str, qos: str, told: list[list[str]]
+) -> None:
+    size = scaling.Size("cpu", 4, 2, "Wait", 0, (BOTH, SPOT, SCAVENGER))
+    busy = node("cpu-3", "MIXED", "DRAIN", reason=OURS, since=NOW - 60)
+    assert commands(step(gone(2), busy, size=size, jobs=[job(7, "cpu-3", partition=partition, qos=qos)])) == told
+
+
+def test_a_policy_of_their_own_has_a_deadline_of_its_own() -> None:
+    size = scaling.Size("cpu", 4, 2, "Cancel", 10, (SPOT,))
+    busy = node("cpu-3", "MIXED", "DRAIN", reason=OURS, since=NOW - 59)
+    jobs = [job(7, "cpu-3", partition="spot"), job(8, "cpu-3", partition="main")]
+    assert commands(step(gone(2), busy, size=size, jobs=jobs)) == [["scancel", "8"]]
+
+
 def test_jobs_on_a_node_that_others_drained_are_waited_for_whatever_the_policy() -> None:
     size = scaling.Size("cpu", 4, 2, "Cancel", 0)
     found = step(gone(2), node("cpu-3", "MIXED", "DRAIN", reason="ask bob", since=1), size=size, jobs=[job(7, "cpu-3")])

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import state
@@ -25,12 +28,22 @@ MIB = 1 << 20
     ],
 )
 def test_room(size: int, free: int, said: str) -> None:
-    found = state.room(f"    1B-blocks      Avail\n{size} {free}\n", "Pod ns/p")
+    found = state.room(f"{size} {free}", "Pod ns/p")
     assert said in found
     assert bool(found) is bool(said)
     assert not found or ("Pod ns/p" in found and "make the claim larger" in found)
 
 
-@pytest.mark.parametrize("answer", ["", "df: no such file", "1B-blocks Avail", "1 2x"])
+@pytest.mark.parametrize("answer", ["", "df: no such file", "1B-blocks Avail", "1 2x", "1", "1 2 3"])
 def test_an_answer_that_is_none_says_nothing(answer: str) -> None:
     assert state.room(answer, "Pod ns/p") == ""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_command_beside_has_its_own_output_and_exit_code(there: bool, tmp_path: Path) -> None:
+    command = state.beside(["sh", "-c", "echo one; echo; echo two; echo said >&2; exit 3"])
+    command[2] = command[2].replace(state.FOLDER, str(tmp_path if there else tmp_path / "away"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    line, rest = state.split(done.stdout)
+    assert (done.returncode, done.stderr, rest) == (3, "said\n", "one\n\ntwo\n")
+    assert [word.isdigit() for word in line.split()] == ([True, True] if there else [])
