@@ -111,7 +111,7 @@ def test_a_changed_configuration_replaces_no_pod(cluster: Cluster) -> None:
     ],
 )
 def test_a_value_that_slurm_can_not_read_never_reaches_slurmctld(cluster: Cluster, line: str, words: str) -> None:
-    good, objects = cluster.spec["slurm"]["extraConfig"], cluster.objects()
+    good, objects = cluster.spec["slurm"].get("extraConfig", []), cluster.objects()
     before = cluster.kubectl("get", "configmap", "-n", cluster.namespace, "roll-controller-config", "-o", "jsonpath={.data}")
     cluster.spec["slurm"]["extraConfig"] = [*good, line]
     try:
