@@ -25,7 +25,6 @@ import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import NotFound
 from ansible_collections.corral.slurm.tests.bench.operator_process import REPOSITORY, Metrics, definition, operator, until
 from corral_operator import api
 from corral_operator.children import INSTANCE, KINDS
@@ -166,9 +165,8 @@ class _Served:
             path = kind.path(self.namespace)
             # Of the ConfigMaps not those that are a set's own record, of which a run looks at what it needs of them.
             query = {"labelSelector": f"{kind.selector},{INSTANCE}={self.name},{_LABEL},!applyset.k8s.io/id"}
-            with contextlib.suppress(NotFound):  # a kind that this Kubernetes does not have
-                for one in (await api.items(self._client, path, what="list", query=query))[0][:1]:
-                    found[kind.name] = f"{path}/{one['metadata']['name']}"
+            for one in (await api.items(self._client, path, what="list", query=query))[0][:1]:
+                found[kind.name] = f"{path}/{one['metadata']['name']}"
         return found
 
     async def settled(self, metrics: Metrics) -> None:

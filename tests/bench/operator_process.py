@@ -26,19 +26,20 @@ from corral_operator import api
 from corral_operator.processes import descendants
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-_DEFINITION = REPOSITORY / "playbooks" / "files" / "slurmclusters.corral.hpc.yml"
+_DEFINITIONS = REPOSITORY / "playbooks" / "files"
 
 
 async def definition(client: api.Client) -> None:
-    """Have the API server know SlurmClusters. One that is there is left as it is, and all are left there: somebody else may have begun to need it."""
-    body = yaml.safe_load(_DEFINITION.read_text())
-    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{body['metadata']['name']}"
-    try:
-        await client.request("GET", path, what="look for the definition")
-    except CorralError as error:
-        if api.code(error) != 404:
-            raise
-        await asyncio.to_thread(run, {"objects": [body], "wait": True}, check=False, diff=False)
+    """Have the API server know SlurmClusters and SlurmNodeSets. What is there is left as it is, and all is left there: somebody may have begun to need it."""
+    for file in sorted(_DEFINITIONS.glob("*.corral.hpc.yml")):
+        body = yaml.safe_load(file.read_text())
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{body['metadata']['name']}"
+        try:
+            await client.request("GET", path, what="look for the definition")
+        except CorralError as error:
+            if api.code(error) != 404:
+                raise
+            await asyncio.to_thread(run, {"objects": [body], "wait": True}, check=False, diff=False)
 
 
 class Metrics:
