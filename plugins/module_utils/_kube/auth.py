@@ -11,6 +11,7 @@ changes nothing. So a plain kubeconfig (token, token file, client certificate, b
 from __future__ import annotations
 
 import base64
+import functools
 import importlib
 import os
 import ssl
@@ -138,10 +139,10 @@ def _with_proxy(access: Access) -> Access:
     host = urlsplit(access.server).hostname
     if access.proxy or urlsplit(access.server).scheme != "https" or host is None:
         return access
-    proxies = urllib.request.getproxies()
-    if not proxies.get("https") or urllib.request.proxy_bypass(host):
+    proxy = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
+    if not proxy or urllib.request.proxy_bypass(host):
         return access
-    return replace(access, proxy=proxies["https"])
+    return replace(access, proxy=proxy)
 
 
 def _base(params: dict[str, Any]) -> Access:
@@ -174,12 +175,18 @@ def _in_cluster() -> Access:
     )
 
 
+@functools.lru_cache(maxsize=8)
+def _parsed(text: bytes) -> Any:
+    """Return what a kubeconfig says, for reading alone: a run asks for the same one at each of its tasks."""
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def _from_kubeconfig(path: Path, wanted: str | None) -> Access:
     """Read one kubeconfig file; see the module's text for what is left to the official client."""
     if _MISSING is not None:
         raise ConfigError(f"The Python package PyYAML is missing ({_MISSING}); install it for the Python that runs this task.")
     try:
-        document = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = _parsed(path.read_bytes())
     except FileNotFoundError as error:
         raise ConfigError(
             f"The kubeconfig {path} does not exist; name an existing one with the parameter kubeconfig or KUBECONFIG."

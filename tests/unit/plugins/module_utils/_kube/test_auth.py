@@ -220,3 +220,10 @@ def test_plain_http_has_no_tls_and_the_environments_bundle_no_say(tmp_path: Path
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
     context = auth.resolve({"host": "https://x", "validate_certs": False}).ssl_context()
     assert context is not None and not context.check_hostname
+
+
+def test_a_kubeconfig_is_parsed_once_as_long_as_it_stays_as_it_is(tmp_path: Path) -> None:
+    auth._parsed.cache_clear()
+    for server, parsed in (("https://one", 1), ("https://one", 1), ("https://two", 2)):
+        found = auth.resolve({"kubeconfig": str(write(tmp_path, {"server": server}))})
+        assert (found.server, auth._parsed.cache_info().misses) == (server, parsed)
