@@ -185,11 +185,15 @@ class Cluster:
 
 
 def make_spec(name: str, public_key: str, port: int) -> dict[str, Any]:
-    small = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+    # The lab's machines have two CPUs each, and clusters of several files are there at once, until the end: what a pod asks for must be next to nothing.
+    small = {"requests": {"cpu": "5m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
     return {
         "images": {"slurm": SLURM_IMAGE},
         "slurm": {"processTracking": "linuxproc"},
-        "controller": {"stateVolume": {"hostPath": f"{VOLUMES}/{name}-state", "size": "1Gi"}},
+        "controller": {
+            "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
+            "stateVolume": {"hostPath": f"{VOLUMES}/{name}-state", "size": "1Gi"},
+        },
         "login": {"service": {"type": "NodePort", "nodePort": port}},
         "nodeSets": [
             {"name": "cpu", "replicas": 2, "resources": copy.deepcopy(small), "features": ["plain"]},

@@ -60,7 +60,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
 
     remove()
     made.kubectl("apply", "-f", "-", stdin=objects(made.namespace))
-    size = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+    size = {"requests": {"cpu": "5m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
     made.spec["nodeSets"] = [
         {"name": "one", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node1"}},
         {"name": "two", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node2"}},

@@ -26,7 +26,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
     shutil.rmtree(VOLUMES / "jail-old", ignore_errors=True)
     made.kubectl("delete", "pv", "test-jail-jail-jail-old", "--ignore-not-found")
     key = made.spec["users"][0]["sshKeys"]
-    size = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "2", "memory": "768Mi"}}
+    size = {"requests": {"cpu": "5m", "memory": "64Mi"}, "limits": {"cpu": "2", "memory": "768Mi"}}
     made.spec["users"] = [
         {"name": "alice", "uid": 10001, "sshKeys": key, "sudo": True},
         {"name": "bob", "uid": 10002, "sshKeys": key},
