@@ -66,7 +66,7 @@ options:
           - Seconds from the drain, see O(deadline).
         type: int
         default: 3600
-      jobs:
+      jobs: &jobs
         description:
           - Jobs with a policy of their own, by their partition or QoS. The first entry that fits a job counts.
         type: list
@@ -129,36 +129,7 @@ options:
       - Seconds from the drain to V(Requeue) or V(Cancel), by slurmctld's clock.
     type: int
     default: 3600
-  jobs:
-    description:
-      - Jobs with a policy of their own, by their partition or QoS. The first entry that fits a job counts.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      partitions:
-        description:
-          - Partitions of these jobs.
-        type: list
-        elements: str
-        default: []
-      qos:
-        description:
-          - QoS of these jobs. With partitions too, a job must be of both.
-        type: list
-        elements: str
-        default: []
-      policy:
-        description:
-          - What becomes of them.
-        type: str
-        choices: [Wait, Requeue, Cancel]
-        required: true
-      deadline:
-        description:
-          - Seconds from the drain.
-        type: int
-        default: 3600
+  jobs: *jobs
   wait:
     description:
       - Wait until all nodes that shall go may go, and show what is waited for.

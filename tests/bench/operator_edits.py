@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,9 @@ async def _edits(served: _Served, metrics: Metrics, count: int) -> dict[str, lis
         await served.patch(served.path, {"spec": {"partitions": changed}})
         if limit:
             config = f"/api/v1/namespaces/{served.namespace}/configmaps/{served.name}-controller-config"
-            found["live"].append(await _when("an edit", began, lambda: served.says(config, f"MaxTime={limit}")))  # noqa: B023  awaited in this turn
+            found["live"].append(await _when("an edit", began, partial(served.says, config, f"MaxTime={limit}")))
             found["served"].append(
-                await _when("an edit that slurmctld serves", began, lambda: served.serves(partitions[-1]["name"], f"MaxTime={limit}"))  # noqa: B023
+                await _when("an edit that slurmctld serves", began, partial(served.serves, partitions[-1]["name"], f"MaxTime={limit}"))
             )
         await served.settled(metrics)
     return found

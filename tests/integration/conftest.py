@@ -7,6 +7,7 @@ The lab and its images are brought up by `make integration`; these tests only us
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import re
@@ -220,27 +221,52 @@ def ssh_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return key
 
 
-@pytest.fixture(scope="session")
-def make_cluster(kubectl: Kubectl, ssh_key: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, int], Cluster]]:
+@dataclass
+class Clusters:
     """Makes documents of clusters in namespaces of their own, and takes away whatever a test left of them."""
-    made: list[Cluster] = []
 
-    def make(name: str, port: int) -> Cluster:
-        remove(name)
-        spec = make_spec(name, Path(f"{ssh_key}.pub").read_text().strip(), port)
-        cluster = Cluster(name, f"test-{name}", spec, tmp_path_factory.mktemp(name), ssh_key, port, kubectl)
-        made.append(cluster)
-        return cluster
+    kubectl: Kubectl
+    key: Path
+    directories: pytest.TempPathFactory
+    left: dict[str, None] = field(default_factory=dict)
 
-    def remove(name: str) -> None:
-        kubectl("delete", "namespace", f"test-{name}", "--ignore-not-found", "--wait=true", "--timeout=120s")
+    @contextlib.contextmanager
+    def made(self) -> Iterator[Callable[[str, int], Cluster]]:
+        """Those that are made here begin to go at the end: the files after this one need the room, and none needs to see them gone."""
+        names: list[str] = []
+
+        def make(name: str, port: int) -> Cluster:
+            self.remove(name)
+            names.append(name)
+            spec = make_spec(name, Path(f"{self.key}.pub").read_text().strip(), port)
+            return Cluster(name, f"test-{name}", spec, self.directories.mktemp(name), self.key, port, self.kubectl)
+
+        yield make
+        for name in dict.fromkeys(names):
+            self.kubectl("delete", "namespace", f"test-{name}", "--ignore-not-found", "--wait=false")
+            self.left[name] = None
+
+    def remove(self, name: str) -> None:
+        """See it gone, with what its volumes held."""
+        self.kubectl("delete", "namespace", f"test-{name}", "--ignore-not-found", "--wait=true", "--timeout=120s")
         for what in ("state", "jail"):
-            kubectl("delete", "pv", f"test-{name}-{name}-{'jail' if what == 'jail' else 'controller-state'}", "--ignore-not-found")
+            self.kubectl("delete", "pv", f"test-{name}-{name}-{'jail' if what == 'jail' else 'controller-state'}", "--ignore-not-found")
             shutil.rmtree(VOLUMES / f"{name}-{what}", ignore_errors=True)
 
-    yield make
-    for cluster in made:
-        remove(cluster.name)
+
+@pytest.fixture(scope="session")
+def clusters_made(kubectl: Kubectl, ssh_key: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    clusters = Clusters(kubectl, ssh_key, tmp_path_factory)
+    yield clusters
+    for name in clusters.left:
+        clusters.remove(name)
+
+
+@pytest.fixture(scope="module")
+def make_cluster(clusters_made: Clusters) -> Iterator[Callable[[str, int], Cluster]]:
+    """Make the document of a cluster that is gone after the file: NAME, its login's node port."""
+    with clusters_made.made() as make:
+        yield make
 
 
 def eventually(condition: Callable[[], bool], what: str, timeout: float = 60) -> None:

@@ -7,14 +7,18 @@
 ours="corral: start:"
 name=${name:-}
 
+# What slurmctld says of this node. Its status is 1 for a node that it does not show, too; what else fails here fails again, and is told there.
+shown_node() {
+	timeout 15 scontrol show node "$name" --oneliner 2>/dev/null || true
+}
+
 # A node that can not be made ready goes out of service with the reason, and slurmd is not started: it would register with less than slurm.conf
 # promises, or die. A drain of somebody else stays.
 out_of_service() {
 	local shown
 	# A login node is none of Slurm's: its pod alone says it.
 	[ -n "$name" ] || die "$1"
-	# Its status is 1 for a node that it does not show, too.
-	shown=$(timeout 15 scontrol show node "$name" --oneliner 2>/dev/null) || true
+	shown=$(shown_node)
 	# slurmctld has a node without an address, as every new one is until its first slurmd tells it, as FUTURE, and shows it to nobody.
 	# What fails here fails again below, and is told there.
 	[[ $shown != *"not found"* ]] || timeout 15 scontrol update "nodename=$name" state=down "reason=$ours $1" || true
@@ -26,7 +30,7 @@ out_of_service() {
 }
 
 taken_out() {
-	[[ $(timeout 15 scontrol show node "$name" --oneliner 2>/dev/null) == *State=*DRAIN*"Reason=$ours"* ]]
+	[[ $(shown_node) == *State=*DRAIN*"Reason=$ours"* ]]
 }
 
 # slurmctld says "Invalid node state" of a node that has never registered, and does it all the same (seen with 24.11.5): so what it shows counts.
@@ -42,7 +46,7 @@ back_in_service() {
 # brings it back (ReturnToService=2). A drain stays whose it is.
 jobs_are_lost() {
 	local state
-	state=$(timeout 15 scontrol show node "$name" --oneliner 2>/dev/null | sed -n 's/.* State=\([^ ]*\).*/\1/p') || true
+	state=$(shown_node | sed -n 's/.* State=\([^ ]*\).*/\1/p')
 	if [[ -n $state && $state != DOWN* && $state != *DRAIN* ]]; then
 		timeout 15 scontrol update "nodename=$name" state=down "reason=corral: pod: its container was killed, and the jobs with it" ||
 			echo "${0##*/}: slurmctld was not told of jobs that ended with this container: $*" >&2

@@ -78,6 +78,15 @@ def order(task: Task, waited: float, policy: str, deadline: float, rules: Iterab
     return policy if policy != "Wait" and waited >= deadline else ""
 
 
+def overdue(
+    node: Node, found: Iterable[Task], *, now: float, policy: str, deadline: float, rules: Iterable[Rule] = ()
+) -> list[tuple[Task, str]]:
+    """Return what tasks on a drained node are told, those that are told anything; ``now`` is slurmctld's time in seconds since 1970."""
+    waited, rules = now - since(node), tuple(rules)
+    told = ((task, order(task, waited, policy, deadline, rules)) for task in found)
+    return [(task, word) for task, word in told if word]
+
+
 def tasks(text: str) -> list[Task]:
     """Return the jobs of squeue's JSON, each task of an array for itself. Raises AnswerError."""
     return [_task(row) for row in answer.rows(text, "jobs", "squeue", "job_id")]
@@ -92,10 +101,10 @@ def by_node(found: Iterable[Task]) -> dict[str, list[Task]]:
     return on
 
 
-def deeds(overdue: Iterable[tuple[Task, str]]) -> list[Deed]:
+def deeds(told: Iterable[tuple[Task, str]]) -> list[Deed]:
     """Return what tasks are told whose time on a node is over, by their policies, Requeue or Cancel; each once, and none that goes already."""
     found: dict[str, Deed] = {}
-    for task, policy in overdue:
+    for task, policy in told:
         if not _GOES_ALREADY & task.state:
             program = ["scancel"] if policy == "Cancel" else ["scontrol", "requeue"]
             found[task.number] = ([*program, task.number], f"{policy.lower()} {task.words}")

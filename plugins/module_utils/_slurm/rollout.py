@@ -236,9 +236,9 @@ class _Look:
         if node.busy or tasks:
             self.waiting[name] = tasks
             if self._ours(name):
-                waited = self._now - leavers.since(node)
-                told = ((task, leavers.order(task, waited, self.set.policy, self.set.deadline, self.set.jobs)) for task in tasks)
-                self.overdue += [(task, policy) for task, policy in told if policy]
+                self.overdue += leavers.overdue(
+                    node, tasks, now=self._now, policy=self.set.policy, deadline=self.set.deadline, rules=self.set.jobs
+                )
         elif not pod.ready:
             self.replace.append(name)
         elif self._room_to_replace:

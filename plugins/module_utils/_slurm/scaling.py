@@ -110,9 +110,7 @@ def step(
             elif node.busy or on.get(name) or not (node.out or taken):
                 result.waiting[name] = on.get(name, [])
                 if leavers.drained_by(node, OWNER):
-                    waited = now - leavers.since(node)
-                    told = ((task, leavers.order(task, waited, size.policy, size.deadline, size.jobs)) for task in on.get(name, []))
-                    overdue += [(task, policy) for task, policy in told if policy]
+                    overdue += leavers.overdue(node, on.get(name, []), now=now, policy=size.policy, deadline=size.deadline, rules=size.jobs)
             else:
                 continue
             keep = number + 1

@@ -14,10 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import VOLUMES, Cluster, eventually
+from ..conftest import VOLUMES, Cluster, Clusters, eventually
 
 NAME = "jail"
 NODE_DISK = VOLUMES / "jail-node-disk"
+
+
+@pytest.fixture(scope="session")
+def make_cluster(clusters_made: Clusters) -> Iterator[Callable[[str, int], Cluster]]:
+    """As the one of other tests, but for clusters that all files of this folder share."""
+    with clusters_made.made() as make:
+        yield make
 
 
 @pytest.fixture(scope="session")

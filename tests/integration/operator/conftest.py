@@ -23,7 +23,7 @@ import yaml
 from corral_operator import processes
 from corral_operator.engine import _environment
 
-from ..conftest import REPOSITORY, Cluster, Run, eventually, playbook
+from ..conftest import REPOSITORY, Cluster, Clusters, Run, eventually, playbook
 from ..kubectl import KINDS, Kubectl
 
 VERSION = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text())["version"]
@@ -190,6 +190,13 @@ def let_go(kubectl: Kubectl, namespace: str) -> None:
     """Of a run of these tests that was killed, documents may be left whose finalizer nobody takes off."""
     for name in kubectl("get", DOCUMENTS, "-n", namespace, "-o", "name", "--ignore-not-found", check=False).split():
         kubectl("patch", name, "-n", namespace, "--type=merge", "-p", '{"metadata": {"finalizers": null}}', check=False)
+
+
+@pytest.fixture(scope="session")
+def make_cluster(clusters_made: Clusters) -> Iterator[Callable[[str, int], Cluster]]:
+    """As the one of other tests, but for clusters that all files of this folder share."""
+    with clusters_made.made() as make:
+        yield make
 
 
 @pytest.fixture(scope="session")

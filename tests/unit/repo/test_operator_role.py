@@ -199,3 +199,18 @@ def test_pods_are_restricted() -> None:
         }
         assert {"requests", "limits"} <= set(container["resources"])
     assert {next(iter(set(volume) - {"name"})) for volume in pod["volumes"]} == {"emptyDir", "secret"}
+
+
+def test_definitions_are_brought_up_to_date_after_the_pods() -> None:
+    """The API server gives documents the defaults of new fields at once, and pods of before would take them for mistakes: seen in the lab."""
+    tasks = load("roles/operator/tasks/present.yml")
+    calls = [(task["name"], task.get("corral.slurm.k8s_apply") or {}) for task in tasks]
+    definitions = [call for _name, call in calls if call.get("objects") == "{{ operator_crds }}"]
+    order = [name for name, call in calls if call.get("objects") == "{{ operator_crds }}" or call.get("applyset")]
+    assert order == [
+        "Make the CustomResourceDefinitions where they are missing",
+        "Apply its rights and its pods",
+        "Bring the CustomResourceDefinitions up to date",
+    ]
+    assert [bool(call.get("create_only")) for call in definitions] == [True, False]
+    assert all(call["wait"] for _name, call in calls if call.get("objects") or call.get("applyset"))
