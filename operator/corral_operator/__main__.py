@@ -1,27 +1,14 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's process: settings, election, controller, probes, and an end in order."""
+"""The operator's process: what was set, and who works by it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
-import logging
-import math
-import signal
 import sys
-from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from corral_operator import api, content, engine, fence, limits, log, settings, web
-from corral_operator.controller import Controller
-from corral_operator.election import Election, Elector
-from corral_operator.metrics import Metrics
-from corral_operator.webhook import Webhook
-
-logger = logging.getLogger("corral_operator")
+from corral_operator import fence, log, settings, zygote
 
 
 def main() -> int:
@@ -33,89 +20,15 @@ def main() -> int:
             )
         wanted = settings.read()
         log.configure(wanted.log_level)
-        return asyncio.run(_run(wanted, auth.resolve({})))
+        limit = fence.Fence()
+        # It takes longest to get ready, so it begins before this process imports what it needs itself.
+        started = None if wanted.engine == "cold" else zygote.start(limit.path)
+        from corral_operator import service
+
+        return asyncio.run(service.run(wanted, limit, started))
     except CorralError as error:
         print(f"corral-operator: {error}", file=sys.stderr)
         return 1
-
-
-async def _run(wanted: settings.Settings, access: auth.Access) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    metrics = Metrics()
-    limit = fence.Fence()
-    runs = engine.Cold(limit.path) if wanted.engine == "cold" else engine.Warm(limit.path)
-    await runs.open()
-    revision = content.revision(wanted.variables)
-    room = limits.runs(wanted.max_runs, limits.cpus(), limits.memory())
-    logger.info(
-        "starting", extra={"engine": wanted.engine, "content": revision, "working": room[0], "open": room[1], "identity": wanted.identity}
-    )
-    # The election writes to be let write, so it has a client of its own.
-    async with api.Client(access) as voter, api.Client(access, before_write=limit.check) as client:
-        controller = Controller(client, runs, wanted, metrics, content=revision, limits=room, may_write=lambda: limit.open)
-        election = Election(wanted.identity, fence.now, lease=wanted.lease, renew_deadline=wanted.renew_deadline, fence=limit.move)
-        elector = Elector(
-            voter,
-            election,
-            namespace=wanted.lease_namespace,
-            name=wanted.lease_name,
-            identity=wanted.identity,
-            lease=wanted.lease,
-            retry=wanted.lease_retry,
-            started=controller.lead,
-            # Runs are killed long before the lease can be anybody else's.
-            stopped=lambda: controller.halt("lost the lease", (wanted.lease - wanted.renew_deadline) * 0.4),
-            clock=fence.now,
-        )
-
-        def unhealthy() -> str:
-            if campaign is not None and campaign.done():
-                return "The lease is no longer looked after."
-            if webhook is not None and webhook.done():
-                return "The webhook no longer answers."
-            return controller.unhealthy
-
-        controller.start()
-        servers = await web.serve(
-            address=wanted.address,
-            metrics_port=wanted.metrics_port,
-            health_port=wanted.health_port,
-            metrics=metrics,
-            refresh=controller.refresh_metrics,
-            unhealthy=unhealthy,
-            unready=lambda: controller.unready,
-        )
-        webhook = (
-            asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port).run())
-            if wanted.webhook_certificates
-            else None
-        )
-        campaign = asyncio.create_task(elector.run()) if wanted.elect else None
-        if campaign is None:
-            limit.move(math.inf)
-            controller.lead()
-        gc.collect()
-        gc.freeze()
-        await stop.wait()
-        logger.info("stopping")
-        # The lease is renewed until no run is left, and given back then.
-        await controller.halt("stopping", wanted.grace)
-        if campaign is not None:
-            campaign.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await campaign
-            await elector.release()
-        await controller.stop()
-        if webhook is not None:
-            webhook.cancel()
-            await asyncio.gather(webhook, return_exceptions=True)
-        for server in servers:
-            await server.cleanup()
-    await runs.close()
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,24 +12,19 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from corral_operator.fence import VARIABLE
+from corral_operator import zygote
 from corral_operator.outcome import Outcome
 from corral_operator.play import Request
 from corral_operator.processes import descendants, kill_left, kill_tree, resident
 
 log = logging.getLogger(__name__)
-
-
-def _environment(fence: str = "") -> dict[str, str]:
-    """Return the environment of processes that run this same package, wherever it was imported from, and that write while a fence is open."""
-    path = [str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), VARIABLE: fence}
 
 
 _READY = 60.0
@@ -91,18 +86,19 @@ class Cold:
         """Start it."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "corral_operator.play", request.to_json(), str(descriptor),
-            pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL, env=_environment(self._fence),
+            pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL, env=zygote.environment(self._fence),
         )  # fmt: skip
         return Process(process.pid, asyncio.ensure_future(process.wait()))
 
 
 class Warm:
-    """The zygote, started anew when it is gone. ``fence`` is the path of the one that runs pass; none: they pass none."""
+    """The zygote, started anew when it is gone. ``fence`` is the path of the one that runs pass; none: they pass none. ``first`` was started already."""
 
-    def __init__(self, fence: str = "") -> None:
+    def __init__(self, fence: str = "", first: zygote.Started | None = None) -> None:
         self._fence = fence
+        self._first = first
         self._control: socket.socket | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._ready: asyncio.Event = asyncio.Event()
         # By their artifacts' directories: clusters that are made in the same second have runs of the same name.
         self._started: dict[str, asyncio.Future[Process]] = {}
@@ -139,9 +135,9 @@ class Warm:
                 await self._tending
         if self._control is not None:
             self._control.close()
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._process.poll() is None:
             kill_tree(self._process.pid)
-            await self._process.wait()
+            await asyncio.to_thread(self._process.wait)
 
     async def start(self, request: Request, descriptor: int) -> Process:
         """Have the zygote fork."""
@@ -171,18 +167,9 @@ class Warm:
             pause = min(30.0, pause * 2)
 
     async def _live(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "corral_operator.zygote",
-                str(theirs.fileno()),
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-                env=_environment(self._fence),
-            )
+        process, ours = self._first or zygote.start(self._fence)
+        self._first = None
+        self._process = process
         self._control = ours
         loop = asyncio.get_running_loop()
         try:
@@ -207,7 +194,7 @@ class Warm:
                 if not run.ended.done():
                     run.ended.set_result(-signal.SIGKILL)
             self._runs.clear()
-        await self._process.wait()
+        await asyncio.to_thread(process.wait)
 
     def _receive(self, message: dict[str, object]) -> None:
         if message["kind"] == "ready":

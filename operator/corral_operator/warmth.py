@@ -64,7 +64,7 @@ _made: dict[str, Any] = {}
 
 
 def make() -> None:
-    """Load what all runs share, and rehearse the playbooks: what Ansible and Jinja remember of them is there for all runs."""
+    """Load what all runs share, and rehearse the playbook that makes clusters: what Ansible and Jinja remember of it is there for all runs."""
     Path(constants.config.get_config_value("ANSIBLE_HOME")).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
     cli = PlaybookCLI(["ansible-playbook", "-i", "localhost,", *PLAYBOOKS])
     cli.parse()
@@ -74,21 +74,25 @@ def make() -> None:
     collection = importlib.import_module("ansible_collections.corral.slurm")
     names = [path.stem for path in sorted(Path(collection.__path__[0], "plugins", "action").glob("*.py"))]
     actions = [action_loader.get(f"corral.slurm.{name}", class_only=True) for name in names]
+    _made.update(loader=loader, inventory=inventory, variables=variables, playbooks={}, rehearsed={}, tasks={}, actions=actions)
+    rehearse(PLAYBOOKS[0])
+
+
+def rehearse(playbook: str) -> None:
+    """Run a playbook that asks and tells nobody, and load it once more for the runs. Until that is done a run loads it by itself."""
+    loader, inventory, variables = _made["loader"], _made["inventory"], _made["variables"]
     variables.extra_vars.update(slurm_cluster=_DOCUMENT, confirm="rehearsal", keep_data=True)
-    with _rehearsal(actions):
-        rehearsed: dict[str, int] = {}
-        tasks: dict[str, int] = {}
-        for playbook in PLAYBOOKS:
-            before = in_process.begun
-            rehearsed[playbook] = int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run())
-            tasks[playbook] = in_process.begun - before
+    before = in_process.begun
+    with _rehearsal(_made["actions"]):
+        _made["rehearsed"][playbook] = int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run())
+    _made["tasks"][playbook] = in_process.begun - before
     variables.extra_vars.clear()  # all managers of a process share them
-    # These have not been run: each run finds them as they were loaded, in its own copy of this process.
-    variables = VariableManager(loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False))
-    loaded = {path: Playbook.load(path, variables, loader) for path in (_get_collection_playbook_path(name)[1] for name in PLAYBOOKS)}
-    _made.update(
-        loader=loader, inventory=inventory, variables=variables, playbooks=loaded, rehearsed=rehearsed, tasks=tasks, actions=actions
+    # This one has not been run: each run finds it as it was loaded, in its own copy of this process.
+    variables = _made["variables"] = VariableManager(
+        loader=loader, inventory=inventory, version_info=PlaybookCLI.version_info(gitinfo=False)
     )
+    path = _get_collection_playbook_path(playbook)[1]
+    _made["playbooks"][path] = Playbook.load(path, variables, loader)
 
 
 @contextlib.contextmanager

@@ -3,8 +3,9 @@
 """The zygote: a process with one thread that has imported Ansible and the collection, and forks a child for each run.
 
 A fork shares all that is imported, so a run begins some milliseconds after it was asked for, and yet is a process of its own: it can be
-killed, it can leak, it can crash. Requests come by a socket from the controller, each with the descriptor that the run reports to; when
-that socket closes, everything here ends.
+killed, it can leak, it can crash. It is ready when it has rehearsed the playbook that makes clusters; the others it rehearses when nothing is
+asked of it. Requests come by a socket from the controller, each with the descriptor that the run reports to; when that socket closes,
+everything here ends.
 """
 
 from __future__ import annotations
@@ -16,15 +17,40 @@ import os
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from corral_operator import play
+from corral_operator import fence, play
 from corral_operator.play import ENVIRONMENT
 from corral_operator.processes import die_with_parent
+
+# What asks for runs at the start asks within this.
+_IDLE = 0.2
+
+Started = tuple["subprocess.Popen[bytes]", socket.socket]
+"""A zygote's process, and this end of the socket to it."""
+
+
+def start(fence_path: str = "") -> Started:
+    """Start one. ``fence_path`` is that of the fence that its runs pass; none: they pass none."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    with theirs:
+        number = theirs.fileno()
+        command = [sys.executable, "-m", "corral_operator.zygote", str(number)]
+        process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL, env=environment(fence_path))
+    return process, ours
+
+
+def environment(fence_path: str = "") -> dict[str, str]:
+    """Return the environment of processes that run this same package, wherever it was imported from, and that write while a fence is open."""
+    path = [str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), fence.VARIABLE: fence_path}
 
 
 def main() -> int:
@@ -33,13 +59,13 @@ def main() -> int:
     control = socket.socket(fileno=int(sys.argv[1]))
     os.environ.update(ENVIRONMENT)
     began = time.monotonic()
-    _warm_up()
+    later = _warm_up()
     _send(control, {"kind": "ready", "seconds": round(time.monotonic() - began, 3)})
-    return Zygote(control).serve()
+    return Zygote(control, later).serve()
 
 
-def _warm_up() -> None:
-    """Import what a run needs, and have it do once what is remembered in the process."""
+def _warm_up() -> Iterable[str]:
+    """Import what a run needs, and have it do once what is remembered in the process. Returns the playbooks that are still to be rehearsed."""
     import ansible_runner.runner
 
     os.environ["ANSIBLE_STDOUT_CALLBACK"] = "awx_display"
@@ -49,19 +75,49 @@ def _warm_up() -> None:
         # Only now: Ansible reads its settings when it is imported.
         from corral_operator import warmth
 
-        # What it prints of its rehearsal is nobody's business.
-        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        with _in_silence():
             warmth.make()
+    # That folder is gone now, and what rehearsals write into it would be thrown away.
+    sys.modules["ansible.plugins.callback.awx_display"].event_context.cache = _Nowhere()
+    _keep()
+    return warmth.PLAYBOOKS[1:]
+
+
+def _rehearse(playbook: str) -> None:
+    from corral_operator import warmth
+
+    with _in_silence():
+        warmth.rehearse(playbook)
+    _keep()
+
+
+class _Nowhere:
+    """Where ansible-runner's callback plugin puts what it says of a rehearsal."""
+
+    def set(self, key: str, value: dict[str, Any]) -> None:
+        """Keep nothing."""
+
+
+@contextlib.contextmanager
+def _in_silence() -> Iterator[None]:
+    """What is printed of a rehearsal is nobody's business."""
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        yield
+
+
+def _keep() -> None:
+    """Have no run's process look at what is there for good: a page that is looked at is copied."""
     gc.collect()
     gc.freeze()
 
 
 class Zygote:
-    """Forks and reaps."""
+    """Forks and reaps, and rehearses what is left of the playbooks when it has nothing else to do."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, later: Iterable[str]) -> None:
         self._control = control
         self._runs: dict[int, str] = {}
+        self._later = list(later)
         self._woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def serve(self) -> int:
@@ -75,7 +131,9 @@ class Zygote:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
             while True:
-                ready = {key.fileobj for key, dummy in selector.select()}
+                ready = {key.fileobj for key, dummy in selector.select(_IDLE if self._later else None)}
+                if not ready:
+                    _rehearse(self._later.pop(0))
                 if self._woken in ready:
                     os.read(self._woken, 4096)
                     self._reap()

@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from corral_operator import processes
-from corral_operator.engine import _environment
+from corral_operator import processes, zygote
 
 from ..conftest import REPOSITORY, Cluster, Clusters, Run, eventually, playbook
 from ..kubectl import KINDS, Kubectl
@@ -273,7 +272,10 @@ class Beside:
     def start(self, **environment: str) -> None:
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "corral_operator"], env={**_environment(), **self._settings, **environment}, stdout=log, stderr=log
+                [sys.executable, "-m", "corral_operator"],
+                env={**zygote.environment(), **self._settings, **environment},
+                stdout=log,
+                stderr=log,
             )
 
     @property

@@ -22,8 +22,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
-from corral_operator import api, fence
-from corral_operator.engine import _environment
+from corral_operator import api, fence, zygote
 from corral_operator.fence import Fence
 
 SENTENCE = "has not renewed its Lease in time"
@@ -174,7 +173,7 @@ def test_a_run_whose_controller_is_frozen_stops_writing(kind: str, server: Serve
     }
     (tmp_path / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "contexts": [context], **kubeconfig}))
     command = [sys.executable, "-c", CONTROLLER, kind, str(tmp_path)]
-    environment = {**_environment(), "KUBECONFIG": str(tmp_path / "kubeconfig")}
+    environment = {**zygote.environment(), "KUBECONFIG": str(tmp_path / "kubeconfig")}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as controller:
         try:
             assert controller.stdout is not None

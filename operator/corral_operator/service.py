@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator at work: election, controller, probes, and an end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import math
+import signal
+from pathlib import Path
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from corral_operator import api, content, engine, fence, limits, settings, web
+from corral_operator.controller import Controller
+from corral_operator.election import Election, Elector
+from corral_operator.metrics import Metrics
+from corral_operator.webhook import Webhook
+from corral_operator.zygote import Started
+
+logger = logging.getLogger("corral_operator")
+
+
+async def run(wanted: settings.Settings, limit: fence.Fence, zygote: Started | None) -> int:
+    """Work until SIGTERM. ``zygote`` is the one that warm runs are forked by, None: runs are cold. Raises CorralError."""
+    access = auth.resolve({})
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    metrics = Metrics()
+    runs = engine.Cold(limit.path) if zygote is None else engine.Warm(limit.path, zygote)
+    await runs.open()
+    revision = content.revision(wanted.variables)
+    room = limits.runs(wanted.max_runs, limits.cpus(), limits.memory())
+    logger.info(
+        "starting", extra={"engine": wanted.engine, "content": revision, "working": room[0], "open": room[1], "identity": wanted.identity}
+    )
+    # The election writes to be let write, so it has a client of its own.
+    async with api.Client(access) as voter, api.Client(access, before_write=limit.check) as client:
+        controller = Controller(client, runs, wanted, metrics, content=revision, limits=room, may_write=lambda: limit.open)
+        election = Election(wanted.identity, fence.now, lease=wanted.lease, renew_deadline=wanted.renew_deadline, fence=limit.move)
+        elector = Elector(
+            voter,
+            election,
+            namespace=wanted.lease_namespace,
+            name=wanted.lease_name,
+            identity=wanted.identity,
+            lease=wanted.lease,
+            retry=wanted.lease_retry,
+            started=controller.lead,
+            # Runs are killed long before the lease can be anybody else's.
+            stopped=lambda: controller.halt("lost the lease", (wanted.lease - wanted.renew_deadline) * 0.4),
+            clock=fence.now,
+        )
+
+        def unhealthy() -> str:
+            if campaign is not None and campaign.done():
+                return "The lease is no longer looked after."
+            if webhook is not None and webhook.done():
+                return "The webhook no longer answers."
+            return controller.unhealthy
+
+        controller.start()
+        servers = await web.serve(
+            address=wanted.address,
+            metrics_port=wanted.metrics_port,
+            health_port=wanted.health_port,
+            metrics=metrics,
+            refresh=controller.refresh_metrics,
+            unhealthy=unhealthy,
+            unready=lambda: controller.unready,
+        )
+        webhook = (
+            asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port).run())
+            if wanted.webhook_certificates
+            else None
+        )
+        campaign = asyncio.create_task(elector.run()) if wanted.elect else None
+        if campaign is None:
+            limit.move(math.inf)
+            controller.lead()
+        gc.collect()
+        gc.freeze()
+        await stop.wait()
+        logger.info("stopping")
+        # The lease is renewed until no run is left, and given back then.
+        await controller.halt("stopping", wanted.grace)
+        if campaign is not None:
+            campaign.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await campaign
+            await elector.release()
+        await controller.stop()
+        if webhook is not None:
+            webhook.cancel()
+            await asyncio.gather(webhook, return_exceptions=True)
+        for server in servers:
+            await server.cleanup()
+    await runs.close()
+    return 0
