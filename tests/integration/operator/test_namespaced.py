@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ..conftest import VOLUMES, Cluster
+from ..conftest import VOLUMES, Cluster, eventually
 from ..kubectl import Kubectl
 from .conftest import DOCUMENTS, ENVIRONMENT, IMAGE, Operator, Served, let_go
 
@@ -63,7 +63,7 @@ def operator(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> I
         namespaces=[cluster.namespace],
         priority_class="",
         replicas=1,
-        environment=environment,
+        environment={**environment, "CORRAL_LEGACY_CONDITIONS": "true"},
         webhook="absent",
     )
     assert run.rc == 0, run.output
@@ -105,6 +105,10 @@ def test_a_cluster_comes_and_goes(operator: tuple[Operator, Served]) -> None:
     cluster.apply()
     cluster.wait_ready()
     assert cluster.slurm("scontrol", "ping").strip().endswith("UP")
+    # Those of the Go ansible-operator, as its users wait for them.
+    cluster.kubectl("wait", DOCUMENTS, cluster.name, "-n", cluster.namespace, "--for=condition=Successful", "--timeout=60s")
+    eventually(lambda: cluster.condition("Running").get("reason") == "Successful", "the run is over")
+    assert [cluster.condition(kind)["status"] for kind in ("Running", "Successful", "Failure")] == ["True", "True", "False"]
     cluster.kubectl("delete", DOCUMENTS, cluster.name, "-n", cluster.namespace, "--timeout=120s")
     assert {name.split("/")[0] for name in cluster.objects()} == {"Secret"}
     assert len(cluster.kubectl.items("pvc", "-n", cluster.namespace)) == 2
