@@ -62,7 +62,7 @@ def _structure(value: Any, rules: schema.Schema, path: str) -> Iterator[str]:
         if kind == "string" and value is not None and not isinstance(value, (dict, list)):
             hint = "; put it in quotes, since YAML reads it as something else"
             if "enum" in rules:
-                hint = f"; it must be one of {', '.join(rules['enum'])}"
+                hint = f"; it must be one of {', '.join(rules['enum'])}, in quotes where YAML reads it as something else"
         yield f"{path} must be {_TYPES[kind]}, not {_found(value)}{hint}."
     elif kind == "object":
         yield from _mapping(value, rules, path)

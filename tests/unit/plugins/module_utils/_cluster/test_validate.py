@@ -57,7 +57,7 @@ STRUCTURE = [
     ("spec.nodeSets[1].resources.limits.memory", REMOVE, "spec.nodeSets[1].resources.limits.memory is missing"),
     ("spec.nodeSets[1].resources.limits.cpu", 1.5, "spec.nodeSets[1].resources.limits.cpu must be a number of CPUs"),
     ("spec.partitions[0].state", "BROKEN", "spec.partitions[0].state is 'BROKEN'; it must be one of UP, DOWN, DRAIN, INACTIVE."),
-    ("spec.maintenance", True, "spec.maintenance must be text, not true; it must be one of None, Workers, WorkersAndLogin."),
+    ("spec.maintenance", True, "spec.maintenance must be text, not true; it must be one of None, Workers, WorkersAndLogin, in quotes"),
     ("spec.partitions[1].maxTime", 86400, "spec.partitions[1].maxTime must be text, not 86400; put it in quotes"),
     ("spec.partitions[1].maxTime", "tomorrow", "spec.partitions[1].maxTime is 'tomorrow'; it must be INFINITE or days"),
     ("spec.partitions[1].name", "main", "spec.partitions[1].name is 'main' a second time"),
