@@ -113,6 +113,25 @@ def apply_engine(count: int) -> dict[str, Any]:
     )
 
 
+def beside_kubernetes_core(scratch: Path) -> tuple[list[dict[str, Any]], float]:
+    """Returns the rows, and the seconds that one task of kubernetes.core takes by ansible-runner."""
+    from ansible_collections.corral.slurm.tests.bench import kubernetes_core
+
+    found = kubernetes_core.measure(scratch)
+    ours, what = found["ours"], f"a play of {kubernetes_core.COUNT} unchanged objects"
+    theirs = f"kubernetes.core {found['version']}"
+    return [
+        result(f"k8s_apply, {what}", ours / found["listed"], f"× {theirs}, one task", 0.5, f"{ours:.2f} s against {found['listed']:.2f} s"),
+        result(
+            f"k8s_apply, {what}",
+            ours / found["tasks"],
+            f"× {theirs}, a task for each",
+            0.1,
+            f"{ours:.2f} s against {found['tasks']:.1f} s, once",
+        ),
+    ], float(found["runner"])
+
+
 def entering_the_jail(document: Path) -> list[dict[str, Any]]:
     """In a worker pod, by the code of the plugin: with the pod's own volumes, and with 50 more below the jail."""
     metadata = yaml.safe_load(document.read_text())
@@ -223,8 +242,8 @@ def table(results: list[dict[str, Any]]) -> str:
 GO = "Go ansible-operator:"
 
 
-def runs_of_the_operator(document: Path, scratch: Path) -> list[dict[str, Any]]:
-    """The same playbook as the operator runs it."""
+def runs_of_the_operator(document: Path, scratch: Path, runner: float) -> list[dict[str, Any]]:
+    """The same playbook as the operator runs it; ``runner`` is what a play of 40 objects by kubernetes.core takes as the Go ansible-operator runs it."""
     from ansible_collections.corral.slurm.tests.bench import operator_runs
 
     found = operator_runs.measure(document, scratch)
@@ -232,6 +251,13 @@ def runs_of_the_operator(document: Path, scratch: Path) -> list[dict[str, Any]]:
     asked = f"{found['requests']} requests; {GO} two writes of the status"
     return [
         result("operator: a run that finds nothing, median", found["p50"] * 1000, "ms", 150, played),
+        result(
+            "operator: a run that finds nothing",
+            found["p50"] / runner,
+            "× kubernetes.core by ansible-runner",
+            0.1,
+            f"{runner:.2f} s for one task with 40 unchanged objects",
+        ),
         result("operator: a run that finds nothing, longest of 40", found["p99"] * 1000, "ms", 300, played),
         result(
             "operator: a run that finds nothing, processor time",
@@ -306,16 +332,19 @@ def main() -> None:
     options = arguments.parse_args()
     if options.operator:
         with tempfile.TemporaryDirectory() as scratch:
-            for part in (runs_of_the_operator, edits_and_drift, a_hundred_clusters):
+            runs_of_the_operator(options.document, Path(scratch), beside_kubernetes_core(Path(scratch))[1])
+            for part in (edits_and_drift, a_hundred_clusters):
                 part(options.document, Path(scratch))
         return
     with tempfile.TemporaryDirectory() as scratch:
-        results = [*unchanged_site(options.document, Path(scratch)), apply_engine(40), apply_engine(400), *ten_thousand_nodes()]
+        results = [*unchanged_site(options.document, Path(scratch)), apply_engine(40), apply_engine(400)]
+        others, runner = beside_kubernetes_core(Path(scratch))
+        results.extend([*others, *ten_thousand_nodes()])
         results.extend(entering_the_jail(options.document))
         results.append(a_new_user(options.document, Path(scratch)))
         results.extend(a_thousand_nodes(options.document, Path(scratch)))
         results.extend(steps_in_the_jail())
-        results.extend(runs_of_the_operator(options.document, Path(scratch)))
+        results.extend(runs_of_the_operator(options.document, Path(scratch), runner))
         results.extend(edits_and_drift(options.document, Path(scratch)))
         results.extend(a_hundred_clusters(options.document, Path(scratch)))
     if options.cold:
