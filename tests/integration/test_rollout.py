@@ -257,10 +257,14 @@ def test_a_maintenance_window_is_a_reservation(cluster: Cluster) -> None:
     assert time.monotonic() - began < 100, "a run waits for a window"
     window = ["reservationname=window", "nodes=cpu-[0-2]", "starttime=now", "duration=30", "users=root", "flags=maint,ignore_jobs"]
     cluster.slurm("scontrol", "create", "reservation", *window)
-    run = cluster.site()
-    assert run.rc == 0, run.output
-    assert values(cluster) == {"four"}
-    cluster.slurm("scontrol", "delete", "reservationname=window")
+    try:
+        # slurmctld looks for windows that have begun every few seconds.
+        eventually(lambda: all(nodes(cluster)[name].startswith("maint") for name in NODES), "the window has begun")
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        assert values(cluster) == {"four"}
+    finally:
+        cluster.slurm("scontrol", "delete", "reservationname=window")
     eventually(lambda: all(not nodes(cluster)[name].startswith(("d", "m")) for name in NODES), "all are in service")
 
 
