@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, leavers, node_plan, rollout, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, leavers, node_plan, nodes, rollout, scaling
 
 
 class Orders:
@@ -61,11 +61,20 @@ class Orders:
         self.after.update(plan.after)
 
 
-def tasks_on(slurmctld: Slurmctld, names: list[str], what: str) -> list[leavers.Task]:
-    """Return the tasks on these nodes, which slurmctld must know; it is not asked for none."""
-    if not names:
-        return []
-    return leavers.tasks(slurmctld.ask(["squeue", "--json", f"--nodelist={hostlist.compress(names)}", jobs.ON_NODES], what))
+def nodes_and_tasks(slurmctld: Slurmctld, names: Iterable[str], what: str) -> tuple[list[nodes.Node], list[leavers.Task]]:
+    """Return all nodes that slurmctld shows, with those of ``names`` that it has and hides, and the tasks on ``names``; ``what`` these are, in words.
+
+    Hidden are nodes that have never registered as slurm.conf promises: their pods have not come up, or have fewer CPUs than the document says.
+    """
+    wanted, live = list(names), slurmctld.read_nodes()
+    missing = set(wanted) - {node.name for node in live}
+    hidden = [node for node in slurmctld.read_nodes(future=True) if node.name in missing] if missing else []
+    # squeue takes no hidden node's name, so it is asked for the jobs on all of them.
+    asked = [] if hidden else [name for name in wanted if name not in missing]
+    if not hidden and not asked:
+        return live, []
+    only = [f"--nodelist={hostlist.compress(asked)}"] if asked else []
+    return [*live, *hidden], leavers.tasks(slurmctld.ask(["squeue", "--json", *only, jobs.ON_NODES], what))
 
 
 def clock(slurmctld: Slurmctld, sets: Iterable[scaling.Size | rollout.NodeSet]) -> float:

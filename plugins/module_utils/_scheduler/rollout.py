@@ -21,7 +21,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery impor
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Patience, describe
 from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck import REVISION, observed
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, tasks_on
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.scale import NODE_SET
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, leavers, rollout
@@ -237,10 +237,8 @@ class _Work:
                 self._pods[name] = pod
                 pods[name] = _pod(pod, stale=labels.get(REVISION) != revision)
         sets = [one for one in self._sets if revisions.get(one.name)]
-        live_nodes = self._slurmctld.read_nodes()
-        known = {node.name for node in live_nodes}
-        stale = [name for name, one in pods.items() if one.stale and name in known]
-        tasks = tasks_on(self._slurmctld, stale, "the jobs on nodes whose pods are to be replaced")
+        stale = [name for name, one in pods.items() if one.stale]
+        live_nodes, tasks = nodes_and_tasks(self._slurmctld, stale, "the jobs on nodes whose pods are to be replaced")
         return rollout.step(sets, pods, live_nodes, tasks, now=clock(self._slurmctld, sets)), tasks
 
     def _judge(self, step: rollout.Step) -> None:

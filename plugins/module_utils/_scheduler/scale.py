@@ -22,7 +22,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     NotFound,
     WaitTimeout,
 )
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, tasks_on
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference, wait
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, jobs, leavers, partitions, scaling
 
@@ -223,9 +223,8 @@ class _Work:
         return step.words
 
     def _ask(self, slurmctld: Slurmctld) -> scaling.Step:
-        live = slurmctld.read_nodes()
+        live, found = nodes_and_tasks(slurmctld, self.victims, "the jobs on nodes that go")
         known = {node.name for node in live}
-        found = tasks_on(slurmctld, [name for name in self.victims if name in known], "the jobs on nodes that go")
         now = clock(slurmctld, [size for size in self._sizes if size.victims])
         lines = conf.nodes(self._live_config().get("slurm.conf", "")) if not known.issuperset(self.victims) else None
         reason = scaling.MAINTENANCE if self._params.get("maintenance") else scaling.REASON
