@@ -105,7 +105,16 @@ class Fake:
         if command[:2] == ["scontrol", "update"]:
             self._update(dict(word.split("=", 1) for word in command[2:]))
         kind = "jobs" if command[0] == "squeue" else command[2] if command[:2] == ["scontrol", "show"] else ""
-        return Output(0, json.dumps(getattr(self, kind)) if kind else "", "")
+        shown = getattr(self, kind) if kind else None
+        # Nodes that never registered are hidden from all who do not ask for them, and squeue does not know their names.
+        hidden = {row["name"] for row in self.nodes.get("nodes", ()) if "FUTURE" in row.get("state", ())} if self.nodes else set()
+        for word in command:
+            named = set(hostlist.expand(word.removeprefix("--nodelist="))) if word.startswith("--nodelist=") else set()
+            if named & hidden:
+                return Output(1, "", f"squeue: error: Invalid node name {min(named & hidden)}")
+        if kind == "nodes" and hidden and "--future" not in command:
+            shown = {**self.nodes, "nodes": [row for row in self.nodes["nodes"] if row["name"] not in hidden]}
+        return Output(0, json.dumps(shown) if kind else "", "")
 
     def _update(self, words: dict[str, str]) -> None:
         """Do to nodes what slurmctld does."""

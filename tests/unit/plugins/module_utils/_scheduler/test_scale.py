@@ -341,6 +341,22 @@ def test_a_pod_that_was_never_a_node_goes_at_once(world: Fake) -> None:
     assert (replicas(result), result["held"], world.told) == ({"demo-cpu": 3}, {}, [])
 
 
+def test_a_node_that_never_registered_is_drained_and_goes(world: Fake) -> None:
+    """Its pod did not come up, or has fewer CPUs than the document said."""
+    world.state("cpu-2", "FUTURE")
+    result = run()
+    assert [command[:4] for command in world.told] == [["scontrol", "update", "nodename=cpu-2", "state=drain"]]
+    assert (replicas(result), result["held"]) == ({"demo-cpu": 2}, {})
+
+
+def test_a_job_that_slurmctld_remembers_on_a_hidden_node_is_waited_for(world: Fake) -> None:
+    busy(world, "cpu-2")
+    world.state("cpu-2", "FUTURE")
+    result = run()
+    assert result["held"]["replicas"] == {"cpu": 3}
+    assert [(one["node"], one["jobs"][0]["id"]) for one in result["waiting"]] == [("cpu-2", "7")]
+
+
 def test_without_the_live_configuration_what_slurmctld_does_not_know_stays(world: Fake) -> None:
     by_hand(world)
     world.config_map = {}
