@@ -7,7 +7,8 @@
 ours="corral: start:"
 name=${name:-}
 
-# What slurmctld says of this node. Its status is 1 for a node that it does not show, too; what else fails here fails again, and is told there.
+# What slurmctld says of this node; nothing when it does not answer, which counts as a node that nobody has taken out. scontrol's status is no failure here:
+# it is 1 for a node that is not shown, too, with a line on stdout that says so, and set -e would end the start.
 shown_node() {
 	timeout 15 scontrol show node "$name" --oneliner 2>/dev/null || true
 }
