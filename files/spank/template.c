@@ -216,20 +216,32 @@ int jail_template_open(const struct jail_template *template)
 	return namespace;
 }
 
-/* Root's alone; -1 with errno. */
+static int open_directory(void)
+{
+	return open(HOME, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* Root's alone. -1: it can not be had, or others are making it. */
 static int open_home(void)
 {
-	int home;
+	int bare = mkdir(HOME, 0700) < 0 && errno != EEXIST ? -1 : open_directory();
+	int home = -1;
 
-	if (mkdir(HOME, 0700) < 0 && errno != EEXIST)
-		return -1;
-	home = open(HOME, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (home < 0 || jail_is_mount(home))
-		return home;
-	close(home);
-	if (mount("corral-jail", HOME, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=1m") < 0 || mount(NULL, HOME, NULL, MS_PRIVATE, NULL) < 0)
-		return -1;
-	return open(HOME, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (bare < 0 || jail_is_mount(bare))
+		return bare;
+	/* One of those who come together makes it, and who comes later looks again: a second one would hide what the first keeps. */
+	if (flock(bare, LOCK_EX | LOCK_NB) == 0) {
+		home = open_directory();
+		if (home >= 0 && !jail_is_mount(home)) {
+			jail_close(home);
+			home = -1;
+			if (mount("corral-jail", HOME, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=1m") == 0 &&
+			    mount(NULL, HOME, NULL, MS_PRIVATE, NULL) == 0)
+				home = open_directory();
+		}
+	}
+	close(bare);
+	return home;
 }
 
 /* Those of the same plan, of the pod as it was before. Another mount namespace's are only files here. */
