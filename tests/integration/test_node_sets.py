@@ -107,3 +107,40 @@ def test_a_job_of_a_higher_tier_takes_the_node_and_the_other_is_begun_anew(clust
 
 def test_a_job_ends_at_its_partitions_limit(cluster: Cluster) -> None:
     eventually(lambda: "TIMEOUT" in state(cluster, JOBS["limited"]), "the job has come to its limit", 120)
+
+
+# A node of the lab has two CPUs.
+MANY = "8"
+
+
+def test_nodes_that_never_registered_go_again_and_come_when_their_document_is_corrected(cluster: Cluster) -> None:
+    # By the node sets that work; slurmctld shows neither of the two, for it has no address of the one and refused the other.
+    good = list(cluster.spec["nodeSets"])
+    small = {"requests": {"cpu": "5m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
+    nowhere = {"name": "nowhere", "resources": small, "nodeSelector": {"corral.test/none": "x"}}
+    wide = {"name": "wide", "resources": {**small, "limits": {"cpu": MANY, "memory": "256Mi"}}}
+    short = ("-e", "slurm_workers_wait_timeout=15", "-e", "slurm_workers_register_timeout=15")
+
+    def fail() -> None:
+        cluster.spec["nodeSets"] = [*good, nowhere, wide]
+        run = cluster.site(*short)
+        assert run.rc != 0 and "didn't match Pod's node affinity/selector" in run.output, run.output
+        eventually(lambda: "INVALID_REG" in cluster.slurm("scontrol", "show", "node", "wide-0", "--future"), "slurmctld refuses it")
+        assert not {"nowhere-0", "wide-0"} & set(nodes(cluster))
+
+    fail()
+    cluster.spec["nodeSets"] = good
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    assert machines(cluster, "nowhere") == machines(cluster, "wide") == {}
+    assert "not found" in cluster.slurm("scontrol", "show", "node", "wide-0", "--future", check=False)
+
+    fail()
+    # Without their mistakes.
+    cluster.spec["nodeSets"] = [*good, {"name": "nowhere", "resources": small}, {"name": "wide", "resources": small}]
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    eventually(lambda: all(nodes(cluster)[name].startswith("idle") for name in ("nowhere-0", "wide-0")), "both are in service")
+    assert sorted(cluster.ssh("srun -w nowhere-0,wide-0 printenv SLURMD_NODENAME").stdout.split()) == ["nowhere-0", "wide-0"]
+    again = cluster.site()
+    assert (again.rc, again.changed) == (0, 0), again.output

@@ -56,7 +56,13 @@ if [ "$code" = 125 ]; then
 	[ "$out" -lt "$most" ] || hold_jobs
 	exit 0
 fi
-if [[ $state == *DRAIN* && $reason == "$ours"* ]]; then # an idle node keeps the reason that it had
+# A registration that slurmctld refused drains the node, with the reason that it had before, if it had one. A good one takes back only drains with a reason
+# of Slurm's own for them (24.11.5), so one with a word on how the node began, which nobody gave for a drain, would stay for ever.
+leftover() {
+	[[ $state != *INVALID_REG* && ($reason == "NO NETWORK ADDRESS FOUND"* || $reason == "corral: pod:"*) ]]
+}
+
+if [[ $state == *DRAIN* ]] && { [[ $reason == "$ours"* ]] || leftover; }; then # an idle node keeps the reason that it had
 	scontrol update "nodename=$node" state=resume
 fi
 if [[ $state == *MAINT* ]] && scontrol show reservation "$outage" >/dev/null 2>&1; then

@@ -31,7 +31,7 @@ if verb == "sinfo":
             print(name, "drained" if node["drain"] else "maint" if state["held"] else "idle", node["reason"] or "none")
 elif words[:2] == ["show", "node"]:
     node = state["nodes"][words[2]]
-    flags = "+DRAIN" * node["drain"] + "+MAINTENANCE" * state["held"]
+    flags = "+DRAIN" * node["drain"] + "+INVALID_REG" * node.get("refused", False) + "+MAINTENANCE" * state["held"]
     print(f"NodeName={{words[2]}} State=IDLE{{flags}} " + (f"Reason={{node['reason']}}" if node["reason"] else ""))
 elif words[:2] == ["show", "reservation"]:
     sys.exit(0 if state["held"] else 1)
@@ -150,6 +150,23 @@ def test_what_others_drained_is_left_alone_and_what_slurm_drained_is_ours(tmp_pa
     nodes.jail(True)
     nodes.check()
     assert nodes.out() == ["n001"]
+
+
+def test_a_refused_registration_leaves_no_drain_behind(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 3)
+    state = nodes.state()
+    over = ("NO NETWORK ADDRESS FOUND [slurm@2026-11-22T20:00:00]", "corral: pod: it ended, and the next one has not registered yet")
+    for name, reason in zip(nodes.names, over, strict=False):
+        state["nodes"][name] = {"drain": True, "refused": True, "reason": reason}
+    state["nodes"]["n002"] = {"drain": True, "reason": "corral: admin: NO NETWORK ADDRESS FOUND in its bay"}
+    nodes.save(state)
+    nodes.check()
+    assert nodes.out() == nodes.names
+    for node in state["nodes"].values():
+        node["refused"] = False
+    nodes.save(state)
+    nodes.check()
+    assert nodes.out() == ["n002"]
 
 
 def test_the_scheduler_of_this_test_knows_nothing_else(tmp_path: Path) -> None:
