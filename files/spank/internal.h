@@ -69,12 +69,17 @@ bool jail_dress_is_whole(const struct jail_plan *plan, uint32_t shown, int root)
 int jail_own_collect(const struct jail_plan *plan, const struct jail_log *log, int tmp, int shm, struct jail_layers *own, struct jail_error *error);
 int jail_binds_collect(const struct jail_plan *plan, const struct jail_log *log, struct jail_layers *layers, struct jail_error *error);
 
+/* digest.c */
+void jail_digest_add(struct jail_digest *digest, const void *data, size_t size);
+int jail_digest_add_mounts(const struct jail_plan *plan, const char *without, struct jail_digest *digest);
+
 /* template.c */
+/* A file system of its own: what is mounted there must not come to other mount namespaces, for one can not be shown in itself. */
+#define JAIL_TEMPLATES "/run/corral-jail"
 struct jail_template {
 	char name[40];
 	uint32_t shown; /* parts of the dress that the pod has */
 };
-void jail_digest_add(struct jail_digest *digest, const void *data, size_t size);
 int jail_template_look(const struct jail_plan *plan, struct jail_template *template);
 int jail_own_namespace(void);
 int jail_template_unshare(int pod);

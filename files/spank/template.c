@@ -25,18 +25,7 @@
 
 #include "internal.h"
 
-/* A file system of its own: what is mounted there must not come to other mount namespaces, for one can not be shown in itself. */
-#define HOME "/run/corral-jail"
 #define DIGITS 16
-
-/* FNV-1a. Nobody who is not root of the pod decides on what goes in. */
-void jail_digest_add(struct jail_digest *digest, const void *data, size_t size)
-{
-	const unsigned char *byte = data;
-
-	for (size_t i = 0; i < size; i++)
-		digest->value = (digest->value ^ byte[i]) * 0x100000001b3;
-}
 
 static void add_text(struct jail_digest *digest, const char *text)
 {
@@ -56,64 +45,6 @@ static uint64_t digest_of_plan(const struct jail_plan *plan)
 	return digest.value;
 }
 
-/* Is that mount point this path, or below it? */
-static bool lies_in(const char *point, size_t length, const char *path)
-{
-	size_t size = path ? strlen(path) : 0;
-
-	return size > 0 && length >= size && memcmp(point, path, size) == 0 && (length == size || point[size] == '/');
-}
-
-/* A line of mountinfo(5): its fifth field is the mount point. Ids are in it too: a volume that was mounted anew is another one. */
-static void add_line(const struct jail_plan *plan, const char *line, size_t length, struct jail_digest *digest)
-{
-	const char *const shown[] = {plan->jail, plan->spool, "/dev", "/proc", "/sys", "/opt/corral", "/etc"};
-	const char *point = line;
-	size_t size;
-
-	for (int field = 0; field < 4; field++) {
-		point = memchr(point, ' ', length - (size_t)(point - line));
-		if (!point)
-			return;
-		point++;
-	}
-	size = strcspn(point, " \n");
-	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
-		if (lies_in(point, size, shown[i])) {
-			jail_digest_add(digest, line, length);
-			return;
-		}
-}
-
-/* Without stdio, which reads files of /proc by the kilobyte. NULL with errno; ends with a zero byte. */
-static char *read_mounts(void)
-{
-	size_t room = 64 * 1024;
-	size_t length = 0;
-	ssize_t count = -1;
-	char *text = malloc(room);
-	int file = open("/proc/thread-self/mountinfo", O_RDONLY | O_CLOEXEC);
-
-	while (text && file >= 0 && (count = read(file, text + length, room - length - 1)) > 0) {
-		length += (size_t)count;
-		if (room - length < 4096) {
-			char *grown = realloc(text, room *= 2);
-
-			if (!grown)
-				break;
-			text = grown;
-		}
-	}
-	if (file >= 0)
-		close(file);
-	if (count == 0) {
-		text[length] = '\0';
-		return text;
-	}
-	free(text);
-	return NULL;
-}
-
 /* The kernel writes blanks of mount points in its own way; those of the plan could not be compared with them. */
 static bool is_plain(const char *path)
 {
@@ -124,23 +55,14 @@ static bool is_plain(const char *path)
 int jail_template_look(const struct jail_plan *plan, struct jail_template *template)
 {
 	struct jail_digest digest = JAIL_DIGEST;
-	char *mounts;
 
 	template->name[0] = '\0';
 	/* An overlay is the job's own. */
 	if (plan->mode == JAIL_OVERLAY || !is_plain(plan->jail) || !is_plain(plan->spool))
 		return -1;
 	template->shown = jail_dress_digest(plan, &digest);
-	mounts = read_mounts();
-	if (!mounts)
+	if (jail_digest_add_mounts(plan, JAIL_TEMPLATES, &digest) < 0)
 		return -1;
-	for (char *line = mounts; *line;) {
-		size_t length = strcspn(line, "\n");
-
-		add_line(plan, line, length, &digest);
-		line += length + (line[length] == '\n');
-	}
-	free(mounts);
 	snprintf(template->name, sizeof(template->name), "%0*llx-%0*llx", DIGITS, (unsigned long long)digest_of_plan(plan), DIGITS,
 		 (unsigned long long)digest.value);
 	return 0;
@@ -200,13 +122,13 @@ int jail_template_unshare(int pod)
 /* Its mount namespace; -1: there is none. */
 int jail_template_open(const struct jail_template *template)
 {
-	char path[sizeof(HOME) + sizeof(template->name)];
+	char path[sizeof(JAIL_TEMPLATES) + sizeof(template->name)];
 	struct statfs status;
 	int namespace;
 
 	if (!template->name[0])
 		return -1;
-	snprintf(path, sizeof(path), HOME "/%s", template->name);
+	snprintf(path, sizeof(path), JAIL_TEMPLATES "/%s", template->name);
 	namespace = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	/* A file that nothing is mounted on: who made it was interrupted, or is at it. */
 	if (namespace >= 0 && (fstatfs(namespace, &status) < 0 || status.f_type != NSFS_MAGIC)) {
@@ -218,13 +140,13 @@ int jail_template_open(const struct jail_template *template)
 
 static int open_directory(void)
 {
-	return open(HOME, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return open(JAIL_TEMPLATES, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
 /* Root's alone. -1: it can not be had, or others are making it. */
 static int open_home(void)
 {
-	int bare = mkdir(HOME, 0700) < 0 && errno != EEXIST ? -1 : open_directory();
+	int bare = mkdir(JAIL_TEMPLATES, 0700) < 0 && errno != EEXIST ? -1 : open_directory();
 	int home = -1;
 
 	if (bare < 0 || jail_is_mount(bare))
@@ -235,8 +157,8 @@ static int open_home(void)
 		if (home >= 0 && !jail_is_mount(home)) {
 			jail_close(home);
 			home = -1;
-			if (mount("corral-jail", HOME, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=1m") == 0 &&
-			    mount(NULL, HOME, NULL, MS_PRIVATE, NULL) == 0)
+			if (mount("corral-jail", JAIL_TEMPLATES, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=1m") == 0 &&
+			    mount(NULL, JAIL_TEMPLATES, NULL, MS_PRIVATE, NULL) == 0)
 				home = open_directory();
 		}
 	}
@@ -247,13 +169,13 @@ static int open_home(void)
 /* Those of the same plan, of the pod as it was before. Another mount namespace's are only files here. */
 static void remove_others(int home, const char *name)
 {
-	char path[sizeof(HOME) + NAME_MAX + 1];
+	char path[sizeof(JAIL_TEMPLATES) + NAME_MAX + 1];
 	struct dirent *entry;
 	int copy = fcntl(home, F_DUPFD_CLOEXEC, 0);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 
 	while (list && (entry = readdir(list))) {
-		snprintf(path, sizeof(path), HOME "/%s", entry->d_name);
+		snprintf(path, sizeof(path), JAIL_TEMPLATES "/%s", entry->d_name);
 		if (strncmp(entry->d_name, name, DIGITS + 1) == 0 && umount2(path, MNT_DETACH) == 0)
 			unlink(path);
 	}
@@ -264,7 +186,7 @@ static void remove_others(int home, const char *name)
 /* For those who come later. Failures cost them time and nothing else. */
 void jail_template_keep(const struct jail_template *template, int namespace, const struct jail_log *log)
 {
-	char path[sizeof(HOME) + sizeof(template->name)];
+	char path[sizeof(JAIL_TEMPLATES) + sizeof(template->name)];
 	char source[32];
 	int home = template->name[0] ? open_home() : -1;
 	int file;
@@ -274,7 +196,7 @@ void jail_template_keep(const struct jail_template *template, int namespace, con
 	/* Steps may begin together; one of them is enough. */
 	if (flock(home, LOCK_EX | LOCK_NB) == 0) {
 		remove_others(home, template->name);
-		snprintf(path, sizeof(path), HOME "/%s", template->name);
+		snprintf(path, sizeof(path), JAIL_TEMPLATES "/%s", template->name);
 		snprintf(source, sizeof(source), "/proc/self/fd/%d", namespace);
 		file = openat(home, template->name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (file >= 0)
@@ -288,6 +210,6 @@ void jail_template_keep(const struct jail_template *template, int namespace, con
 /* All of them: they hold the jails' volumes. */
 void jail_templates_forget(void)
 {
-	umount2(HOME, MNT_DETACH);
-	rmdir(HOME);
+	umount2(JAIL_TEMPLATES, MNT_DETACH);
+	rmdir(JAIL_TEMPLATES);
 }

@@ -7,6 +7,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
 #define HOME "/run/corral-jail"
@@ -173,6 +178,33 @@ static void find_new_spool(void)
 	CHECK(there_is(SPOOL "/new") && !there_is(SPOOL "/script"));
 }
 
+static void mounts_of_others_come_and_go(void)
+{
+	char path[64];
+
+	make_pod();
+	as_task(1, all_was_dressed);
+	/* More than the kernel lists at once. */
+	make_directory("/run/many", 0755);
+	for (int i = 0; i < 300; i++) {
+		snprintf(path, sizeof(path), "/run/many/%d", i);
+		make_directory(path, 0755);
+		CHECK(mount("many", path, "tmpfs", 0, "size=4k") == 0);
+	}
+	as_task(1, NULL);
+	as_task(1, nothing_was_dressed);
+	CHECK(kept() == 1);
+	/* The last one is another one. */
+	make_directory(JAIL "/etc/more", 0755);
+	CHECK(umount(path) == 0 && mount("more", JAIL "/etc/more", "tmpfs", 0, "size=4k") == 0);
+	as_task(1, all_was_dressed);
+	as_task(1, nothing_was_dressed);
+	CHECK(mount(NULL, JAIL "/etc/more", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) == 0);
+	as_task(1, all_was_dressed);
+	as_task(1, nothing_was_dressed);
+	CHECK(kept() == 1);
+}
+
 static void another_directory_in_its_place_is_seen_at_once(void)
 {
 	make_pod();
@@ -295,14 +327,13 @@ static void fifty_at_once(void)
 	as_task(1, nothing_was_dressed);
 }
 
-int main(void)
+static void all(void)
 {
-	if (needs_root())
-		return 0;
 	CASE(the_second_takes_what_the_first_made);
 	CASE(jobs_meet_nothing_of_each_other);
 	CASE(a_new_volume_is_seen_at_once);
 	CASE(a_new_device_is_seen_at_once);
+	CASE(mounts_of_others_come_and_go);
 	CASE(another_directory_in_its_place_is_seen_at_once);
 	CASE(a_mount_point_that_was_removed_elsewhere);
 	CASE(a_mount_point_that_was_made_anew_elsewhere);
@@ -312,5 +343,30 @@ int main(void)
 	CASE(without_a_place_to_keep_it);
 	CASE(who_was_interrupted_left_a_file);
 	CASE(fifty_at_once);
+}
+
+/* As before Linux 6.8: nobody lists mounts. */
+static void older_kernel(void)
+{
+	const uint32_t listmount = 458;
+	struct sock_filter steps[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, listmount, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof(steps) / sizeof(steps[0]), .filter = steps};
+
+	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+	CHECK(syscall(listmount, NULL, NULL, 0, 0) == -1 && errno == ENOSYS);
+}
+
+int main(void)
+{
+	if (needs_root())
+		return 0;
+	all();
+	older_kernel();
+	all();
 	return finish();
 }
