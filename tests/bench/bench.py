@@ -16,40 +16,23 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import urllib3
 import yaml
 
+from ansible_collections.corral.slurm.tests.bench.clock import pairs, seconds
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 RESULTS = REPOSITORY / "build" / "bench" / "results.json"
 TABLE = REPOSITORY / "docs" / "benchmarks.md"
-PAIRS = 5
 
 
 def result(name: str, value: float, unit: str, goal: float, baseline: str) -> dict[str, Any]:
     """One figure; smaller is better for all of them."""
     print(f"{name}: {value:.4g} {unit} (goal ≤ {goal:g}; {baseline})", flush=True)
     return {"name": name, "value": round(value, 4), "unit": unit, "goal": goal, "baseline": baseline, "ok": value <= goal}
-
-
-def seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
-def pairs(ours: Callable[[], object], baseline: Callable[[], object], count: int = PAIRS) -> tuple[float, float, float]:
-    """Medians of both and of their ratio, taken in turn so that a drift of the machine meets both. The first pair only warms."""
-    measured = [(seconds(ours), seconds(baseline)) for dummy in range(count + 1)][1:]
-    return (
-        statistics.median(a for a, dummy in measured),
-        statistics.median(b for dummy, b in measured),
-        statistics.median(a / b for a, b in measured),
-    )
 
 
 def play(*args: str) -> str:

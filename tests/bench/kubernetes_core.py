@@ -14,18 +14,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ansible_runner
 import yaml
 
+from ansible_collections.corral.slurm.tests.bench.clock import pairs, seconds
+
 # Of ansible-core 2.19, as requirements.txt pins it; it has kubernetes.core 6.2.
 PACKAGE = "12.3.0"
-COUNT, PAIRS, RUNNERS = 40, 3, 3
+COUNT, PAIRS = 40, 3
 _NAMESPACE = "bench-kubernetes-core"
 
 
@@ -33,36 +33,39 @@ def measure(scratch: Path) -> dict[str, Any]:
     """Return medians in seconds of ``ours`` (k8s_apply, one task), ``listed`` (one task of kubernetes.core with a list) and ``runner`` (the same by
     ansible-runner's own start), ``tasks`` (a task of kubernetes.core for each object; once), and the ``version`` of kubernetes.core."""
     collections = _collections()
-    path = os.environ.get("ANSIBLE_COLLECTIONS_PATH")
-    os.environ["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(filter(None, [path, str(collections)]))
+    places = os.pathsep.join(filter(None, [os.environ.get("ANSIBLE_COLLECTIONS_PATH"), str(collections)]))
+    environment = {"ANSIBLE_COLLECTIONS_PATH": places, "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_PYTHON_INTERPRETER": sys.executable}
     home = scratch / "kubernetes-core"
     (home / "project").mkdir(parents=True)
+    plays = _plays(home / "project")
+
+    def by_playbook(name: str) -> None:
+        command = ["ansible-playbook", "-i", "localhost,", str(plays[name])]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env={**os.environ, **environment}
+        )
+        if done.returncode:
+            sys.exit(f"bench: ansible-playbook {name} failed:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+
+    def by_runner() -> None:
+        done = ansible_runner.run(
+            private_data_dir=str(home), playbook=str(plays["listed"]), inventory="localhost,", envvars=environment, quiet=True
+        )
+        if done.rc:
+            sys.exit(f"bench: ansible-runner's run failed:\n{done.stdout.read()[-3000:]}")
+
     try:
-        plays = _plays(home / "project")
-        ours, listed, each = (_by_playbook(plays[name]) for name in ("ours", "listed", "tasks"))
-        _by_playbook(plays["home"])()
-        ours()
-        # The first round makes it the second owner of each field, and warms.
-        listed()
-        found: dict[str, list[float]] = {"ours": [], "listed": []}
-        for _round in range(PAIRS):
-            found["ours"].append(_seconds(ours))
-            found["listed"].append(_seconds(listed))
-        once = _seconds(each)
-        runs = [_seconds(lambda: _by_runner(home, plays["listed"])) for _round in range(RUNNERS + 1)][1:]
+        by_playbook("home")
+        # The pair that only warms makes both owners of each field.
+        ours, listed, _ratio = pairs(lambda: by_playbook("ours"), lambda: by_playbook("listed"), PAIRS)
+        tasks = seconds(lambda: by_playbook("tasks"))
+        by_runner()
+        runner = statistics.median(seconds(by_runner) for _round in range(PAIRS))
     finally:
-        _by_playbook(plays["away"])()
-        if path is None:
-            del os.environ["ANSIBLE_COLLECTIONS_PATH"]
-        else:
-            os.environ["ANSIBLE_COLLECTIONS_PATH"] = path
+        by_playbook("away")
     manifest = json.loads((collections / "ansible_collections" / "kubernetes" / "core" / "MANIFEST.json").read_text())
-    return {
-        **{name: statistics.median(seconds) for name, seconds in found.items()},
-        "tasks": once,
-        "runner": statistics.median(runs),
-        "version": manifest["collection_info"]["version"],
-    }
+    version = manifest["collection_info"]["version"]
+    return {"ours": ours, "listed": listed, "tasks": tasks, "runner": runner, "version": version}
 
 
 def _collections() -> Path:
@@ -105,35 +108,6 @@ def _plays(folder: Path) -> dict[str, Path]:
         play = {"name": "Bench", "hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": them}
         found[name].write_text(yaml.safe_dump([play]))
     return found
-
-
-def _by_playbook(play: Path) -> Callable[[], None]:
-    def go() -> None:
-        environment = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_PYTHON_INTERPRETER": sys.executable}
-        command = ["ansible-playbook", "-i", "localhost,", str(play)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
-        if done.returncode:
-            sys.exit(f"bench: ansible-playbook {play.name} failed:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-
-    return go
-
-
-def _by_runner(home: Path, play: Path) -> None:
-    done = ansible_runner.run(
-        private_data_dir=str(home),
-        playbook=str(play),
-        inventory="localhost,",
-        envvars={"ANSIBLE_PYTHON_INTERPRETER": sys.executable},
-        quiet=True,
-    )
-    if done.rc:
-        sys.exit(f"bench: ansible-runner's run of {play.name} failed:\n{done.stdout.read()[-3000:]}")
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    action()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from ansible_collections.corral.slurm.tests.integration.bare.machines import (
     eventually,
 )
 
-PAIRS = 40
+PAIRS = 120
 # How many pairs only warm.
 WARM = 3
 
@@ -103,8 +103,8 @@ def compare() -> list[Comparison]:
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     try:
         with cluster({NODES[0]: PLUGIN}) as made:
-            found = [_compare(made, one, {}, PAIRS), _compare(made, many, {}, PAIRS // 2)]
+            found = [_compare(made, one, {}, PAIRS), _compare(made, many, {}, PAIRS // 6)]
             jobs = {NODES[0]: _allocate(made, NODES[0], "main"), PLAIN: _allocate(made, PLAIN, "plain")}
-            return [*found, _compare(made, one, jobs, PAIRS), _compare(made, many, jobs, PAIRS // 2)]
+            return [*found, _compare(made, one, jobs, PAIRS), _compare(made, many, jobs, PAIRS // 6)]
     finally:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
