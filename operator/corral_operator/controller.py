@@ -62,9 +62,9 @@ _LISTS = 12
 
 @dataclass(frozen=True)
 class Checked:
-    """What the collection says of a generation of a document: what is wrong with it, or how it wants machines that go to be treated."""
+    """What the collection says of a document's spec: what is wrong with it, or how it wants machines that go to be treated."""
 
-    generation: int = -1
+    spec: object = None
     mistakes: str = ""
     signs: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     eviction: str = ""
@@ -190,7 +190,7 @@ class Controller:
             path = f"{_API}/namespaces/{namespace}/slurmclusters" if namespace else f"{_API}/slurmclusters"
             watch = Watch(
                 self._api,
-                Collection(path, "SlurmClusters", self._settings.selector),
+                Collection(path, "SlurmClusters", self._settings.selector, defined=True),
                 replace=functools.partial(self._documents_listed, namespace),
                 seen=self._document_seen,
                 refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),
@@ -319,6 +319,7 @@ class Controller:
             return  # a watch that was restarted from a cache that lags
         before, cluster.document = cluster.document, document
         if _wish(before) == _wish(document):
+            document["spec"] = before.get("spec")  # kept once, also as the one that was checked
             return
         self._backoff.reset(key)
         cluster.unsettled = 0
@@ -607,7 +608,7 @@ class Controller:
         return bool(found["metadata"].get("deletionTimestamp"))
 
     def _check(self, cluster: Cluster) -> Checked:
-        if cluster.checked.generation != cluster.generation:
+        if cluster.checked.spec != cluster.document.get("spec"):
             cluster.checked = _checked(cluster.document)
         return cluster.checked
 
@@ -967,10 +968,14 @@ def _older(document: Json, than: Json) -> bool:
 
 
 def _wish(document: Json) -> tuple[object, ...]:
-    """Return what of a document is somebody's wish; a change of anything else is our own writing."""
+    """Return what of a document is somebody's wish; a change of anything else is our own writing.
+
+    The generation does not tell all: with another definition the same document has other fields, those that it prunes or gives a default.
+    """
     metadata = document["metadata"]
     return (
         metadata.get("generation"),
+        document.get("spec"),
         bool(metadata.get("deletionTimestamp")),
         plan.paused(document),
         plan.annotation(document, plan.REQUESTED),
@@ -979,12 +984,12 @@ def _wish(document: Json) -> tuple[object, ...]:
 
 def _checked(document: Json) -> Checked:
     """Return what is wrong with the document, as the playbook would say it, or else what it wants."""
-    generation = int(document["metadata"].get("generation") or 0)
+    spec = document.get("spec")
     try:
         sync = resolve.model({key: document.get(key) for key in ("apiVersion", "kind", "metadata", "spec")}).sync
     except CorralError as error:
-        return Checked(generation, str(error))
-    return Checked(generation, signs=(tuple(sync.taints), tuple(sync.conditions)), eviction=sync.eviction)
+        return Checked(spec, str(error))
+    return Checked(spec, signs=(tuple(sync.taints), tuple(sync.conditions)), eviction=sync.eviction)
 
 
 def _made(outcome: Outcome) -> str:

@@ -28,13 +28,18 @@ _REFUSED, _WITHHELD = 15.0, 300.0
 
 @dataclass(frozen=True)
 class Collection:
-    """What is watched: the path of a list, which of its objects, whether more than their metadata matters, and whether the right may be withheld."""
+    """What is watched: the path of a list, which of its objects, whether more than their metadata matters, and whether the right may be withheld.
+
+    ``defined``: by a CustomResourceDefinition. The server ends all watches of these when the definition is changed, and tells nobody that the objects have
+    other fields since, so they are listed again.
+    """
 
     path: str
     name: str
     selector: str = ""
     whole: bool = True
     optional: bool = False
+    defined: bool = False
 
     @property
     def query(self) -> dict[str, str]:
@@ -74,7 +79,6 @@ class Watch:
         while True:
             try:
                 version = await self._list()
-                pause = 0.5
                 until = loop.time() + self._relist * random.uniform(0.9, 1.1)
                 while version and loop.time() < until:
                     began = loop.time()
@@ -109,6 +113,7 @@ class Watch:
         accept = api.JSON if self._collection.whole else api.METADATA
         query = {**self._collection.query, "resourceVersion": version}
         seconds = max(1, int(min(most, _SECONDS * random.uniform(0.9, 1.1))))
+        began = asyncio.get_running_loop().time()
         try:
             async for event in self._api.watch(
                 self._collection.path, what=f"watch {self._collection.name}", query=query, seconds=seconds, accept=accept
@@ -123,4 +128,5 @@ class Watch:
             if api.code(error) == 410:
                 return ""
             raise
-        return version
+        early = asyncio.get_running_loop().time() - began < 0.9 * seconds
+        return "" if early and self._collection.defined else version

@@ -876,6 +876,23 @@ def test_watches_that_break_or_are_too_old_miss_nothing(tmp_path: Path) -> None:
     run(story())
 
 
+def test_with_another_definition_a_document_has_other_fields_and_the_same_generation(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document(newer="A"))
+        async with world:
+            await asyncio.sleep(10)
+            assert world.condition("Stalled")[:2] == ("True", "DocumentInvalid")
+            # An older operator came before its definition: the server ends the watches, and has the field no longer.
+            world.api.objects[path()]["spec"].pop("newer")
+            world.api.end_watches(None)
+            await asyncio.sleep(10)
+            assert world.condition("Stalled")[0] == "False"
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
 def test_an_api_server_in_a_bad_moment_is_no_news(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
