@@ -125,8 +125,8 @@ class ApplySet:
             return []
         kept = {_key(item.ref) for item in items}
         pruned: list[Ref] = []
-        for ref, uid in self._members(self._kinds, self._namespaces):
-            if _key(ref) not in kept and delete(self._client, ref, uid=uid, propagation="Background", check=self._check):
+        for ref, uid, going in self._members(self._kinds, self._namespaces):
+            if not going and _key(ref) not in kept and delete(self._client, ref, uid=uid, propagation="Background", check=self._check):
                 pruned.append(ref)
         return pruned
 
@@ -151,26 +151,32 @@ class ApplySet:
     def delete_all(self, *, propagation: str, wait: bool, timeout: float) -> list[Ref]:
         """Delete all members, workloads first, then the parent; return what was deleted.
 
-        With ``wait`` each tier is gone before the next is touched, so that pods can end while their Services and files are still there.
+        With ``wait`` each tier is gone before the next is touched, so that pods can end while their Services and files are still there. That holds for
+        members, too, that a run before has begun to delete.
         """
         if self._parent is None:
             return []
         deleted: list[Ref] = []
         members = self._members(set(), set())
-        for number in sorted({_tier(ref) for ref, dummy in members}, reverse=True):
-            going = [(ref, uid) for ref, uid in members if _tier(ref) == number]
-            deleted.extend(ref for ref, uid in going if delete(self._client, ref, uid=uid, propagation=propagation, check=self._check))
+        for number in sorted({_tier(ref) for ref, *dummy in members}, reverse=True):
+            tier = [member for member in members if _tier(member[0]) == number]
+            deleted.extend(
+                ref
+                for ref, uid, going in tier
+                if not going and delete(self._client, ref, uid=uid, propagation=propagation, check=self._check)
+            )
             if wait and not self._check:
-                for ref, uid in going:
+                for ref, uid, dummy in tier:
                     wait_gone(self._client, ref, uid, timeout=timeout)
         if delete(self._client, self.ref, uid=str(self._parent["metadata"]["uid"]), propagation="Background", check=self._check):
             deleted.append(self.ref)
         return deleted
 
-    def _members(self, kinds: set[str], namespaces: set[str]) -> list[tuple[Ref, str]]:
-        """Return the live members with their UIDs, those of the latest tier first. ``kinds`` and ``namespaces`` add to what the parent names."""
+    def _members(self, kinds: set[str], namespaces: set[str]) -> list[tuple[Ref, str, bool]]:
+        """Return the members with their UIDs and whether they are being deleted, those of the latest tier first. ``kinds`` and ``namespaces`` add to
+        what the parent names."""
         everywhere = sorted({str(self.ref.namespace)} | namespaces | _split(self._annotation(NAMESPACES)))
-        found: list[tuple[Ref, str]] = []
+        found: list[tuple[Ref, str, bool]] = []
         for group_kind in sorted(kinds | _split(self._annotation(GROUP_KINDS))):
             resource = self._discovery.group_kind(group_kind)
             if resource is None or resource.kind in NEVER_PRUNED:
@@ -180,8 +186,9 @@ class ApplySet:
                 path = resource.path(namespace)
                 for obj in self._client.items(path, what=where, query={"labelSelector": self.selector}, accept=METADATA_LIST):
                     metadata = obj["metadata"]
-                    if (metadata.get("labels") or {}).get(MEMBER_LABEL) == self.id and not metadata.get("deletionTimestamp"):
-                        found.append((Ref(resource, metadata.get("namespace"), str(metadata["name"])), str(metadata["uid"])))
+                    if (metadata.get("labels") or {}).get(MEMBER_LABEL) == self.id:
+                        ref = Ref(resource, metadata.get("namespace"), str(metadata["name"]))
+                        found.append((ref, str(metadata["uid"]), bool(metadata.get("deletionTimestamp"))))
         return sorted(found, key=lambda pair: (-_tier(pair[0]), pair[0]))
 
     def _write(self, kinds: set[str], namespaces: set[str], digest: str | None) -> None:

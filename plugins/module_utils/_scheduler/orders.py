@@ -61,20 +61,26 @@ class Orders:
         self.after.update(plan.after)
 
 
-def nodes_and_tasks(slurmctld: Slurmctld, names: Iterable[str], what: str) -> tuple[list[nodes.Node], list[leavers.Task]]:
-    """Return all nodes that slurmctld shows, with those of ``names`` that it has and hides, and the tasks on ``names``; ``what`` these are, in words.
+def nodes_and_tasks(
+    slurmctld: Slurmctld, names: Iterable[str], what: str, *, also: Iterable[str] = ()
+) -> tuple[list[nodes.Node], list[leavers.Task]]:
+    """Return all nodes that slurmctld shows, with those of ``names`` and ``also`` that it has and hides, and the tasks on ``names``; ``what`` these
+    are, in words.
 
     Hidden are nodes that have never registered as slurm.conf promises: their pods have not come up, or have fewer CPUs than the document says.
     """
     wanted, live = list(names), slurmctld.read_nodes()
-    missing = set(wanted) - {node.name for node in live}
+    shown = {node.name for node in live}
+    missing = {*wanted, *also} - shown
     hidden = [node for node in slurmctld.read_nodes(future=True) if node.name in missing] if missing else []
     # squeue takes no hidden node's name, so it is asked for the jobs on all of them.
-    asked = [] if hidden else [name for name in wanted if name not in missing]
-    if not hidden and not asked:
-        return live, []
+    on_all = any(node.name in wanted for node in hidden)
+    asked = [] if on_all else [name for name in wanted if name in shown]
+    found = [*live, *hidden]
+    if not on_all and not asked:
+        return found, []
     only = [f"--nodelist={hostlist.compress(asked)}"] if asked else []
-    return [*live, *hidden], leavers.tasks(slurmctld.ask(["squeue", "--json", *only, jobs.ON_NODES], what))
+    return found, leavers.tasks(slurmctld.ask(["squeue", "--json", *only, jobs.ON_NODES], what))
 
 
 def clock(slurmctld: Slurmctld, sets: Iterable[scaling.Size | rollout.NodeSet]) -> float:

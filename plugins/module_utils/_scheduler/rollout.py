@@ -238,7 +238,8 @@ class _Work:
                 pods[name] = _pod(pod, stale=labels.get(REVISION) != revision)
         sets = [one for one in self._sets if revisions.get(one.name)]
         stale = [name for name, one in pods.items() if one.stale]
-        live_nodes, tasks = nodes_and_tasks(self._slurmctld, stale, "the jobs on nodes whose pods are to be replaced")
+        # Also those whose new pod is there: slurmctld hides a drained node that has never registered until it does.
+        live_nodes, tasks = nodes_and_tasks(self._slurmctld, stale, "the jobs on nodes whose pods are to be replaced", also=pods)
         return rollout.step(sets, pods, live_nodes, tasks, now=clock(self._slurmctld, sets)), tasks
 
     def _judge(self, step: rollout.Step) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from typing import Any
 
 import pytest
@@ -182,6 +183,20 @@ def test_absent_takes_the_set_or_the_named_objects_and_is_quiet_the_second_time(
     assert {row["name"]: row["result"] for row in gone["objects"]} == {"c": "absent", "never": "unchanged"}
     assert gone["diff"][0]["before"]["data"] == {"key": "1"} and gone["diff"][0]["after"] == {}
     assert engine.names() == {"d"}
+
+
+def test_what_a_run_before_began_to_delete_is_waited_for_too(engine: Engine) -> None:
+    held, after = maps(engine, "a", "b")
+    held["metadata"]["finalizers"] = ["test.corral.hpc/hold"]
+    engine.apply(held, after, applyset=applyset(engine))
+    engine.kubectl("delete", "configmap", "a", "-n", engine.namespace, "--wait=false")
+    go = ("patch", "configmap", "a", "-n", engine.namespace, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    release = threading.Timer(1.0, engine.kubectl, go)
+    release.start()
+    rows = engine.absent(applyset=applyset(engine), wait=True)["objects"]
+    assert engine.names() == set(), "the run has ended before it was gone"
+    assert [row["name"] for row in rows] == ["b", "set"], "the one that was going already is no change of this run"
+    release.join()
 
 
 def test_two_runs_at_once_do_not_leave_an_orphan(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,16 @@ def test_it_is_gone_on_with_from_anywhere(world: Fake) -> None:
     assert states(world) == {f"cpu-{number}": ["IDLE"] for number in range(3)}
 
 
+def test_a_node_with_its_new_pod_that_slurmctld_hides_until_it_registers_is_waited_for(
+    world: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.pods = [worker(f"cpu-{number}", "new") for number in range(3)]
+    world.state("cpu-2", "FUTURE", "DRAIN", reason=REASON)
+    monkeypatch.setattr(rollout.time, "sleep", lambda _seconds: world.state("cpu-2", "IDLE", "DRAIN", reason=REASON))
+    assert "warnings" not in run()
+    assert states(world)["cpu-2"] == ["IDLE"]
+
+
 def test_one_that_is_taken_back_gives_its_drains_back_and_writes_nothing_else(world: Fake) -> None:
     world.stateful_sets[0]["status"]["updateRevision"] = "old"
     busy(world, "cpu-1")
