@@ -166,7 +166,7 @@ class ApplySet:
                 if not going and delete(self._client, ref, uid=uid, propagation=propagation, check=self._check)
             )
             if wait and not self._check:
-                for ref, uid, dummy in tier:
+                for ref, uid, _dummy in tier:
                     wait_gone(self._client, ref, uid, timeout=timeout)
         if delete(self._client, self.ref, uid=str(self._parent["metadata"]["uid"]), propagation="Background", check=self._check):
             deleted.append(self.ref)
