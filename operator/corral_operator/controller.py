@@ -400,7 +400,8 @@ class Controller:
                 continue
             self._show_soon(cluster)
             making = cluster.run is not None and not cluster.syncing
-            if making and foreign and kind.name not in _MOVING:
+            # What goes by the garbage collector's hand while the cluster is taken away is what the run waits for.
+            if making and foreign and kind.name not in _MOVING and not cluster.deleting:
                 cluster.overtaken = True  # a run that only waits might wait for what was undone: it begins again
                 if cluster.run is not None and cluster.parked:
                     cluster.run.end("superseded")
