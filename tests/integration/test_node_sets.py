@@ -114,7 +114,7 @@ MANY = "8"
 
 
 def test_nodes_that_never_registered_go_again_and_come_when_their_document_is_corrected(cluster: Cluster) -> None:
-    # By the node sets that work; slurmctld shows neither of the two, for it has no address of the one and refused the other.
+    # Beside the node sets that work; slurmctld shows neither of the two, for it has no address of the one and refused the other.
     good = list(cluster.spec["nodeSets"])
     small = {"requests": {"cpu": "5m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
     nowhere = {"name": "nowhere", "resources": small, "nodeSelector": {"corral.test/none": "x"}}

@@ -17,8 +17,8 @@ node=$(</run/corral-node)
 # By the plugin's own words, so that this tries what a step does. At most one quick look: slurmd asks again.
 code=0
 said=$(/opt/corral/bin/jail-exec --room plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=5 -- /bin/true 2>&1) || code=$?
-# Of a node that has never registered slurmctld shows nothing, and scontrol's status is 1.
-shown=$(scontrol show node "$node" --oneliner) || true
+# Without an answer, or of a node that slurmctld does not show, this ends here: a drain that is not seen may be somebody's.
+shown=$(scontrol show node "$node" --oneliner)
 state=$(sed -n 's/.* State=\([^ ]*\).*/\1/p' <<<"$shown")
 reason=$(sed -n 's/.* Reason=//p' <<<"$shown")
 
