@@ -64,7 +64,8 @@ _LISTS = 12
 class Checked:
     """What the collection says of a document's spec: what is wrong with it, or how it wants machines that go to be treated."""
 
-    spec: object
+    # Of a document that has not been checked yet; None would be one without a spec.
+    spec: object = ...
     mistakes: str = ""
     signs: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     eviction: str = ""
@@ -91,7 +92,7 @@ class Cluster:
     again: bool = False
     # When it was looked at last by time alone, or first seen.
     looked: float = 0.0
-    checked: Checked | None = None
+    checked: Checked = Checked()
     # The run is one of corral.slurm.sync; when the next of these is due by time alone; the nodes on machines that go, as the last one told them.
     syncing: bool = False
     look_at: float | None = None
@@ -609,7 +610,7 @@ class Controller:
         return bool(found["metadata"].get("deletionTimestamp"))
 
     def _check(self, cluster: Cluster) -> Checked:
-        if cluster.checked is None or cluster.checked.spec != cluster.document.get("spec"):
+        if cluster.checked.spec != cluster.document.get("spec"):
             cluster.checked = _checked(cluster.document)
         return cluster.checked
 
