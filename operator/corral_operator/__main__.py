@@ -8,7 +8,7 @@ import asyncio
 import sys
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from corral_operator import fence, log, settings, zygote
+from corral_operator import fence, limits, log, settings, zygote
 
 
 def main() -> int:
@@ -20,6 +20,7 @@ def main() -> int:
             )
         wanted = settings.read()
         log.configure(wanted.log_level)
+        limits.raise_descriptors()
         limit = fence.Fence()
         # It takes longest to get ready, so it begins before this process imports what it needs itself.
         started = None if wanted.engine == "cold" else zygote.start(limit.path)

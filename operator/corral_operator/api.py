@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.sslproto
+import errno
 import json
+import logging
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,6 +25,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import A
 from corral_operator import stream
 
 Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
@@ -161,7 +165,9 @@ class Client:
                     for line in lines:
                         if line.strip():
                             yield json.loads(line)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                log.warning("a watch has no file descriptor left", extra={"watch": path, "error": str(error)})
             return  # cut off: the caller goes on from the last version that it has seen
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, revisions
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator import api, plan, status
 from corral_operator.api import Api
@@ -54,6 +54,10 @@ _OVERDUE = ("timeout", "idle")
 _CALM = 2.0
 # Kinds whose objects come and go by themselves while a run waits for them.
 _MOVING = ("Pod", "Job", "PersistentVolumeClaim")
+# An object that is set back this soon after the last time is in somebody's hands.
+_SOON = 60.0
+# The reason of what went wrong in the operator itself.
+_OURS = "OperatorError"
 # All clusters are asked for within so long when they are looked at again; the queue has them wait for one another.
 _SPREAD = 5.0
 # Collections that are listed at the same time.
@@ -83,6 +87,8 @@ class Cluster:
     run_began: float = 0.0
     runs: int = 0
     unsettled: int = 0
+    # By object: how often in a row it was set back soon after the last time, and when that was.
+    repairs: dict[str, tuple[int, float]] = field(default_factory=dict)
     # The next run comes at once, to prove that nothing is left to do.
     settling: bool = False
     waits: Why = Why.RESYNC
@@ -181,6 +187,7 @@ class Controller:
         self._loops: list[asyncio.Task[None]] = []
         self._may_write = may_write
         self._elected = False
+        self._next_resync = 0.0
 
     # --- life ---
 
@@ -214,6 +221,7 @@ class Controller:
     def lead(self) -> None:
         """This process may write from now on: look at every cluster."""
         self._elected = True
+        self._next_resync = self._clock() + self._settings.resync
         self._metrics.leader.set(1)
         for key, cluster in self._clusters.items():
             cluster.facts = status.Facts.of(cluster.document.get("status") or {})
@@ -324,6 +332,7 @@ class Controller:
             return
         self._backoff.reset(key)
         cluster.unsettled = 0
+        cluster.repairs.clear()
         self._ask(key, Why.EDIT)
         if cluster.run is not None:
             if plan.paused(document):
@@ -409,7 +418,20 @@ class Controller:
             # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
             pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
             if not making and not (pausing and not self._all_ready(cluster)):
-                self._ask(cluster.key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
+                calm = plan.calm(self._feud(cluster), self._settings.backoff_most)
+                self._ask(cluster.key, Why.DRIFT, max(self._settings.debounce, calm), max(self._settings.debounce_most, calm))
+
+    def _feud(self, cluster: Cluster) -> int:
+        """Return how often in a row an object was set back, each time soon after the last: of the one that is worst."""
+        now, most = self._clock(), self._settings.backoff_most
+        return max((count for count, last in cluster.repairs.values() if now - last < _SOON + plan.calm(count, most)), default=0)
+
+    def _note_repairs(self, cluster: Cluster, changes: list[str]) -> None:
+        now, most = self._clock(), self._settings.backoff_most
+        still = {name: (count, last) for name, (count, last) in cluster.repairs.items() if now - last < _SOON + plan.calm(count, most)}
+        for name in {change.rpartition(" ")[0] for change in changes}:
+            still[name] = (still.get(name, (0, 0.0))[0] + 1, now)
+        cluster.repairs = still
 
     def _machines_refused(self, error: CorralError) -> None:
         if not self._unseen:
@@ -494,7 +516,6 @@ class Controller:
 
     async def _look_after(self) -> None:
         """Park runs that only wait, show those that take long, and look at all clusters now and then."""
-        next_resync = self._clock() + self._settings.resync
         while True:
             await asyncio.sleep(0.5)
             now = self._clock()
@@ -524,8 +545,8 @@ class Controller:
                 if cluster.facts.running and doing and doing != cluster.facts.doing:
                     cluster.facts.doing = doing
                     self._show_soon(cluster)
-            if self._settings.resync and now >= next_resync and self.leading:
-                next_resync = now + self._settings.resync
+            if self._settings.resync and self.leading and now >= self._next_resync:
+                self._next_resync = now + self._settings.resync
                 self._spread_resync()
 
     def _spread_resync(self) -> None:
@@ -547,13 +568,28 @@ class Controller:
                 await (self._reconcile(cluster, taken.why) if taken.key == cluster.key else self._sync(cluster))
         except CorralError as error:
             log.warning("a cluster could not be looked after", extra={"cluster": "/".join(taken.key), "error": str(error)})
-            self._ask(taken.key, Why.RETRY, self._backoff.failed(taken.key))
-        except Exception:  # a mistake of ours about one cluster: it is told, and the others go on
+            await self._stumbled(cluster, taken.key, str(error))
+        except Exception as error:  # a full disk, or a mistake of ours, about one cluster: it is told, and the others go on
             log.exception("unexpected error", extra={"cluster": "/".join(taken.key)})
-            self._ask(taken.key, Why.RETRY, self._backoff.failed(taken.key))
+            await self._stumbled(cluster, taken.key, f"The operator could not go on ({type(error).__name__}: {error}); it tries again.")
         finally:
             self._metrics.work_seconds.labels(taken.why.name.lower()).observe(self._queue.done(taken.key))
             self._wake.set()
+
+    async def _stumbled(self, cluster: Cluster | None, key: Key, words: str) -> None:
+        """Something else than a playbook failed: it is done again, and told of when it was not the first time."""
+        self._ask(key, Why.RETRY, self._backoff.failed(key))
+        if cluster is None or not self.leading or key not in (cluster.key, cluster.sync_key):
+            return
+        count, reason = self._backoff.count(key), "SyncFailed"
+        if key == cluster.key:
+            reason = _OURS
+            cluster.facts.running = False
+            if count > 1:
+                cluster.facts.failure, cluster.facts.failures = (reason, words), count
+                self._show_soon(cluster)
+        if count == 2:
+            await self._events.write(cluster.document, "Warning", reason, words)
 
     async def _reconcile(self, cluster: Cluster, why: Why) -> None:
         self._queue.looking(cluster.key)
@@ -577,13 +613,21 @@ class Controller:
         if decision.do is Do.WAIT:  # until the objects have been seen; then it has the same place in the queue
             cluster.waits = min(cluster.waits, why)
             return
-        cluster.waits, cluster.again = Why.RESYNC, False
+        spec = document.get("spec")
+        if decision.do is Do.DESTROY and decision.message:
+            spec = await self._made_by(cluster)
+            if spec is None:
+                decision = plan.Decision(Do.STALL, decision.reason, f"{decision.message} The cluster is taken away when that is right.")
+        # One that is made again is looked at when a run has come to its end.
+        cluster.waits, cluster.again = Why.RESYNC, cluster.again and decision.do is Do.MAKE
         facts.paused = plan.paused(document)
         facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
         facts.deleting = cluster.deleting
         if decision.do in (Do.REST, Do.KEEP):
             self._metrics.skipped.labels(why.name.lower()).inc()
             self._ask_sync(cluster, urgent=False)  # it may have been kept back by a pause
+        if decision.do in (Do.REST, Do.KEEP, Do.STALL) and facts.failure is not None and facts.failure[0] == _OURS:
+            facts.failure, facts.failures = None, 0
         if decision.do is Do.KEEP:  # also a newer generation, that went back to what was made: whoever waits for it is told
             facts.observed = cluster.generation
         if decision.do is Do.STALL:
@@ -595,9 +639,43 @@ class Controller:
         elif decision.do is Do.MAKE:
             await self._make(cluster, why)
         elif decision.do is Do.DESTROY:
-            await self._destroy(cluster)
+            await self._destroy(cluster, spec)
         else:
             await self._show(cluster)
+            self._backoff.reset(cluster.key)
+
+    async def _made_by(self, cluster: Cluster) -> object:
+        """Return the spec that the cluster was made by last, as it is kept beside it; None where there is none that this version understands."""
+        namespace, name = cluster.key
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{revisions.name(name)}"
+        try:
+            found = await self._api.request("GET", path, what=f"read the documents that {namespace}/{name} was made by")
+        except CorralError as error:
+            if api.code(error) != 404:
+                raise
+            return None
+        for one in reversed(revisions.parse(found.get("data") or {}).known):
+            if not _checked({**one.document, "metadata": {"name": name, "namespace": namespace}}).mistakes:
+                return one.spec
+        return None
+
+    async def _still(self, cluster: Cluster, decided: Json) -> bool:
+        """Whether what was decided for a document holds: it is read once more, for a watch that is cut off without a word tells of no edit."""
+        try:
+            fresh = await self._api.request("GET", _path(cluster.key), what=f"read SlurmCluster {'/'.join(cluster.key)}")
+        except CorralError as error:
+            if api.code(error) != 404:
+                raise
+            if self._clusters.get(cluster.key) is cluster:
+                self._gone(cluster.key)
+            return False
+        self._answered(cluster, fresh)
+        return self.leading and self._clusters.get(cluster.key) is cluster and _wish(cluster.document) == _wish(decided)
+
+    def _answered(self, cluster: Cluster, document: Json) -> None:
+        """Take a document that the API server has answered with: older than what was seen meanwhile, or gone since, it is no news."""
+        if self._clusters.get(cluster.key) is cluster and not _older(document, cluster.document):
+            self._document(document, Why.EDIT)
 
     async def _goes(self, namespace: Namespace) -> bool:
         """Whether a namespace is being deleted. The RoleBinding that the operator works by is deleted with it, so no run would come to its end."""
@@ -689,6 +767,9 @@ class Controller:
             # What a run leaves that is cut off need not show in any object (a node that it drained): going back to the former document takes a run then.
             facts.hash = ""
             await self._show(cluster)
+        if not await self._still(cluster, document):
+            facts.running = False
+            return
         # What waits for jobs is gone on with by the next run.
         patience = {"slurm_workers_scale_timeout": 0, "slurm_workers_rollout_timeout": 0}
         variables = {"corral_force": True, "cluster_base_create_namespace": False, **patience}
@@ -701,31 +782,34 @@ class Controller:
         recovered = facts.failure is not None
         first = facts.observed != cluster.run_generation
         self._backoff.reset(key)
+        cluster.again = False
         facts.failure, facts.failures = None, 0
         facts.observed, facts.revision, facts.nodes = cluster.run_generation, self._content, outcome.nodes
         facts.waiting, facts.lines = outcome.waiting, outcome.lines
         await asyncio.sleep(0)
         after = plan.observed(cluster.document, self._content, self._children(cluster) or [])
         cluster.unsettled = cluster.unsettled + 1 if outcome.changed else 0
+        # What a person, an autoscaler or a roll-out has changed is nobody's work against ours.
+        if why is Why.DRIFT and not (scaled or outcome.waiting or outcome.left):
+            self._note_repairs(cluster, outcome.changes)
+        unsettled = max(cluster.unsettled, self._feud(cluster)) if outcome.changed else 0
         settled = plan.settle(
             changed=outcome.changed,
             waiting=bool(outcome.waiting),
             left=outcome.left,
             before=before,
             after=after,
-            unsettled=cluster.unsettled,
+            unsettled=unsettled,
             scale_again=self._settings.scale_again,
             backoff_most=self._settings.backoff_most,
         )
         facts.hash = settled.hash
-        cluster.settling = bool(settled.again and not outcome.waiting and not outcome.left and cluster.unsettled < 5)
+        cluster.settling = bool(settled.again and not outcome.waiting and not outcome.left and unsettled < plan.FEUD)
         if settled.again is not None:
             self._ask(key, Why.RETRY if outcome.waiting or outcome.left else Why.DRIFT, settled.again)
-        if cluster.unsettled == 5:
-            tasks = ", ".join(sorted(set(outcome.changed_tasks)))
-            message = (
-                f"The cluster does not settle: five runs in a row changed something ({tasks}). Does somebody else write the same objects?"
-            )
+        if unsettled == plan.FEUD:
+            what = ", ".join(sorted(set(outcome.changed_tasks)))
+            message = f"The cluster does not settle: what was set right is changed again and again ({what}). Does somebody else write the same objects?"
             await self._events.write(document, "Warning", "DoesNotSettle", message)
         self._ask_sync(cluster, urgent=False)
         await self._show(cluster)
@@ -742,14 +826,17 @@ class Controller:
                 f"Nodes go, or get another pod, when their jobs have ended: {', '.join(outcome.waiting)}.",
             )
 
-    async def _destroy(self, cluster: Cluster) -> None:
-        """Run the destroy playbook with the data policy of the document, and let the document go."""
+    async def _destroy(self, cluster: Cluster, spec: object) -> None:
+        """Run the destroy playbook for a spec with the data policy of the document, and let the document go."""
         document = cluster.document
         keep = ((document.get("spec") or {}).get("deletion") or {}).get("data", "Keep") != "Delete"
         cluster.facts.running = True
         await self._show(cluster)
+        if not await self._still(cluster, document):
+            cluster.facts.running = False
+            return
         variables = {"keep_data": True} if keep else {"keep_data": False, "confirm": cluster.key[1]}
-        outcome = await self._run(cluster, "destroy", variables)
+        outcome = await self._run(cluster, "destroy", variables, spec)
         if outcome is None:
             return
         if not outcome.successful:
@@ -781,10 +868,13 @@ class Controller:
         where = f"Its output: {outcome.kept}/stdout in pod {self._settings.identity.partition('_')[0]}."
         await self._events.write(cluster.document, "Warning", reason, words, where)
 
-    async def _run(self, cluster: Cluster, playbook: str, variables: Json) -> Outcome | None:
-        """Run a playbook. Returns None when it was ended for a reason that is no failure; the next look is asked for then."""
+    async def _run(self, cluster: Cluster, playbook: str, variables: Json, spec: object = ...) -> Outcome | None:
+        """Run a playbook, for another spec than the document's where one is given.
+
+        Returns None when it was ended for a reason that is no failure; the next look is asked for then.
+        """
         key, facts, errand = cluster.key, cluster.facts, cluster.sync_key if playbook == "sync" else cluster.key
-        request = self._prepare(cluster, playbook, variables)
+        request = self._prepare(cluster, playbook, variables, cluster.document.get("spec") if spec is ... else spec)
         cluster.parked = cluster.overtaken = cluster.yielding = False
         cluster.syncing = playbook == "sync"
         cluster.run_generation, cluster.run_began = cluster.generation, self._clock()
@@ -834,7 +924,7 @@ class Controller:
             self._ask(errand, Why.EDIT)
         return None
 
-    def _prepare(self, cluster: Cluster, playbook: str, variables: Json) -> Request:
+    def _prepare(self, cluster: Cluster, playbook: str, variables: Json, spec: object) -> Request:
         """Write what the run reads, for nobody else's eyes."""
         namespace, name = cluster.key
         directory = self._settings.scratch / namespace / name
@@ -845,7 +935,7 @@ class Controller:
             "apiVersion": cluster.document["apiVersion"],
             "kind": cluster.document["kind"],
             "metadata": {"name": name, "namespace": namespace},
-            "spec": cluster.document.get("spec"),
+            "spec": spec,
         }
         _write(directory / "cluster.json", document)
         _write(
@@ -881,11 +971,9 @@ class Controller:
                 return
             if api.code(error) != 409:
                 raise
-            fresh = await self._api.request("GET", _path(cluster.key), what=what)
-            self._document(fresh, Why.EDIT)
+            self._answered(cluster, await self._api.request("GET", _path(cluster.key), what=what))
             raise
-        answer["metadata"].pop("managedFields", None)
-        cluster.document = answer
+        self._answered(cluster, answer)
 
     # --- status ---
 
@@ -933,8 +1021,7 @@ class Controller:
                     return False
                 raise
             self._metrics.status_writes.inc()
-            if not _older(answer, cluster.document):
-                self._document(answer, Why.EDIT)
+            self._answered(cluster, answer)
             return True
 
     async def _tell_sizes(self, cluster: Cluster, children: list[Child]) -> None:
@@ -950,8 +1037,11 @@ class Controller:
                         content_type=api.MERGE,
                     )
                 except CorralError as error:
-                    if api.code(error) != 404:
+                    if api.code(error) not in (403, 404):
                         raise
+                    if api.code(error) == 403:  # the cluster's own status is written all the same
+                        log.warning("size of a node set not told", extra={"cluster": "/".join(cluster.key), "error": str(error)})
+                    continue
                 self._metrics.status_writes.inc()
 
 

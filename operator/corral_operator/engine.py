@@ -207,6 +207,8 @@ class Warm:
             started = self._started.get(key)
             if started is not None and not started.done():
                 started.set_result(run)
+            else:
+                kill_tree(run.pid)  # whoever asked for it was ended meanwhile, so nobody would end it
         elif message["kind"] == "ended":
             ended = self._runs.pop(key, None)
             if ended is not None and not ended.ended.done():

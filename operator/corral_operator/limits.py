@@ -1,11 +1,12 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much this container may do at once: the CPUs and the memory of its cgroup (v2, or v1), not of the machine."""
+"""How much this container may do at once: the CPUs and the memory of its cgroup (v2, or v1), not of the machine; and its open files."""
 
 from __future__ import annotations
 
 import math
 import os
+import resource
 from pathlib import Path
 
 # The controller and the zygote, and what a run needs beside what it shares with the zygote (both measured; docs/operator.md).
@@ -13,6 +14,8 @@ _BASE = 200 << 20
 _RUN = 48 << 20
 _MOST = 64
 _UNLIMITED = 1 << 60
+# A namespace has a dozen watches, each a connection.
+_DESCRIPTORS = 1 << 16
 
 
 def cpus(root: Path = Path("/sys/fs/cgroup")) -> float:
@@ -37,6 +40,14 @@ def runs(wanted: int, cpu: float, limit: int | None) -> tuple[int, int]:
     room = _MOST if limit is None else max(1, min(_MOST, (limit - _BASE) // _RUN))
     working = wanted or max(1, math.ceil(cpu))
     return min(working, room), room
+
+
+def raise_descriptors() -> None:
+    """Let this process have as many open files as it may: container runtimes leave the soft limit at 1024, since programs in Go raise it themselves."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _words(path: Path) -> list[str]:

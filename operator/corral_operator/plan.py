@@ -20,6 +20,8 @@ PAUSED = "corral.hpc/paused"
 REQUESTED = "corral.hpc/requested-at"
 RESYNC = "corral.hpc/resync"
 
+# Runs or repairs in a row after which somebody else is thought to write the same objects.
+FEUD = 5
 # A cluster shall not be able to keep the operator from the others.
 _SHORTEST = 60.0
 
@@ -38,7 +40,7 @@ class Do(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """A deed, and for STALL the reason and the sentence for the status."""
+    """A deed, and the reason and the sentence for the status: of STALL, and of DESTROY where the document can not be used."""
 
     do: Do
     reason: str = ""
@@ -101,8 +103,8 @@ def decide(
         return Decision(Do.WAIT)
     if deleting and not children and (mistakes or not touched):
         return Decision(Do.RELEASE)
-    if mistakes:
-        return Decision(Do.STALL, "DocumentInvalid", mistakes)
+    if mistakes:  # a cluster is taken away by the document that it was made by
+        return Decision(Do.DESTROY if deleting else Do.STALL, "DocumentInvalid", mistakes)
     if deleting:
         return Decision(Do.DESTROY)
     # Without the finalizer it is as an operator left it that was taken away since: it has to be held again.
@@ -121,6 +123,11 @@ def next_look(*, leaving: bool, busy: bool, idle: bool, again: float, every: flo
     if leaving or idle:
         return 4 * again
     return every or None
+
+
+def calm(repairs: int, most: float) -> float:
+    """Return for how long an object is left alone that was set back so often in a row, each time soon after the last: somebody else writes it too."""
+    return 0.0 if repairs < FEUD else min(most, 2.0 ** min(repairs, 20))
 
 
 @dataclass(frozen=True)

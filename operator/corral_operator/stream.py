@@ -23,6 +23,8 @@ import h11
 T = TypeVar("T")
 
 _CONNECT = 5.0
+# A watch says nothing for minutes, so nobody else notices that the other side is gone without a word: after 35 s, where the kernel's own wish is 2 h.
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 20, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 # What is read at once; and of an answer that is a refusal, what is read of it.
 _PIECE, _REFUSAL = 16 << 10, 1 << 20
 
@@ -80,6 +82,8 @@ async def _connected(host: str, port: int) -> socket.socket:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEPALIVE.items():
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
             await loop.sock_connect(sock, address)
         except OSError as failure:
             sock.close()

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 _SECONDS = 300
 # A right that is missing is asked for again so often; one that may be withheld less so.
 _REFUSED, _WITHHELD = 15.0, 300.0
+# What could be seen is asked for again so soon before a refusal is believed: an API server that has just started refuses all until it knows the rights.
+_DOUBTS = (1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,12 @@ class Watch:
     async def run(self) -> None:
         """Watch until cancelled."""
         pause = 0.5
+        refusals = 0
         loop = asyncio.get_running_loop()
         while True:
             try:
                 version = await self._list()
+                refusals = 0
                 until = loop.time() + self._relist * random.uniform(0.9, 1.1)
                 while version and loop.time() < until:
                     began = loop.time()
@@ -90,10 +94,18 @@ class Watch:
                         pause = 0.5
             except CorralError as error:
                 if api.code(error) in (401, 403, 404):
-                    self.synced = False
-                    self._refused(error)
-                    pause = _WITHHELD if self._collection.optional else _REFUSED
+                    refusals += 1
+                    if self.synced and refusals <= len(_DOUBTS):
+                        pause = _DOUBTS[refusals - 1]
+                    else:
+                        self.synced = False
+                        self._refused(error)
+                        pause = _WITHHELD if self._collection.optional else _REFUSED
                 log.info("watch interrupted", extra={"collection": self._collection.path, "error": str(error)})
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(30.0, pause * 2)
+            except Exception:  # an answer that is none, or a mistake of ours: what is watched here must not be forgotten for good
+                log.exception("watch interrupted", extra={"collection": self._collection.path})
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(30.0, pause * 2)
             self.restarts += 1

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 from pathlib import Path
 
 import pytest
 
-from corral_operator import engine
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from corral_operator import controller, engine
 
 from ... import misoperations
 from .world import CHANGED, FAILED, INSTANCE, LABELS, OK, FakeEngine, Json, Request, World, document, path, run
@@ -991,5 +993,330 @@ def test_while_a_hundred_are_looked_at_again_a_new_cluster_is_begun_at_once(tmp_
             assert asyncio.get_running_loop().time() - began < 1.0
             await asyncio.sleep(60)
             assert len(world.engine.started) == 102, "each once, and the new one twice"
+
+    run(story())
+
+
+@pytest.mark.parametrize("written", ["a document", "an edit"])
+def test_a_leader_whose_watch_is_dead_makes_no_older_document(tmp_path: Path, written: str) -> None:
+    """A connection that is cut without a word tells of nothing: what a run is given is read right before it."""
+
+    async def story() -> None:
+        world = World(tmp_path)
+        given: list[int] = []
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            given.append(json.loads(Path(request.private_data_dir, "cluster.json").read_text())["spec"]["nodeSets"][0]["replicas"])
+            return await world.well(request)
+
+        world.engine.script = script
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            given.clear()
+            world.api._tell = lambda *_event: None  # type: ignore[method-assign]
+            found = world.api.objects[path()]
+            small = {"name": "cpu", "replicas": 4, "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+            world.api.put(path(), {**found, "spec": {**found["spec"], "nodeSets": [small]}})
+            if written == "a document":
+                world.controller.lead()
+            else:
+                world.controller._resync(next(iter(world.controller._clusters.values())), 0.0)
+            await asyncio.sleep(10)
+            assert set(given) <= {4}
+            if written == "an edit":
+                assert given
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["deleted", "deleting", "paused", "edited"])
+@pytest.mark.parametrize("during", ["finalizer", "status"])
+def test_what_changes_while_a_run_is_prepared_is_heeded(tmp_path: Path, how: str, during: str) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        given: list[Json] = []
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            given.append(json.loads(Path(request.private_data_dir, "cluster.json").read_text())["spec"])
+            return await world.well(request)
+
+        world.engine.script = script
+        original = world.api.request
+        armed = during == "finalizer"
+
+        async def request(method: str, where: str, **rest: object) -> Json:
+            nonlocal armed
+            ours = where == (path() if during == "finalizer" else f"{path()}/status")
+            if armed and method == "PATCH" and ours:
+                armed = False
+                found = world.api.objects[path()]
+                if how == "deleted":
+                    found["metadata"].pop("finalizers", None)
+                    world.api.delete(path())
+                elif how == "deleting":
+                    found["metadata"]["finalizers"] = [*found["metadata"].get("finalizers", ()), "somebody/else"]
+                    world.api.delete(path())
+                elif how == "paused":
+                    world.api.put(path(), {**found, "metadata": {**found["metadata"], "annotations": {"corral.hpc/paused": "true"}}})
+                else:
+                    world.api.put(path(), {**found, "spec": {**found["spec"], "accounting": {"last": True}}})
+                await asyncio.sleep(0.1)
+            return await original(method, where, **rest)  # type: ignore[arg-type]
+
+        world.api.request = request  # type: ignore[method-assign,assignment]
+        world.api.put(path(), document())
+        async with world:
+            if during == "status":
+                await asyncio.sleep(10)
+                given.clear()
+                world.engine.started.clear()
+                armed = True
+                found = world.api.objects[path()]
+                world.api.put(path(), {**found, "spec": {**found["spec"], "maintenance": "Workers"}})
+            await asyncio.sleep(10)
+            assert not armed
+            if how == "deleting" and during == "status":
+                assert world.engine.playbooks() == ["destroy"]
+            else:
+                assert not given, "of what was decided nothing may be made"
+            assert len(world.controller._clusters) == (path() in world.api.objects)
+
+    run(story())
+
+
+@pytest.mark.parametrize("trouble", ["finalizer", "engine", "disk"])
+def test_what_goes_wrong_outside_a_run_is_in_the_status_until_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        wrong = True
+        if trouble == "finalizer":
+            world.api.refuse = lambda method, where: 403 if wrong and method == "PATCH" and where == path() else 0
+        elif trouble == "engine":
+            start = world.engine.start
+
+            async def broken(request: Request, descriptor: int) -> engine.Process:
+                if wrong:
+                    raise CorralError("The process that starts runs does not come up.")
+                return await start(request, descriptor)
+
+            monkeypatch.setattr(world.engine, "start", broken)
+        else:
+            write = controller._write
+
+            def full(where: Path, content: Json) -> None:
+                if wrong:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                write(where, content)
+
+            monkeypatch.setattr(controller, "_write", full)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(60)
+            assert world.condition("Degraded")[:2] == ("True", "OperatorError")
+            assert world.condition("Reconciling")[0] == "False"
+            assert world.condition("Ready")[0] == "False"
+            words = {"finalizer": "refused", "engine": "does not come up", "disk": "No space left"}[trouble]
+            assert words in world.status()["lastFailure"]
+            assert any("/events" in name and found["reason"] == "OperatorError" for name, found in world.api.objects.items())
+            writes = len(world.api.writes)
+            await asyncio.sleep(3600)
+            assert len(world.api.writes) < writes + 60
+            wrong = False
+            await asyncio.sleep(400)
+            assert world.condition("Degraded")[0] == "False"
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_cluster_whose_document_has_become_invalid_is_taken_away_by_the_one_that_made_it(tmp_path: Path, kept: bool) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        given: list[tuple[Json, Json]] = []
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            if request.playbook.endswith("destroy"):
+                made = json.loads(Path(request.private_data_dir, "cluster.json").read_text())
+                given.append((made["spec"], json.loads(request.extravars.read_text())))
+            return await world.well(request)
+
+        world.engine.script = script
+        good = document()
+        world.api.put(path(), good)
+        async with world:
+            await asyncio.sleep(10)
+            if kept:
+                wrong = {**good, "spec": {**good["spec"], "partitions": [{"name": "main", "nodeSets": ["gone"]}]}}
+                data = {"3": json.dumps(good), "4": json.dumps(wrong)}
+                world.api.put(
+                    "/api/v1/namespaces/one/configmaps/a-base-revisions", {"metadata": {"name": "a-base-revisions"}, "data": data}
+                )
+            found = world.api.objects[path()]
+            partitions = [{"name": "main", "nodeSets": ["nowhere"]}]
+            world.api.put(path(), {**found, "spec": {**found["spec"], "partitions": partitions, "deletion": {"data": "Delete"}}})
+            await asyncio.sleep(10)
+            assert world.condition("Stalled")[:2] == ("True", "DocumentInvalid")
+            world.api.delete(path())
+            await asyncio.sleep(10)
+            if kept:
+                assert path() not in world.api.objects
+                assert [spec for spec, _variables in given] == [good["spec"]]
+                assert given[0][1]["keep_data"] is False
+            else:
+                assert given == []
+                assert "nowhere" in world.condition("Ready")[2]
+                assert "taken away when that is right" in world.condition("Ready")[2]
+
+    run(story())
+
+
+def test_a_second_of_refusals_by_an_api_server_that_has_just_started_is_no_news(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            writes = len(world.api.writes)
+            world.api.refuse = lambda _method, _where: 403
+            world.api.end_watches({"type": "ERROR", "object": {}})
+            await asyncio.sleep(1.2)
+            world.api.refuse = lambda _method, _where: 0
+            await asyncio.sleep(60)
+            assert len(world.api.writes) == writes
+            world.api.refuse = lambda _method, where: 403 if "/namespaces/one/configmaps" in where else 0
+            world.api.end_watches({"type": "ERROR", "object": {}})
+            await asyncio.sleep(20)
+            assert world.condition("Stalled")[:2] == ("True", "NotPermitted"), "rights that are really gone are told"
+
+    run(story())
+
+
+def test_an_answer_that_is_none_does_not_end_a_watch(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        original = world.api.request
+        bad = 1
+
+        async def request(method: str, where: str, **rest: object) -> Json:
+            nonlocal bad
+            if bad and where.endswith("/configmaps"):
+                bad -= 1
+                raise ValueError("<html>")
+            return await original(method, where, **rest)  # type: ignore[arg-type]
+
+        world.api.request = request  # type: ignore[method-assign,assignment]
+        async with world:
+            await asyncio.sleep(20)
+            assert world.condition("Ready")[0] == "True"
+            world.api.delete(CONFIG)
+            await asyncio.sleep(5)
+            assert CONFIG in world.api.objects
+
+    run(story())
+
+
+@pytest.mark.parametrize("pause", [0.2, 1.0, 5.0])
+def test_one_who_sets_an_object_back_each_time_is_told_of_and_not_raced(tmp_path: Path, pause: float) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            fighting = True
+
+            async def opponent() -> None:
+                while fighting:
+                    if CONFIG in world.api.objects:
+                        world.api.delete(CONFIG)
+                    await asyncio.sleep(pause)
+
+            fight = asyncio.create_task(opponent())
+            await asyncio.sleep(600)
+            assert len(world.engine.started) < 40
+            assert any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
+            fighting = False
+            await fight
+            await asyncio.sleep(700)
+            count = len(world.engine.started)
+            world.api.delete(CONFIG)
+            await asyncio.sleep(2)
+            assert CONFIG in world.api.objects, "once it is over drift is repaired at once again"
+            assert len(world.engine.started) > count
+
+    run(story())
+
+
+def test_different_objects_that_drift_one_after_the_other_are_no_feud(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        wanted = [CONFIG, WORKER, WORKER.replace("worker", "login"), WORKER.replace("worker", "controller")]
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            missing = [where.rsplit("/", 2)[-2:] for where in wanted if where not in world.api.objects]
+            await world.well(request)
+            rows = [{"kind": kind, "name": name, "result": "created"} for kind, name in missing]
+            return ([{**CHANGED[0], "objects": rows}, *OK] if rows else OK), 0
+
+        world.engine.script = script
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            for _round in range(3):
+                for where in wanted:
+                    world.api.delete(where)
+                    await asyncio.sleep(2)
+                    assert where in world.api.objects
+            assert not any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
+
+    run(story())
+
+
+def test_one_that_has_stood_by_for_long_looks_at_nothing_by_time_when_it_leads(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = World(tmp_path / "first")
+        first.api.put(path(), document())
+        async with first:
+            await asyncio.sleep(10)
+        second = World(tmp_path / "second", resync=1000)
+        second.api = first.api
+        second.controller = second.new_controller()
+        second.controller.start()
+        await asyncio.sleep(5000)
+        second.controller.lead()
+        await asyncio.sleep(500)
+        assert second.engine.playbooks() == []
+        await asyncio.sleep(700)
+        assert second.engine.playbooks() == ["site"]
+        await second.controller.stop()
+
+    run(story())
+
+
+def test_a_look_that_was_asked_for_is_not_lost_with_a_run_that_makes_way(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            cluster = next(iter(world.controller._clusters.values()))
+            world.engine.started.clear()
+
+            async def slow(request: Request) -> tuple[list[Json], int]:
+                await asyncio.sleep(1 if len(world.engine.started) > 1 else 100)
+                return await world.well(request)
+
+            world.engine.script = slow
+            world.controller._resync(cluster, 0.0)
+            await asyncio.sleep(1)
+            assert cluster.run is not None
+            cluster.run.end("preempted")
+            await asyncio.sleep(20)
+            assert world.engine.playbooks() == ["site", "site"]
 
     run(story())

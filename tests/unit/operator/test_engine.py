@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from corral_operator import engine as engine_module
 from corral_operator import zygote
 from corral_operator.engine import Cold, Engine, Run, Warm, clear
 from corral_operator.outcome import Outcome
@@ -401,3 +403,28 @@ def test_the_last_runs_are_kept_and_the_last_that_failed(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.glob("*-site")) == ["3-site", "5-site", "6-site", "7-site", "8-site"]
     assert len(list(tmp_path.glob("*-sync"))) == 9, "those of another playbook have a count of their own"
     clear(tmp_path / "nothing", "site", 4)
+
+
+def test_a_run_that_nobody_waits_for_any_more_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked was ended while the zygote was busy: its run would have no time-out, and go on beside the next one's."""
+
+    async def story() -> None:
+        killed: list[int] = []
+        monkeypatch.setattr(engine_module, "kill_tree", killed.append)
+        warm = Warm()
+        warm._ready.set()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        warm._control = ours
+        try:
+            asked = Request("1-site", "corral.slurm.site", "/nowhere", "/nowhere")
+            task = asyncio.create_task(warm.start(asked, 1))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            warm._receive({"kind": "started", "artifact_dir": str(asked.artifact_dir), "pid": 4321})
+            assert killed == [4321]
+        finally:
+            ours.close()
+            theirs.close()
+
+    asyncio.run(story())

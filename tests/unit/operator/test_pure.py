@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def held(**annotations: str) -> Json:
         (gone(plan.FINALIZER), {"refused": "No right."}, Do.STALL),
         (gone(plan.FINALIZER), {"refused": "No right.", "touched": False}, Do.RELEASE),
         (gone(plan.FINALIZER), {"mistakes": "Wrong.", "children": []}, Do.RELEASE),
-        (gone(plan.FINALIZER), {"mistakes": "Wrong."}, Do.STALL),
+        (gone(plan.FINALIZER), {"mistakes": "Wrong."}, Do.DESTROY),
         (gone(plan.FINALIZER), {"children": None}, Do.WAIT),
     ],
 )
@@ -510,3 +511,19 @@ def test_the_page_has_every_setting() -> None:
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(CorralError, match=name):
         settings.read({name: value})
+
+
+def test_the_soft_limit_of_open_files_is_raised_to_the_hard_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred namespaces have a thousand watches, and systemd's soft limit is 1024."""
+    for given, wanted in [
+        ((1024, 524288), (65536, 524288)),
+        ((1024, 4096), (4096, 4096)),
+        ((1024, resource.RLIM_INFINITY), (65536, resource.RLIM_INFINITY)),
+        ((1048576, 1048576), None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+    ]:
+        told: list[tuple[int, int]] = []
+        monkeypatch.setattr(limits.resource, "getrlimit", lambda _what, given=given: given)
+        monkeypatch.setattr(limits.resource, "setrlimit", lambda _what, pair, told=told: told.append(pair))
+        limits.raise_descriptors()
+        assert told == ([wanted] if wanted else [])
