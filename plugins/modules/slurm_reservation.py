@@ -50,6 +50,9 @@ options:
     description:
       - Its start as ISO 8601, in UTC where no offset is written, or in Slurm's relative words such as V(now) and V(now+2hours).
       - Relative words count when the reservation is made and are not compared later. slurmctld refuses another start for one that has begun.
+      - slurmctld moves one that recurs (V(HOURLY), V(DAILY), V(WEEKDAY), V(WEEKEND) or V(WEEKLY) in O(flags)) on when its time is over. So of that the
+        time is compared that this start leads to, by UTC, and how long it lasts. Another one counts from the next of its times on.
+      - The start of one with V(TIME_FLOAT) is not compared.
     type: str
   end:
     description:
@@ -63,7 +66,8 @@ options:
     description:
       - Its flags, such as V(MAINT), V(IGNORE_JOBS), V(FLEX) and V(DAILY). V(MAINT) keeps node failures of that time out of the statistics, V(IGNORE_JOBS)
         makes the reservation though jobs run there.
-      - Flags that slurmctld sets by itself are not compared.
+      - Flags that slurmctld sets by itself are not compared, nor is V(REPLACE_DOWN), which Slurm 24.11 does not show.
+      - Any name that C(scontrol) takes will do. V(STATIC_ALLOC) is V(STATIC), V(LICENSE_ONLY) is V(ANY_NODES), V(PROMISCUOUS) is V(MAGNETIC).
     type: list
     elements: str
   partition:
@@ -92,6 +96,17 @@ EXAMPLES = r"""
     start: "2026-01-31T08:00:00+01:00"
     duration: "4:00:00"
     flags: [MAINT, IGNORE_JOBS]
+
+- name: Keep all nodes free for maintenance on Saturdays
+  corral.slurm.slurm_reservation:
+    namespace: demo
+    pod: demo-controller-0
+    name: saturdays
+    nodes: ALL
+    users: [root]
+    start: "2026-01-31T08:00:00Z"
+    duration: "4:00:00"
+    flags: [MAINT, IGNORE_JOBS, WEEKLY]
 
 - name: It went faster than that
   corral.slurm.slurm_reservation:

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What ``scontrol show reservations --json`` says, and what is to be told so that a reservation is as it shall be. Pure.
 
-Times go to scontrol as ``uts<seconds since 1970>``, which no time zone can change.
+Times go to scontrol as ``uts<seconds since 1970>``, which no time zone can change. One that recurs is moved on by slurmctld when each time is over, and
+keeps its length; its start is as it shall be when it is a whole number of periods away. That counts in UTC, which is slurmctld's time zone in its pod.
 """
 
 from __future__ import annotations
@@ -17,7 +18,44 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist
 
 # slurmctld sets these by itself, or they say how nodes were chosen: no part of what one asks for.
-_AUTOMATIC = frozenset({"ALL_NODES", "SPEC_NODES"})
+_AUTOMATIC = frozenset({"ALL_NODES", "REOCCURRING", "SPEC_NODES", "TRES_PER_NODE"})
+# The JSON of 24.11 does not show it, that of 26.05 does.
+_HIDDEN = frozenset({"REPLACE_DOWN"})
+# What scontrol takes for a flag (parse_resv_flags in src/common/proc_args.c, the first that fits): the word or a beginning of it of so many letters; and
+# what the JSON calls it (data_parser), which scontrol takes too.
+_FLAGS = (
+    ("MAINTENANCE", 3, "MAINT"),
+    ("OVERLAP", 1, "OVERLAP"),
+    ("FLEX", 1, "FLEX"),
+    ("IGNORE_JOBS", 1, "IGNORE_JOBS"),
+    ("HOURLY", 1, "HOURLY"),
+    ("DAILY", 1, "DAILY"),
+    ("WEEKDAY", 1, "WEEKDAY"),
+    ("WEEKEND", 1, "WEEKEND"),
+    ("WEEKLY", 1, "WEEKLY"),
+    ("ANY_NODES", 1, "ANY_NODES"),
+    ("LICENSE_ONLY", 1, "ANY_NODES"),
+    ("STATIC_ALLOC", 1, "STATIC"),
+    ("PART_NODES", 2, "PART_NODES"),
+    ("MAGNETIC", 3, "MAGNETIC"),
+    ("PROMISCUOUS", 2, "MAGNETIC"),
+    ("PURGE_COMP", 2, "PURGE_COMP"),
+    ("TIME_FLOAT", 1, "TIME_FLOAT"),
+    ("REPLACE", 1, "REPLACE"),
+    ("REPLACE_DOWN", 8, "REPLACE_DOWN"),
+    ("NO_HOLD_JOBS_AFTER_END", 1, "NO_HOLD_JOBS_AFTER_END"),
+    ("USER_DELETE", 1, "USER_DELETE"),
+    ("FORCE_START", 2, "FORCE_START"),
+)
+_DAY = 24 * 3600
+# How far slurmctld moves one of these flags, in seconds, and to which days of the week.
+_PERIODS = {
+    "HOURLY": (3600, range(7)),
+    "DAILY": (_DAY, range(7)),
+    "WEEKDAY": (_DAY, range(5)),
+    "WEEKEND": (_DAY, range(5, 7)),
+    "WEEKLY": (7 * _DAY, range(7)),
+}
 # A year, which is what slurmctld makes of UNLIMITED.
 _UNLIMITED = 365 * 24 * 60
 _DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
@@ -54,6 +92,11 @@ class Reservation:
     def asked_flags(self) -> set[str]:
         """The flags that somebody asked for."""
         return set(self.flags) - _AUTOMATIC
+
+    @property
+    def whole(self) -> bool:
+        """True when it was made of all nodes, be they those of its partition."""
+        return not {"ALL_NODES", "PART_NODES"}.isdisjoint(self.flags)
 
 
 @dataclass(frozen=True)
@@ -132,7 +175,7 @@ def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], 
     if live is None:
         return {}, _asked(wish)
     if wish.nodes == "ALL":
-        compare("nodes", live.nodes if "ALL_NODES" not in live.flags else "ALL", "ALL")
+        compare("nodes", "ALL" if live.whole else live.nodes, "ALL")
     elif wish.nodes is not None and set(hostlist.expand(wish.nodes)) != set(hostlist.expand(live.nodes)):
         compare("nodes", live.nodes, wish.nodes)
     if wish.node_count is not None:
@@ -141,14 +184,11 @@ def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], 
         compare("users", sorted(live.users), sorted(wish.users))
     if wish.accounts is not None:
         compare("accounts", sorted(live.accounts), sorted(wish.accounts))
-    start = wish.start if isinstance(wish.start, int) else live.start
+    start, end = _times(live, wish)
     compare("start", answer.stamp(live.start), answer.stamp(start))
-    if wish.end is not None:
-        compare("end", answer.stamp(live.end), answer.stamp(wish.end))
-    elif wish.minutes is not None:
-        compare("end", answer.stamp(live.end), answer.stamp(start + 60 * wish.minutes))
+    compare("end", answer.stamp(live.end), answer.stamp(end))
     if wish.flags is not None:
-        compare("flags", sorted(live.asked_flags), sorted(wish.flags))
+        compare("flags", sorted(live.asked_flags - _HIDDEN), sorted(wish.flags - _HIDDEN))
     if wish.partition is not None:
         compare("partition", live.partition, wish.partition)
     if wish.features is not None:
@@ -167,21 +207,48 @@ def commands(live: Reservation | None, wish: Wanted) -> list[list[str]]:
     words = [f"{name}={after[key]}" for key, name in names.items() if key in after]
     words.extend(f"{key}={','.join(after[key])}" for key in ("users", "accounts") if key in after)
     removed: list[str] = []
-    if "start" in after and isinstance(wish.start, int):
-        words.append(f"starttime=uts{wish.start}")
+    start, end = _times(live, wish)
+    if "start" in after:
+        words.append(f"starttime=uts{start}")
     if "end" in after:
-        end = wish.end if wish.end is not None else (wish.start if isinstance(wish.start, int) else live.start) + 60 * (wish.minutes or 0)
         words.append(f"endtime=uts{end}")
     if "flags" in after:
         more, less = sorted(set(after["flags"]) - set(before["flags"])), sorted(set(before["flags"]) - set(after["flags"]))
         if more:
             words.append(f"flags+={','.join(more)}")
-        if less and more:  # one update takes flags of one sign
+        # One update takes flags of one sign; and slurmctld refuses one that does not go with another, WEEKLY with DAILY for instance.
+        if less and more:
             removed = [f"flags-={','.join(less)}"]
         elif less:
             words.append(f"flags-={','.join(less)}")
     update = ["scontrol", "update", f"reservationname={wish.name}"]
-    return [[*update, *words], *([[*update, *removed]] if removed else [])]
+    return [*([[*update, *removed]] if removed else []), [*update, *words]]
+
+
+def _times(live: Reservation, wish: Wanted) -> tuple[int, int]:
+    """Return the start and the end that it shall have: those of the time that slurmctld shows, or of the first after that, where it recurs."""
+    flags = live.asked_flags if wish.flags is None else wish.flags
+    recurs = next((flag for flag in _PERIODS if flag in flags), "") if _PERIODS.keys() & set(live.flags) else ""
+    if not recurs:
+        floats = "TIME_FLOAT" in live.flags
+        start = wish.start if isinstance(wish.start, int) and not floats else live.start
+        return start, wish.end if wish.end is not None else start + 60 * wish.minutes if wish.minutes is not None else live.end
+    start, period = _start_of(recurs, live.start, wish.start), _PERIODS[recurs][0]
+    if wish.minutes is not None:
+        return start, start + 60 * wish.minutes
+    if wish.end is None:
+        return start, start + live.end - live.start
+    return start, start + (wish.end - wish.start if isinstance(wish.start, int) else (wish.end - start) % period or period)
+
+
+def _start_of(recurs: str, live: int, wish: int | str | None) -> int:
+    period, days = _PERIODS[recurs]
+    if not isinstance(wish, int) or (wish - live) % period == 0:
+        return live
+    found = max(wish, wish + -((wish - live) // period) * period)
+    while datetime.fromtimestamp(found, UTC).weekday() not in days:
+        found += _DAY
+    return found
 
 
 def _creation(wish: Wanted) -> list[str]:
@@ -281,4 +348,4 @@ def _flag(text: str) -> str:
     flag = text.strip().upper()
     if not _FLAG.fullmatch(flag):
         raise CorralError(f"The flag {text!r} is none that Slurm could know; flags are words such as MAINT and IGNORE_JOBS.")
-    return flag
+    return next((shown for word, least, shown in _FLAGS if len(flag) >= least and word.startswith(flag)), flag)
