@@ -15,8 +15,11 @@ description:
   - "A node out of service belongs to whoever its reason names. This module writes C(corral: <owner>: <reason>) and touches only nodes whose
     reason begins with its own owner. A drain of somebody else (a person, a health check, Slurm itself, another part of this collection) is
     neither overwritten nor resumed, but for O(force=true). It is returned in RV(foreign) and told as a warning."
-  - One exception, which loses nothing. A node that is only down, and by a reason of Slurm's own such as C(Not responding) or because its pod
+  - Two exceptions, which lose nothing. A node that is only down, and by a reason of Slurm's own such as C(Not responding) or because its pod
     ended, can be drained.
+  - A drain that ends by itself is taken over by whoever drains the node. That is one of the jail's health check, of the start of the node's pod or of
+    its end, and Slurm's own of a node whose registration it refuses. It gets the new reason, and so lasts until O(owner) resumes the node. If what it
+    was about is still so then, it is made again.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -30,7 +33,8 @@ options:
   state:
     description:
       - V(drained) takes no new jobs; those that run go on. O(wait) waits for their end.
-      - V(down) ends the jobs on the node at once. Requeued are those that may be.
+      - V(down) ends the jobs on the node at once, and drains it. Requeued are those that may be. slurmctld calls a node that answers no longer down
+        (ReturnToService=2), which the drain outlasts. So a node is as it shall be when it is drained for this reason, and is down or has no job.
       - V(resumed) takes back what O(owner) has drained or set down.
       - The state stays as it is when this is not set.
     type: str

@@ -4,7 +4,7 @@
 #
 # slurmd's HealthCheckProgram: can a step enter the jail, and users write there? A node that can not goes out of service, with a reason of ours, before jobs are
 # lost on it; it comes back by itself when it can again. Reasons of others are left alone, but for the one that Slurm gives a node
-# whose batch job could not enter.
+# whose batch job could not enter. So are nodes that others have set down or failing: "resume" would take that back, too.
 #
 # When more than a quarter of the nodes are out for that, it is the volume and not they: the next ones are not drained. A reservation of all
 # nodes holds new jobs instead, renewed as long as a node fails, and removed by the first that finds all well.
@@ -41,12 +41,24 @@ drain() {
 	scontrol update "nodename=$node" state=drain "reason=$ours ${said#jail-exec: }"
 }
 
+# Down by Slurm's own doing, or its pod's: slurmd has answered since, so it is in service in a moment (ReturnToService=2). What slurmctld said last counts.
+comes_back() {
+	case ${reason##* : } in
+	"Not responding"* | "Node unexpectedly rebooted"* | "ResumeTimeout reached"* | "Communication error"*) return 0 ;;
+	esac
+	[[ $reason == "NO NETWORK ADDRESS FOUND"* || $reason == "corral: pod:"* || $reason == "corral: start:"* || $reason == "$ours"* ]]
+}
+
+others_took_it() {
+	[[ $state == *+FAIL* ]] || { [[ $state == DOWN* ]] && ! comes_back; }
+}
+
 # 125: the entry failed; anything else is the command's.
 if [ "$code" = 125 ]; then
 	count_nodes
 	most=$((nodes < 8 ? 1 : nodes / 4))
 	if [[ $state != *DRAIN* ]]; then
-		[ "$out" -ge "$most" ] || drain
+		[ "$out" -ge "$most" ] || others_took_it || drain
 	elif [[ $reason == "batch job complete failure"* ]]; then
 		drain
 	elif [[ $reason == "$ours"* && $before -ge $most ]]; then

@@ -5,6 +5,9 @@
 
 slurmctld applies a part of an update that it refuses, and refuses to resume a node that is in service ("Invalid node state specified"); so
 it is told only what differs, states and attributes apart, nodes of one change together.
+
+A drain that ends by itself (the jail's check, a refused registration) would bring jobs back to a node that somebody else wants free. So it is taken
+over by whoever drains the node for longer. What made it makes it again where that is still due when the new owner takes his back.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlis
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import AnswerError, sayable
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.conf import refusal
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import OUT, Node
+
+_WITH_JOBS = frozenset({"ALLOCATED", "MIXED"})
 
 
 @dataclass(frozen=True)
@@ -106,30 +111,51 @@ def plan(nodes: Iterable[Node], wish: Wanted) -> Plan:
     return found
 
 
+def lasting(node: Node) -> bool:
+    """True for a node that is drained until somebody takes that back. One that is only down is in service again with slurmd's next answer
+    (ReturnToService=2)."""
+    return node.drained and not _passing(node)
+
+
+def _passing(node: Node) -> bool:
+    return reasons.passing(node.reason, refused="INVALID_REG" in node.state)
+
+
 def _state(node: Node, wish: Wanted, found: Plan) -> None:
     if wish.state is None:
         return
-    reason = reasons.standing(node.reason, node.drained)
-    ours = reasons.owner(reason) == wish.owner
     if wish.state == "resumed":
         if not node.out:
             return
-        if not ours and not wish.force:
+        if not _owned(node, wish):
             found.foreign.append(node)
             return
-        after = _resumed(node)
-        found.add(node, ("state=resume",), _seen(node), {"state": after, "reason": ""})
+        found.add(node, ("state=resume",), _seen(node), {"state": _resumed(node), "reason": ""})
         return
-    flag, word = ("DRAIN", "drain") if wish.state == "drained" else ("DOWN", "down")
-    if flag in node.state and reasons.says(reason, wish.reason):
+    ends_jobs = wish.state == "down" and "DOWN" not in node.state
+    # A drain keeps out what is down, too, once slurmd has answered. So down is as it shall be where no job can be.
+    if node.drained and reasons.says(node.reason, wish.reason) and not (ends_jobs and _WITH_JOBS & set(node.state)):
         return
-    if node.out and not ours and not wish.force and not (flag not in node.state and reasons.slurms_own(reason)):
+    if node.out and not _owned(node, wish) and not _may_take(node, wish):
         found.foreign.append(node)
         return
-    after = "+".join([*node.state, flag] if flag not in node.state else node.state)
-    if flag == "DOWN" and "DOWN" not in node.state:
-        after = "+".join(["DOWN", *node.state[1:]])
-    found.add(node, (f"state={word}", f"reason={wish.reason}"), _seen(node), {"state": after, "reason": wish.reason})
+    after = node.state if node.drained else [*node.state, "DRAIN"]
+    shown = {"state": "+".join(["DOWN", *after[1:]] if ends_jobs else after), "reason": wish.reason}
+    found.add(node, ("state=drain", f"reason={wish.reason}"), _seen(node), shown)
+    if ends_jobs:  # drained before, so that none comes in between
+        found.add(node, ("state=down", f"reason={wish.reason}"), _seen(node), shown)
+
+
+def _owned(node: Node, wish: Wanted) -> bool:
+    """True where what keeps the node out is this owner's, or shall count as that."""
+    return wish.force or reasons.owner(reasons.standing(node.reason, node.drained)) == wish.owner
+
+
+def _may_take(node: Node, wish: Wanted) -> bool:
+    """True where nothing is lost when the reason becomes this owner's."""
+    if not node.drained and reasons.slurms_own(reasons.standing(node.reason, node.drained)):
+        return True
+    return wish.owner not in reasons.PASSING and _passing(node)
 
 
 def _seen(node: Node) -> dict[str, Any]:

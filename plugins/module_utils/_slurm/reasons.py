@@ -19,6 +19,10 @@ _OURS = re.compile(r"corral: ([a-z0-9-]+): ?(.*)", re.DOTALL)
 _OWNER = re.compile(r"[a-z][a-z0-9-]*")
 # How a node began; over once slurmd has registered.
 _BEGINNINGS = frozenset({"no-address", "pod"})
+# Whose drains are taken back by whoever made them, at any time: health.sh, ready.sh, and the next pod's registration.
+PASSING = frozenset({"jail", "pod", "start"})
+# Why slurmctld refuses a registration. A good one takes the drain back (24.11.5).
+_REFUSALS = frozenset({"cpus", "disk", "gres", "memory"})
 # slurmctld puts what happened to a node later behind the reason that it had: "disk swap : Not responding".
 _LATER = " : "
 
@@ -78,6 +82,14 @@ def slurms_own(reason: str) -> bool:
     """True for a reason that Slurm, or the node's own pod, gave by itself, and nobody before."""
     name = owner(reason)
     return name == "pod" or (not name and any(kind.pattern.match(reason) for kind in SLURM))
+
+
+def passing(reason: str, *, refused: bool) -> bool:
+    """True for a drain that ends by itself, when what it is about is well again. ``refused``: slurmctld refuses the node's registration now."""
+    key = classify(reason).key
+    if owner(reason):
+        return key in PASSING
+    return key == "no-address" or (refused and key in _REFUSALS)
 
 
 def classify(reason: str) -> Kind:

@@ -4,7 +4,8 @@
 """Nodes whose machine is to be left: which are drained, which come back, and which nobody needs any more. Pure.
 
 What is not known changes nothing: a node without a machine, and one whose machine can not be read, stay as they are. A node is free when the two
-answers of slurmctld agree (see scaling.py), and, unless an idle one will do, when it is drained besides: else a job may come in the next moment.
+answers of slurmctld agree (see scaling.py), and, unless an idle one will do, when it is drained besides, for longer than until its own health check
+finds it well: else a job may come in the next moment.
 """
 
 from __future__ import annotations
@@ -75,9 +76,14 @@ def step(places: Iterable[Place], nodes: Iterable[Node]) -> Step:
 
 
 def unneeded(places: Iterable[Place], nodes: Iterable[Node], *, idle: bool) -> set[str]:
-    """Return the nodes whose pods may go if no job is on them: drained ones of a machine that is to be left, with ``idle`` those in service too."""
+    """Return the nodes whose pods may go if no job is on them: drained ones of a machine that is to be left, with ``idle`` all that are drained or
+    answer. Nobody knows what is on one that is only down, nor when it is in service again."""
     leaving = {place.node: place.leaves for place in places}
-    return {node.name for node in nodes if node.name in leaving and not node.busy and (idle or (leaving[node.name] and node.drained))}
+
+    def unneeded(node: Node) -> bool:
+        return (idle and node.answers) or ((idle or leaving[node.name]) and node_plan.lasting(node))
+
+    return {node.name for node in nodes if node.name in leaving and not node.busy and unneeded(node)}
 
 
 def free(names: Iterable[str], tasks: Iterable[Task]) -> set[str]:

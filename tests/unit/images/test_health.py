@@ -32,7 +32,8 @@ if verb == "sinfo":
 elif words[:2] == ["show", "node"]:
     node = state["nodes"][words[2]]
     flags = "+DRAIN" * node["drain"] + "+INVALID_REG" * node.get("refused", False) + "+MAINTENANCE" * state["held"]
-    print(f"NodeName={{words[2]}} State=IDLE{{flags}} " + (f"Reason={{node['reason']}}" if node["reason"] else ""))
+    flags += "+FAIL" * node.get("fail", False)
+    print(f"NodeName={{words[2]}} State={{node.get('base', 'IDLE')}}{{flags}} " + (f"Reason={{node['reason']}}" if node["reason"] else ""))
 elif words[:2] == ["show", "reservation"]:
     sys.exit(0 if state["held"] else 1)
 elif words[0] == "update" and "reservation" in given:
@@ -46,6 +47,8 @@ elif words[0] == "update":
     node = state["nodes"][given["nodename"]]
     node["drain"] = given["state"] == "drain"
     node["reason"] = given.get("reason", node["reason"])
+    if given["state"] == "resume":
+        node.update(base="IDLE", fail=False)
 else:
     sys.exit(f"not known here: {{words}}")
 with open(path, "w") as file: json.dump(state, file)
@@ -150,6 +153,50 @@ def test_what_others_drained_is_left_alone_and_what_slurm_drained_is_ours(tmp_pa
     nodes.jail(True)
     nodes.check()
     assert nodes.out() == ["n001"]
+
+
+@pytest.mark.parametrize(
+    "reason", ["broken fan [ada@2026]", "corral: scale: fewer", "corral: sync: cordoned", "corral: rollout: new", "corral: admin: x"]
+)
+@pytest.mark.parametrize("state", [{"drain": True}, {"base": "DOWN"}, {"base": "DOWN*", "drain": True}, {"fail": True}])
+def test_what_others_did_outlives_a_broken_jail_and_its_repair(tmp_path: Path, reason: str, state: dict[str, Any]) -> None:
+    nodes = Nodes(tmp_path, 1)
+    taken = {"drain": False, **state, "reason": reason}
+    nodes.save({"held": False, "nodes": {"n000": taken}})
+    for there in (False, True):
+        nodes.jail(there)
+        nodes.check()
+        assert nodes.state()["nodes"]["n000"] == taken
+
+
+@pytest.mark.parametrize(
+    "reason", ["Not responding [slurm@2026]", "fan : Not responding [slurm@2026]", "Node unexpectedly rebooted [slurm@2026]",
+               "NO NETWORK ADDRESS FOUND", "corral: pod: it ended, and the next one has not registered yet", "corral: start: x"],
+)  # fmt: skip
+def test_what_is_down_by_itself_does_not_come_back_to_a_broken_jail(tmp_path: Path, reason: str) -> None:
+    nodes = Nodes(tmp_path, 1)
+    nodes.save({"held": False, "nodes": {"n000": {"base": "DOWN*", "drain": False, "reason": reason}}})
+    nodes.jail(False)
+    nodes.check()
+    assert nodes.state()["nodes"]["n000"]["reason"].startswith("corral: jail:")
+    nodes.jail(True)
+    nodes.check()
+    assert nodes.out() == []
+
+
+def test_a_drain_that_was_taken_over_and_given_back_is_made_again(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 2)
+    nodes.jail(False)
+    nodes.check("n000")
+    state = nodes.state()
+    state["nodes"]["n000"] = {"drain": True, "reason": "corral: sync: machine w1 is cordoned"}
+    nodes.save(state)
+    nodes.check("n000")
+    assert nodes.state()["nodes"]["n000"]["reason"] == "corral: sync: machine w1 is cordoned"
+    state["nodes"]["n000"]["drain"] = False  # resumed: the reason stays
+    nodes.save(state)
+    nodes.check("n000")
+    assert nodes.out() == ["n000"] and nodes.state()["nodes"]["n000"]["reason"].startswith("corral: jail:")
 
 
 def test_a_refused_registration_leaves_no_drain_behind(tmp_path: Path) -> None:

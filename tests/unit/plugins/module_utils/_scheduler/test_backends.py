@@ -60,6 +60,16 @@ def test_a_second_run_changes_nothing(fake: Fake) -> None:
     assert not set_node(nodes="cpu-1", state="resumed")["changed"]
 
 
+def test_down_twice_and_back(fake: Fake) -> None:
+    fake.state("cpu-1", "MIXED", reason="")
+    result = set_node(nodes="cpu-1", state="down")
+    assert (result["changed"], result["nodes"][0]["state"], len(fake.told)) == (True, ["DOWN", "DRAIN"], 2)
+    assert not set_node(nodes="cpu-1", state="down")["changed"]
+    fake.state("cpu-1", "IDLE", "DRAIN")  # its slurmd has answered
+    assert not set_node(nodes="cpu-1", state="down")["changed"]
+    assert set_node(nodes="cpu-1", state="resumed")["nodes"][0]["in_service"]
+
+
 def test_check_mode_reads_and_tells_the_same(fake: Fake) -> None:
     fake.state("cpu-1", "IDLE", reason="")
     plan = set_node(check=True, nodes="cpu-1", state="drained")

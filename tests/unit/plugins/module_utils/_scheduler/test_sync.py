@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema
 from ansible_collections.corral.slurm.plugins.module_utils._kube import machines
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, sync
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod
@@ -177,6 +178,40 @@ def test_a_drain_of_others_is_left_alone_both_ways(world: Fake) -> None:
     cordon(world, on=False)
     run()
     assert (world.told, evictable(world)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (("IDLE", "DRAIN"), "corral: jail: the marker is missing"),
+        (("DOWN", "DRAIN"), "corral: start: its GPUs took longer than 60 s"),
+        (("IDLE", "DRAIN", "INVALID_REG"), "Low RealMemory (reported:1 < 90.00% of configured:2)"),
+    ],
+)
+def test_a_drain_that_ends_by_itself_is_no_leave_to_evict(world: Fake, state: tuple[str, ...], words: str) -> None:
+    world.state("cpu-0", *state, reason=words)
+    run(eviction="WhenDrained")
+    assert (world.told, evictable(world)) == ([], [])
+    cordon(world)
+    world.answers["scontrol", "update"] = Output(0, "", "")  # taken, and of no effect
+    run()
+    assert evictable(world) == [], "the node comes back when its check is well, and a job with it"
+    del world.answers["scontrol", "update"]
+    run()
+    assert (reason(world), evictable(world)) == (CORDONED, ["demo-cpu-0"])
+
+
+def test_a_node_that_is_only_down_comes_back_at_any_time(world: Fake) -> None:
+    world.state("cpu-0", "DOWN", "NOT_RESPONDING", reason="Not responding")
+    world.state("cpu-1", "DOWN", reason="bad fan")
+    run(eviction="WhenIdle")
+    assert evictable(world) == []
+    world.machines["n2"]["spec"]["unschedulable"] = True
+    run()
+    assert (world.told, evictable(world)) == ([], [])
+    cordon(world)
+    run()
+    assert (reason(world), evictable(world)) == (CORDONED, ["demo-cpu-0"])
 
 
 def test_what_others_have_drained_on_a_good_machine_is_protected(world: Fake) -> None:

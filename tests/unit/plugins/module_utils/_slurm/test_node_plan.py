@@ -23,6 +23,15 @@ SILENT = node("gone-0")  # DOWN+NOT_RESPONDING by Slurm itself
 GONE = replace(IDLE, name="cpu-5", state=["DOWN"], reason="corral: pod: it ended, and the next one has not registered yet")
 MEMORY = node("big-0")  # IDLE+DRAIN+INVALID_REG by Slurm itself
 JAIL = replace(IDLE, name="cpu-3", state=["IDLE", "DRAIN"], reason="corral: jail: marker is missing")
+UNSTARTED = replace(
+    JAIL, state=["DOWN", "DRAIN", "NOT_RESPONDING"], reason="corral: start: init script gpus ended with status 1 : Not responding"
+)
+SCALES = replace(JAIL, reason="corral: scale: the document has fewer nodes in this set")
+UNKILLABLE = replace(JAIL, reason="Kill task failed")
+NO_ADDRESS = replace(JAIL, reason="NO NETWORK ADDRESS FOUND")
+# A person's words that read like Slurm's: no registration was refused.
+PERSONS_MEMORY = replace(JAIL, reason="Low RealMemory, ask ada")
+FAILING = replace(JAIL, state=["IDLE", "FAIL"], reason="bad fan")
 # Back in service, an idle node keeps the reason that it had.
 STALE = replace(IDLE, name="cpu-4", reason="bad fan")
 
@@ -41,15 +50,23 @@ def plan(*nodes: Node, **wish: Any) -> node_plan.Plan:
         (OURS, "drained", False, False, False),
         (PERSONS, "drained", False, False, True),
         (PERSONS, "drained", True, True, False),
-        (JAIL, "drained", False, False, True),
+        (JAIL, "drained", False, True, False),
         (JAIL, "drained", True, True, False),
-        (MEMORY, "drained", False, False, True),
+        (UNSTARTED, "drained", False, True, False),
+        (MEMORY, "drained", False, True, False),
+        (NO_ADDRESS, "drained", False, True, False),
+        (PERSONS_MEMORY, "drained", False, False, True),
+        (UNKILLABLE, "drained", False, False, True),
+        (SCALES, "drained", False, False, True),
+        (FAILING, "drained", False, False, True),
         (SILENT, "drained", False, True, False),
         (GONE, "drained", False, True, False),
         (IDLE, "down", False, True, False),
         (OURS, "down", False, True, False),
         (PERSONS, "down", False, False, True),
-        (JAIL, "down", False, False, True),
+        (JAIL, "down", False, True, False),
+        (UNKILLABLE, "down", False, False, True),
+        (SILENT, "down", False, True, False),
         (IDLE, "resumed", False, False, False),
         (STALE, "resumed", False, False, False),
         (STALE, "resumed", True, False, False),
@@ -72,6 +89,54 @@ def test_another_owner_takes_its_own_back_and_no_more() -> None:
     found = plan(JAIL, OURS, state="resumed", owner="jail")
     assert found.commands() == [["scontrol", "update", "nodename=cpu-3", "state=resume"]]
     assert [one.name for one in found.foreign] == ["cpu-0"]
+
+
+def test_a_drain_that_ends_by_itself_is_taken_over_so_that_it_lasts() -> None:
+    found = plan(JAIL, state="drained", reason="machine n1 is cordoned", owner="sync")
+    assert found.commands() == [["scontrol", "update", "nodename=cpu-3", "state=drain", "reason=corral: sync: machine n1 is cordoned"]]
+    assert found.before == {"cpu-3": {"state": "IDLE+DRAIN", "reason": JAIL.reason}}
+    assert found.after == {"cpu-3": {"state": "IDLE+DRAIN", "reason": "corral: sync: machine n1 is cordoned"}}
+    taken = replace(JAIL, reason="corral: sync: machine n1 is cordoned")
+    assert [one.name for one in plan(taken, state="resumed").foreign] == ["cpu-3"]
+    assert plan(taken, state="resumed", owner="sync").changed
+
+
+def test_a_check_takes_over_nothing() -> None:
+    assert [one.name for one in plan(UNSTARTED, MEMORY, state="drained", owner="jail").foreign] == ["cpu-3", "big-0"]
+
+
+@pytest.mark.parametrize(
+    ("node", "lasting"),
+    [
+        (OURS, True), (SCALES, True), (UNKILLABLE, True), (PERSONS_MEMORY, True), (replace(JAIL, reason="ask bob"), True),
+        (JAIL, False), (UNSTARTED, False), (MEMORY, False), (NO_ADDRESS, False), (GONE, False), (SILENT, False), (PERSONS, False), (IDLE, False),
+    ],
+)  # fmt: skip
+def test_which_drains_last(node: Node, lasting: bool) -> None:
+    assert node_plan.lasting(node) is lasting
+
+
+def test_down_lasts_since_it_is_a_drain_too() -> None:
+    """ReturnToService=2: what is only down is idle again with the next answer of its slurmd."""
+    tell = ["scontrol", "update", "nodename=cpu-2"]
+    reason = "reason=corral: admin: disk swap"
+    assert plan(BUSY, state="down").commands() == [[*tell, "state=drain", reason], [*tell, "state=down", reason]]
+    down = replace(BUSY, state=["DOWN", "DRAIN"], reason="corral: admin: disk swap")
+    assert not plan(down, state="down").changed
+    # It has answered since, and no job is on it, nor can one come.
+    answered = replace(down, state=["IDLE", "DRAIN"])
+    assert not plan(answered, state="down").changed
+    assert not plan(replace(down, state=["IDLE", "COMPLETING", "DRAIN"]), state="down").changed
+    # A drain lets jobs go on.
+    assert plan(replace(down, state=["MIXED", "DRAIN"]), state="down").commands()[1] == [*tell, "state=down", reason]
+    assert plan(replace(down, state=["DOWN"]), state="down").commands() == [[*tell, "state=drain", reason]]
+    assert plan(down, state="resumed").after == {"cpu-2": {"state": "IDLE", "reason": ""}}
+    assert plan(answered, state="resumed").after == {"cpu-2": {"state": "IDLE", "reason": ""}}
+
+
+def test_nodes_are_drained_before_they_are_set_down() -> None:
+    found = plan(replace(BUSY, name="cpu-0", state=["DOWN"], reason="Not responding"), BUSY, state="down")
+    assert [command[2:4] for command in found.commands()] == [["nodename=cpu-[0,2]", "state=drain"], ["nodename=cpu-2", "state=down"]]
 
 
 def test_nodes_of_one_change_are_one_command_and_the_words_are_whole_arguments() -> None:
@@ -102,7 +167,8 @@ def test_an_old_reason_of_a_node_that_fell_silent_is_no_drain() -> None:
 
 def test_the_diff_foretells_the_state() -> None:
     assert plan(BUSY, state="drained").after["cpu-2"]["state"] == "MIXED+DRAIN"
-    assert plan(BUSY, state="down").after["cpu-2"]["state"] == "DOWN"
+    assert plan(BUSY, state="down").after["cpu-2"]["state"] == "DOWN+DRAIN"
+    assert plan(OURS, state="down").after["cpu-0"]["state"] == "DOWN+DRAIN"
     assert plan(OURS, state="resumed").after["cpu-0"] == {"state": "MIXED", "reason": ""}
     assert plan(STALE, state="drained").before["cpu-4"] == {"state": "IDLE", "reason": ""}
 

@@ -66,6 +66,30 @@ def test_what_slurm_said_by_itself(reason: str, own: bool) -> None:
     assert reasons.slurms_own(reason) is own
 
 
+@pytest.mark.parametrize(
+    ("reason", "refused", "passing"),
+    [
+        ("corral: jail: the marker is missing", False, True),
+        ("corral: start: init script gpus ended with status 1", False, True),
+        ("corral: pod: it ended, and the next one has not registered yet : Not responding", True, True),
+        ("NO NETWORK ADDRESS FOUND", False, True),
+        ("Low RealMemory (reported:24105 < 90.00% of configured:999000)", True, True),
+        ("Low socket*core*thread count, Low CPUs", True, True),
+        ("Low TmpDisk (100 < 200)", True, True),
+        ("gres/gpu count reported lower than configured (1 < 2)", True, True),
+        ("Low RealMemory, ask ada", False, False),
+        ("Kill task failed", True, False),
+        ("batch job complete failure", False, False),
+        ("corral: admin: fan", True, False),
+        ("corral: scale-in: 4 to 2", False, False),
+        ("bad fan", True, False),
+        ("", True, False),
+    ],
+)
+def test_which_drains_end_by_themselves(reason: str, refused: bool, passing: bool) -> None:
+    assert reasons.passing(reason, refused=refused) is passing
+
+
 def test_a_reason_names_its_owner_once() -> None:
     written = reasons.write("admin", " fan 2 is loud ")
     assert written == "corral: admin: fan 2 is loud"
