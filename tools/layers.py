@@ -24,6 +24,7 @@ ALLOWED = {
     f"{UTILS}._scheduler": (f"{UTILS}._scheduler", f"{UTILS}._kube", f"{UTILS}._slurm", f"{UTILS}._errors"),
     f"{UTILS}._cluster": (
         f"{UTILS}._cluster",
+        f"{UTILS}._slurm.hardware",
         f"{UTILS}._slurm.hostlist",
         f"{UTILS}._slurm.conf",
         f"{UTILS}._slurm.keys",

@@ -54,6 +54,8 @@ _QUIET: dict[str, Any] = {
     "leaving": [],
     "retired": [],
     "held": {},
+    "kept_lines": [],
+    "relines": [],
     "nodes": [],
     "missing": "",
     "drained": "",

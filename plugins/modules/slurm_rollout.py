@@ -114,6 +114,13 @@ options:
     type: list
     elements: str
     default: []
+  kept_lines:
+    description:
+      - Nodes whose line in slurm.conf is that of their former pod, as RV(corral.slurm.slurm_scale#module:kept_lines) has them. With a new pod they stay
+        drained and are told as RV(relines), so that their line can be changed before they are taken back.
+    type: list
+    elements: str
+    default: []
   wait_timeout:
     description:
       - How long to wait, in seconds, while nothing moves. Pods that start are waited for besides, see O(start_timeout). V(0) looks once where no
@@ -197,6 +204,11 @@ waiting:
       type: list
       elements: dict
       returned: always
+relines:
+  description: Nodes that are drained and free, whose pod is the new one, and whose line in slurm.conf is still that of the former one.
+  returned: success
+  type: list
+  elements: str
 left:
   description: Nodes whose pods a later run replaces, with no change of the document; of a set with C(OnDelete) none.
   returned: success
@@ -241,6 +253,7 @@ def argument_spec() -> dict[str, object]:
             },
         },
         "outdated": {"type": "list", "elements": "str", "default": []},
+        "kept_lines": {"type": "list", "elements": "str", "default": []},
         "wait_timeout": {"type": "int", "default": 300},
         "start_timeout": {"type": "int", "default": 600},
         "must_finish": {"type": "bool", "default": False},

@@ -208,6 +208,13 @@ held:
   description: What must stay of the live configuration, for the option O(corral.slurm.slurm_cluster_model#module:held). Empty when nothing must.
   returned: success
   type: dict
+kept_lines:
+  description:
+    - Nodes that keep the CPUs, the memory and the GPUs that slurm.conf has of them, of those that the document would change. Their pods are not the new
+      ones yet, or their nodes are not drained and free. slurmctld ends the jobs of a node on which these change.
+  returned: success
+  type: list
+  elements: str
 requests:
   description: Number of requests to the API server.
   returned: always

@@ -131,6 +131,42 @@ def test_the_run_that_waits_lets_the_node_go_when_its_job_has_ended(cluster: Clu
         assert (again.rc, again.changed) == (0, 0), again.output
 
 
+def test_jobs_elsewhere_and_in_the_queue_that_name_a_node_are_not_lost_when_it_goes(cluster: Cluster) -> None:
+    """slurmctld fails a job that requires a node which its configuration no longer has, and does not release one that excludes such a node."""
+    cluster.slurm("scontrol", "update", "nodename=extra-2", "state=drain", "reason=so that it runs on the other one")
+    elsewhere = submit(cluster, "-N1 -n1 -w 'extra-[0,2]'", "named")
+    cluster.slurm("scontrol", "update", "nodename=extra-2", "state=resume")
+    assert cluster.slurm("squeue", "-h", "-o", "%N", f"--jobs={elsewhere}").strip() == "extra-0"
+    wrap = "--wrap 'echo $SLURM_JOB_ID $SLURM_RESTART_COUNT >> done'"
+    required, excluded = (
+        cluster.ssh(f"sbatch --parsable --hold -n1 {flags} -o /dev/null {wrap}").stdout.strip() for flags in ("-w extra-2", "-x extra-2")
+    )
+    KEPT.extend((elsewhere, required, excluded))
+    with scenario(cluster, "a node goes that jobs elsewhere and in the queue name (`--nodelist`, `--exclude`)", KEPT[-3:]):
+        cluster.spec["nodeSets"][1]["replicas"] = 2
+        run = cluster.site(*NOW)
+        assert run.rc == 0, run.output
+        for number in (elsewhere, required):
+            assert f"job {number} (wrap of alice), which names extra-2 (--nodelist)" in " ".join(run.output.split())
+        assert "scale-extra-2" in pods(cluster, "extra")
+        assert [state(cluster, number) for number in KEPT[-3:]] == [["RUNNING"], ["PENDING"], ["PENDING"]]
+        again = cluster.site(*NOW)
+        assert (again.rc, again.changed) == (0, 0), again.output
+        cluster.slurm("scontrol", "update", "reqnodelist=", f"jobid={required}")
+        cluster.ssh("touch named")
+        run = cluster.site("-e", "slurm_workers_scale_timeout=100")
+        assert run.rc == 0, run.output
+        assert pods(cluster, "extra") == {"scale-extra-0", "scale-extra-1"}
+        assert "extra-2" not in nodes(cluster)
+        assert [state(cluster, number) for number in KEPT[-3:]] == [["COMPLETED"], ["PENDING"], ["PENDING"]]
+        for number in (required, excluded):
+            cluster.slurm("scontrol", "release", number)
+        eventually(lambda: all(state(cluster, number) == ["COMPLETED"] for number in KEPT[-2:]), "the jobs that waited have run", 60)
+    cluster.spec["nodeSets"][1]["replicas"] = 3
+    run = cluster.site()
+    assert run.rc == 0, run.output
+
+
 def test_in_maintenance_all_pods_of_users_go_without_a_job_lost_and_come_back_as_they_were(cluster: Cluster) -> None:
     KEPT.append(submit(cluster, "-w cpu-1", "third"))
     login = "app.kubernetes.io/instance=scale,app.kubernetes.io/component=login"

@@ -47,6 +47,11 @@ slurmd)
 	[ "${2:-}" != alive ] || exit 0
 	[ -r /run/slurm/conf/slurm.conf ] || bad "slurmd has no configuration from slurmctld yet (/run/slurm/conf)"
 	[ -e /mnt/jail/etc/corral-jail ] || bad "the jail at /mnt/jail is not mounted or not populated"
+	# What the plugin does for a step, once: a pod in which no step has ever come up must not count as one that works, least of all in a roll-out.
+	[ ! -e /run/corral-entered ] || exit 0
+	said=$(/opt/corral/bin/jail-exec plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=3 -- /bin/true 2>&1) ||
+		bad "no step can enter the jail: ${said#jail-exec: }"
+	: >/run/corral-entered
 	;;
 sackd)
 	running sackd

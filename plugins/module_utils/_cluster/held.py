@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import config
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hardware, hostlist
 
 Json = dict[str, Any]
 
@@ -27,7 +27,8 @@ def hold(model: Json, held: Json) -> Json:
 
     ``held`` has ``replicas`` (pods by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
     the ``line`` that it had, and where its jobs have a jail of their own, ``jail``, its words of plugstack.conf), and
-    may have ``gres`` (lines of gres.conf, as those of nodes). What a former call has put in is taken out first.
+    may have ``gres`` (lines of gres.conf, as those of nodes); ``hardware`` has lines of nodes that stay with the pods that they have, which stand
+    instead of the document's. What a former call has put in is taken out first.
     Raises ConfError for a line that Slurm would not read.
     """
     original = model["original"] or {
@@ -37,11 +38,16 @@ def hold(model: Json, held: Json) -> Json:
     }
     pods = {**original["pods"], **held.get("replicas", {})}
     files, fingerprint = original["config"]["files"], original["config"]["hash"]
-    if held.get("nodes") or held.get("partitions"):
-        files = {**files, _FILE: _text(files[_FILE], held)}
-        gres = _gres(files.get(_GRES, ""), held.get("gres", ()))
-        if gres:
-            files = {**files, _GRES: gres, _FILE: _with_types(files[_FILE], held["gres"])}
+    if held.get("nodes") or held.get("partitions") or held.get("hardware"):
+        former = {name for line in held.get("hardware", ()) for name in hostlist.expand(dict(line)["NodeName"])}
+        files = {**files, _FILE: _text(_exchanged(files[_FILE], held.get("hardware", ()), former), held)}
+        narrowed = _narrowed(files.get(_GRES, ""), former)
+        gres = _gres(narrowed, held.get("gres", ())) or narrowed
+        if gres != files.get(_GRES, ""):
+            files = {**files, _GRES: gres}
+        types = [*(dict(line)["Name"] for line in held.get("gres", ())), *_types(held.get("hardware", ()))]
+        if types:
+            files = {**files, _FILE: _with_types(files[_FILE], types)}
         files = {**files, _PLUGINS: _plugins(files[_PLUGINS], original["config"]["files"][_FILE], held)}
         files, fingerprint = config.with_hash(files)
     node_sets = [{**node_set, "pods": pods[node_set["name"]]} for node_set in model["workers"]["node_sets"]]
@@ -54,6 +60,35 @@ def hold(model: Json, held: Json) -> Json:
         "config": {**original["config"], "files": files, "hash": fingerprint},
         "original": original if held else None,
     }
+
+
+def _exchanged(text: str, lines: Iterable[list[list[str]]], names: set[str]) -> str:
+    """Return slurm.conf with these lines of nodes instead of its own."""
+    found: list[str] = []
+    more = [conf.line((key, value) for key, value in line) for line in lines]
+    for line in text.splitlines():
+        if line.startswith("NodeName=") and names:
+            pairs = hardware.without(dict(conf.parse_pairs(line)), names)
+            found += [conf.line(pairs.items())] if pairs else []
+            continue
+        if line.startswith("PartitionName="):
+            found, more = [*found, *more], []
+        found.append(line)
+    return "\n".join([*found, *more]) + "\n"
+
+
+def _narrowed(text: str, names: set[str]) -> str:
+    """Return gres.conf without these nodes."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("NodeName=") and names:
+            pairs = dict(conf.parse_pairs(line))
+            left = [name for name in hostlist.expand(pairs["NodeName"]) if name not in names]
+            if not left:
+                continue
+            line = conf.line({**pairs, "NodeName": hostlist.compress(left)}.items())
+        lines.append(line)
+    return "\n".join(lines) + "\n" if lines else ""
 
 
 def _gres(text: str, lines: Iterable[list[list[str]]]) -> str:
@@ -89,14 +124,20 @@ def _plugins(text: str, document: str, held: Json) -> str:
     return f"{text.rstrip()} {' '.join(words)}\n" if words else text
 
 
-def _with_types(text: str, lines: Iterable[list[list[str]]]) -> str:
-    """Return slurm.conf with GresTypes of these lines: slurmctld refuses a node's Gres of another type."""
+def _types(lines: Iterable[list[list[str]]]) -> list[str]:
+    """Return the types of generic resources that lines of nodes name."""
+    values = [value for line in lines for key, value in line if key.lower() == "gres"]
+    return [one.partition(":")[0] for value in values for one in value.split(",")]
+
+
+def _with_types(text: str, types: Iterable[str]) -> str:
+    """Return slurm.conf with these in GresTypes: slurmctld refuses a node's Gres of another type."""
     lines_of = text.splitlines()
-    names = dict.fromkeys(dict(line)["Name"] for line in lines)
+    names = dict.fromkeys(types)
     for number, line in enumerate(lines_of):
         if line.lower().startswith("grestypes="):
-            key, types = conf.parse_pair(line)
-            lines_of[number] = conf.line([(key, ",".join(dict.fromkeys([*types.split(","), *names])))])
+            key, known = conf.parse_pair(line)
+            lines_of[number] = conf.line([(key, ",".join(dict.fromkeys([*known.split(","), *names])))])
             return "\n".join(lines_of) + "\n"
     first = next((number for number, line in enumerate(lines_of) if line.startswith("NodeName=")), len(lines_of))
     return "\n".join([*lines_of[:first], conf.line([("GresTypes", ",".join(names))]), *lines_of[first:]]) + "\n"

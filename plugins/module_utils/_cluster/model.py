@@ -171,7 +171,8 @@ class Gpus:
 class NodeSet:
     """One StatefulSet of workers. ``pods`` is how many of its ``replicas``, which are Slurm's nodes, there shall be now.
     ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB; ``extra`` are further pairs
-    of its line in slurm.conf, and ``gpus`` what Slurm has of GPUs. ``environment``, ``sysctls``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor``
+    of its line in slurm.conf, ``gpus`` what Slurm has of GPUs, and ``hardware`` the words of the line that its pods are made for.
+    ``environment``, ``sysctls``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor``
     are as a pod or container has them, empty where nothing is asked; ``runtime_class`` is None where the nodes' own is; ``accounts`` as in Login.
 
     ``init_scripts`` are the texts that the document itself has, by name, for the ConfigMap ``init_config_map``; ``probes`` are startup, readiness
@@ -189,6 +190,7 @@ class NodeSet:
     weight: int
     gpus: Gpus | None
     extra: dict[str, str]
+    hardware: str
     environment: list[Json]
     sysctls: list[Json]
     resources: Json

@@ -42,7 +42,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Workers,
 )
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.version import COLLECTION_VERSION
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hardware, hostlist
 
 NODE_SET_LABEL = "corral.hpc/node-set"
 JAIL = "/mnt/jail"
@@ -456,18 +456,23 @@ class _Resolver:
         mark = {NODE_SET_LABEL: spec["name"]}
         security = {**self.spec["security"], **spec["security"]}
         selector = {**worker.selector, **mark}
+        cpus = int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1))
+        real_memory = quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY
+        gpus = _gpus(spec["gpu"]) if "gpu" in spec else None
+        line = [("CPUs", cpus), ("RealMemory", real_memory), ("Gres", gpus.gres if gpus else None), *spec["extraNodeParameters"].items()]
         return NodeSet(
             name=spec["name"],
             stateful_set=f"{self.name}-{spec['name']}",
             replicas=spec["replicas"],
             pods=0 if self.maintenance.workers else spec["replicas"],
             node_names=hostlist.ranged(f"{spec['name']}-", spec["replicas"]),
-            cpus=int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1)),
-            real_memory=quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY,
+            cpus=cpus,
+            real_memory=real_memory,
             features=spec["features"],
             weight=spec["weight"],
-            gpus=_gpus(spec["gpu"]) if "gpu" in spec else None,
+            gpus=gpus,
             extra=spec["extraNodeParameters"],
+            hardware=hardware.words(line),
             environment=[*_gpu_environment(spec), *spec["environment"]],
             sysctls=spec["sysctls"],
             resources=_resources(spec),

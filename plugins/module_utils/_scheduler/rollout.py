@@ -19,7 +19,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitFailed, WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Patience, describe
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Patience, Trouble, describe
 from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck import REVISION, observed
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.scale import NODE_SET
@@ -43,7 +43,7 @@ Object = dict[str, Any]
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Replace pods of an older template; the parameters are those of the module slurm_rollout.
 
-    Returns ``changed``, ``node_sets``, ``waiting``, ``left``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
+    Returns ``changed``, ``node_sets``, ``waiting``, ``relines``, ``left``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
@@ -61,7 +61,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
 
 
 class _Work:
-    """One call. ``failed`` has for each set why its new pods do not come up."""
+    """One call. ``failed`` has for each set why its new pods do not come up, ``_given_up`` the nodes of these."""
 
     def __init__(self, client: Client, params: dict[str, Any], *, check: bool) -> None:
         self._client = client
@@ -83,6 +83,7 @@ class _Work:
         self._began = time.monotonic()
         self._last: rollout.Step | None = None
         self.failed: dict[str, str] = {}
+        self._given_up: set[str] = set()
         self.orders = Orders()
 
     def plan(self) -> str:
@@ -126,8 +127,10 @@ class _Work:
                 said, said_at = words, now
             if step and not problem and not again and (step.done or self._only_failed(step)):
                 break
-            starts = not problem and step is not None and any(one.starting and one.name not in self.failed for one in step.sets)
-            if not again and not starts and now - moved >= timeout:
+            starts = not problem and step is not None and self._starts(step)
+            # Whoever runs this changes the lines then, and goes on with the nodes.
+            relines = not problem and step is not None and bool(step.relines)
+            if not again and not starts and (relines or now - moved >= timeout):
                 break
             if not again:
                 time.sleep(_PAUSE)
@@ -155,9 +158,10 @@ class _Work:
             ],
             "waiting": [{"node": name, "jobs": [task.to_dict() for task in found]} for name, found in waiting.items()],
             "left": hostlist.compress(
-                name for one in (step.sets if step else ()) if self._type(one.name) != "OnDelete" for name in one.stale
+                name for one in (step.sets if step else ()) if self._type(one.name) != "OnDelete" for name in (*one.stale, *one.former)
             ),
-            "lines": [one.words for one in step.sets if one.stale or one.starting] if step else [],
+            "lines": [one.words for one in step.sets if one.stale or one.starting or one.former] if step else [],
+            "relines": step.relines if step else [],
         }
 
     def _end(self, timeout: float) -> str:
@@ -165,9 +169,9 @@ class _Work:
         step = self._last
         if self.failed:
             raise WaitFailed(" ".join(self._stopped(name, why) for name, why in self.failed.items()))
-        if step is None or not step.words:
+        if step is None or not step.words or step.relines:
             return ""
-        goes_on = step.waiting or any(one.starting or len(one.stale) > len(one.kept) for one in step.sets)
+        goes_on = step.waiting or any(one.starting or len(one.stale) + len(one.former) > len(one.kept) for one in step.sets)
         # What the document has wait for somebody was said; only what nobody has asked for is worth a warning.
         if not goes_on and not any(self._type(one.name) == "RollingUpdate" and one.kept for one in step.sets):
             return ""
@@ -180,10 +184,14 @@ class _Work:
     def _type(self, name: str) -> str:
         return next(one.type for one in self._sets if one.name == name)
 
+    def _starts(self, step: rollout.Step) -> bool:
+        """True while a new pod may still come up."""
+        return any(name not in self._given_up for one in step.sets for name in one.starting)
+
     def _only_failed(self, step: rollout.Step) -> bool:
-        """True when nothing is under way but in sets whose new pods do not come up."""
-        under_way = {one.name for one in step.sets if one.starting or any(name in step.waiting for name in one.stale)}
-        return bool(self.failed) and under_way <= set(self.failed)
+        """True when nothing is under way but in sets whose new pods do not come up, and in these no pod that may still: its node would stay drained."""
+        waits = {one.name for one in step.sets if any(name in step.waiting for name in one.stale)}
+        return bool(self.failed) and not self._starts(step) and waits <= set(self.failed)
 
     def _stopped(self, name: str, why: str) -> str:
         one = next(one for one in (self._last.sets if self._last else ()) if one.name == name)
@@ -235,38 +243,43 @@ class _Work:
             if revision:
                 name = f"{labels[NODE_SET]}-{str(pod['metadata']['name']).rpartition('-')[2]}"
                 self._pods[name] = pod
-                pods[name] = _pod(pod, stale=labels.get(REVISION) != revision)
+                stale = labels.get(REVISION) != revision
+                pods[name] = _pod(pod, stale=stale, former=not stale and name in self._params["kept_lines"])
         sets = [one for one in self._sets if revisions.get(one.name)]
-        stale = [name for name, one in pods.items() if one.stale]
+        begun = [name for name, one in pods.items() if one.stale or one.former]
         # Also those whose new pod is there: slurmctld hides a drained node that has never registered until it does.
-        live_nodes, tasks = nodes_and_tasks(self._slurmctld, stale, "the jobs on nodes whose pods are to be replaced", also=pods)
-        return rollout.step(sets, pods, live_nodes, tasks, now=clock(self._slurmctld, sets)), tasks
+        live_nodes, tasks = nodes_and_tasks(self._slurmctld, begun, "the jobs on nodes whose pods are to be replaced", also=pods)
+        return rollout.step(sets, pods, live_nodes, tasks, now=clock(self._slurmctld, sets), stopped=self.failed), tasks
 
     def _judge(self, step: rollout.Step) -> None:
         """Note sets whose new pods do not come up: at once where the pod says that it never will, else when its time is over."""
-        self.failed = {}
+        self.failed, self._given_up = {}, set()
         for one in step.sets:
             for name in one.starting:
-                trouble = self._trouble(name)
-                if trouble:
-                    self.failed[one.name] = f"{name} does not come up with the new template{trouble.rstrip('.')}"
-                    break
+                over, trouble = self._verdict(name)
+                if over:
+                    self._given_up.add(name)
+                    # The first one's words are enough, and they cost requests.
+                    if one.name not in self.failed:
+                        self.failed[one.name] = f"{name} does not come up with the new template{self._words(name, trouble).rstrip('.')}"
 
-    def _trouble(self, name: str) -> str:
-        """Say why a node that starts never will, or that its time is over; "" for one that may still come."""
+    def _verdict(self, name: str) -> tuple[bool, Trouble | None]:
+        """Return whether a node that starts never will, or its time is over, and the trouble of its pod that has lasted too long."""
         pod = self._pods.get(name)
         if pod is None or pod["metadata"].get("deletionTimestamp"):
-            if time.monotonic() - self._away.setdefault(name, time.monotonic()) < self._start_timeout:
-                return ""
-            details = (
-                "its StatefulSet has made no pod; see its events" if pod is None else f"{describe(pod)}; see whether its machine is well"
-            )
-            return f" after {self._start_timeout:g} s: {details}"
+            return time.monotonic() - self._away.setdefault(name, time.monotonic()) >= self._start_timeout, None
         trouble = self._patience.exhausted(pod, time.monotonic(), old=False)
-        if trouble is None and self._age(pod) < self._start_timeout:
-            return ""
-        ref = Ref(_PODS, self._namespace, str(pod["metadata"]["name"]))
+        return trouble is not None or self._age(pod) >= self._start_timeout, trouble
+
+    def _words(self, name: str, trouble: Trouble | None) -> str:
+        """Say why a node does not come up, to follow on a sentence that says so."""
+        pod = self._pods.get(name)
         late = "" if trouble else f" after {self._start_timeout:g} s"
+        if pod is None:
+            return f"{late}: its StatefulSet has made no pod; see its events"
+        if pod["metadata"].get("deletionTimestamp"):
+            return f"{late}: {describe(pod)}; see whether its machine is well"
+        ref = Ref(_PODS, self._namespace, str(pod["metadata"]["name"]))
         details = evidence.why(self._client, ref, pod, [pod]) or (trouble.text if trouble else "")
         return (
             f"{late}: {details}"
@@ -280,19 +293,18 @@ class _Work:
         return then + time.monotonic() - self._began - born if born and then else 0.0
 
 
-def _pod(pod: Object, *, stale: bool) -> rollout.Pod:
+def _pod(pod: Object, *, stale: bool, former: bool) -> rollout.Pod:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    running = [one["state"]["running"] for one in statuses if one.get("name") == _CONTAINER and "running" in (one.get("state") or {})]
+    ready = not describe(pod)
     return rollout.Pod(
         stale=stale,
-        ready=not describe(pod),
+        ready=ready,
         going=bool(pod["metadata"].get("deletionTimestamp")),
-        started=max(
-            (
-                _seconds(((one.get("state") or {}).get("running") or {}).get("startedAt"))
-                for one in (pod.get("status") or {}).get("containerStatuses") or ()
-                if one.get("name") == _CONTAINER
-            ),
-            default=0.0,
-        ),
+        started=max((_seconds((one or {}).get("startedAt")) for one in running), default=0.0),
+        born=_seconds(pod["metadata"].get("creationTimestamp")),
+        runs=ready or bool(running),
+        former=former,
     )
 
 

@@ -8,6 +8,7 @@ It writes nothing to Kubernetes: what may go is returned as objects with fewer r
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -22,9 +23,10 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     NotFound,
     WaitTimeout,
 )
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.hardware import keepers_of
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference, wait
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, jobs, leavers, partitions, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hardware, hostlist, jobs, leavers, partitions, scaling
 
 NODE_SET = "corral.hpc/node-set"
 MANAGER = "corral"
@@ -44,7 +46,7 @@ done
 said=$(parse "$new/slurm.conf") || { [ -n "$said" ] && parse /etc/slurm/slurm.conf >/dev/null || exit 0; printf '%s\\n' "$said"; exit 4; }
 """
 _MISSING, _BROKEN = 3, 4
-# Jobs end in minutes or hours, and each look is three commands in slurmctld's pod.
+# Jobs end in minutes or hours, and each look is four commands in slurmctld's pod.
 _SLOWEST = 5.0
 
 
@@ -182,7 +184,7 @@ class _Work:
         return sentence
 
     def waiting(self) -> list[dict[str, Any]]:
-        """Return the nodes that can not go yet with the jobs on them."""
+        """Return the nodes that can not go yet with the jobs on them, and those that require them by name."""
         found = self._last.waiting if self._last else {}
         return [{"node": name, "jobs": [task.to_dict() for task in tasks]} for name, tasks in found.items()]
 
@@ -201,6 +203,7 @@ class _Work:
                 retired.append(lower)
         remains = any(self.stay[size.name] > size.wanted for size in self._sizes if size.victims)
         unknown = self._last.unknown if self._last else []
+        keepers = self._keepers()
         held: dict[str, Any] = {}
         if remains or self.kept:
             live = self._live_config()
@@ -208,7 +211,17 @@ class _Work:
             held = scaling.held(sizes=self._sizes, stay=self.stay, unknown=unknown, keep=self.kept, **texts)
         if held:
             held["replicas"] = {name: count for name, count in held["replicas"].items() if name in wanted}
-        return {"objects": objects, "retired": retired, "held": held}
+        if keepers:
+            live = self._live_config()
+            held["hardware"] = hardware.kept(live["slurm.conf"], str(self._params["slurm_conf"]), keepers)
+            held["gres"] = [*held.get("gres", ()), *scaling.resources_of(keepers, live.get("gres.conf", ""))]
+        return {"objects": objects, "retired": retired, "held": held, "kept_lines": sorted(keepers)}
+
+    def _keepers(self) -> set[str]:
+        """Return the nodes that must not have their line of the document yet."""
+        wanted = str(self._params.get("slurm_conf") or "")
+        before = self._live_config().get("slurm.conf", "") if wanted and self._live else ""
+        return keepers_of(self._client, Slurmctld(self._client, self._params), self._params, before, wanted) if before else set()
 
     def _look(self) -> str:
         """Tell slurmctld what is to be told, and look at what came of it. Returns what is waited for."""
@@ -228,12 +241,24 @@ class _Work:
         now = clock(slurmctld, [size for size in self._sizes if size.victims])
         lines = conf.nodes(self._live_config().get("slurm.conf", "")) if not known.issuperset(self.victims) else None
         reason = scaling.MAINTENANCE if self._params.get("maintenance") else scaling.REASON
-        step = scaling.step(self._sizes, live, found, now=now, taken=self._check, lines=lines or None, reason=reason)
+        named = self._naming(slurmctld)
+        step = scaling.step(self._sizes, live, found, now=now, taken=self._check, lines=lines or None, reason=reason, named=named)
         if self.leaving:
             step.close = [one for one in slurmctld.read_partitions() if one.name in self.leaving and one.state not in _CLOSED]
             command = ["squeue", "--json", f"--partition={','.join(self.leaving)}", jobs.NOT_ENDED]
             step.partitions = scaling.inside(self.leaving, leavers.tasks(slurmctld.ask(command, "the jobs in partitions that go")))
         return step
+
+    def _naming(self, slurmctld: Slurmctld) -> list[leavers.Named]:
+        """Return the jobs that name nodes that go; in maintenance none, since the lines of these stay.
+
+        Of text, since the JSON of all jobs can be tens of MB. Without --array, squeue shows tasks of an array that name other nodes as one.
+        """
+        if not self.victims or self._params.get("maintenance"):
+            return []
+        mark = secrets.token_hex(8)
+        command = ["squeue", "--array", "--noheader", "--all", jobs.NOT_ENDED, f"--format={mark}|{jobs.NAMES}"]
+        return leavers.naming(slurmctld.ask(command, "the jobs that name nodes that go"), mark, self.victims)
 
     def _close(self, slurmctld: Slurmctld, step: scaling.Step) -> bool:
         """Have partitions that go take no more jobs; True when there was one that did."""

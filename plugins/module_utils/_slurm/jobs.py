@@ -23,8 +23,12 @@ _LIVE = frozenset(
 )  # fmt: skip
 # For squeue: the jobs that have nodes. No job in another state has one.
 ON_NODES = "--states=running,suspended,completing,configuring,stopped,signaling,stage_out"
-# Those, and the ones that wait.
-NOT_ENDED = f"{ON_NODES},pending"
+# States of jobs that wait: to squeue, one that is held after a requeue is not pending.
+QUEUED = frozenset({"PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+# The jobs that have nodes, and those that wait.
+NOT_ENDED = ",".join([ON_NODES, "requeued", *sorted(word.lower() for word in QUEUED)])
+# For squeue: which nodes a job names (%n by --nodelist, %x by --exclude). The job's own name is last, since it may have anything in it.
+NAMES = "%i|%n|%x|%N|%T|%u|%P|%q|%j"
 # A job that was requeued completes on its node and waits in the queue at once.
 _WAITS = frozenset({"PENDING", "REQUEUED"})
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")

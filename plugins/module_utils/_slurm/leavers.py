@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, reasons
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
-_GOES_ALREADY = frozenset({"COMPLETING", "PENDING", "REQUEUED"})
+_GOES_ALREADY = frozenset({"COMPLETING", "REQUEUED"}) | jobs.QUEUED
 _SHOWN = 5
+_NUMBER = re.compile(r"[0-9]+([_+][0-9]+)?")
+# What squeue prints for nothing.
+_NONE = frozenset({"", "(null)", "N/A"})
 
 Deed = tuple[list[str], str]
 """A command, and what it does in words that complete "Could not"."""
@@ -23,7 +27,7 @@ Deed = tuple[list[str], str]
 @dataclass(frozen=True)
 class Task:
     """A job that has nodes, or one task of an array: ``number`` is what scancel and scontrol requeue take for just this one. ``end`` is when its time
-    limit ends it, in seconds since 1970, 0 where that is not known."""
+    limit ends it, in seconds since 1970, 0 where that is not known. ``names`` are nodes that it holds by naming them and not by being there."""
 
     number: str
     name: str
@@ -33,15 +37,39 @@ class Task:
     partitions: frozenset[str] = frozenset()
     end: int = 0
     qos: str = ""
+    names: str = ""
 
     @property
     def words(self) -> str:
         """Say which it is: ``job 12_3 (train of ada)``."""
         return f"job {self.number} ({self.name} of {self.user})"
 
+    @property
+    def place(self) -> str:
+        """Say where it is, too, or which nodes it names."""
+        return f"{self.words}, which names {self.names} (--nodelist)" if self.names else f"{self.words} on {hostlist.compress(self.nodes)}"
+
+    @property
+    def queued(self) -> bool:
+        """True for one that waits, and so can be told that it names other nodes."""
+        return bool(self.state & jobs.QUEUED)
+
     def to_dict(self) -> dict[str, str]:
         """Return plain JSON types."""
         return {"id": self.number, "name": self.name, "user": self.user}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A job that names nodes, by --nodelist or by --exclude.
+
+    slurmctld fails every job, one that runs elsewhere too, when its configuration loses a node that it requires; it bears the loss of one that it excludes,
+    but then refuses to release or change it while it waits (24.11 and 26.05).
+    """
+
+    task: Task
+    required: frozenset[str]
+    excluded: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -92,6 +120,66 @@ def tasks(text: str) -> list[Task]:
     return [_task(row) for row in answer.rows(text, "jobs", "squeue", "job_id")]
 
 
+def naming(text: str, mark: str, nodes: Collection[str]) -> list[Named]:
+    """Return the jobs that name some of ``nodes``, of squeue's lines in the format jobs.NAMES. Raises AnswerError.
+
+    Each line begins with ``mark``, which users can not know: their jobs' names may have line breaks, and would else be lines of their own.
+    """
+    before, *lines = f"\n{text}".split(f"\n{mark}|")
+    if before.strip():
+        raise answer.AnswerError(f"squeue's answer begins with {before.strip()[:200]!r} and not with a job; see what 'squeue' prints.")
+    wanted, known = frozenset(nodes), dict.fromkeys(_NONE, frozenset[str]())
+    found: list[Named] = []
+    for line in lines:
+        fields = line.split("|", jobs.NAMES.count("|"))
+        if len(fields) <= jobs.NAMES.count("|") or not _NUMBER.fullmatch(fields[0]) or fields[4] in _NONE:
+            raise answer.AnswerError(
+                f"squeue's line {line.strip()[:200]!r} describes no job; nothing was changed, so see what 'squeue' prints."
+            )
+        for names in fields[1:3]:
+            if names not in known:  # many jobs name the same
+                known[names] = frozenset(hostlist.expand(names))
+        required, excluded = known[fields[1]], known[fields[2]]
+        if wanted & (required | excluded):
+            found.append(Named(_named(fields), required, excluded))
+    return found
+
+
+def spared(found: Iterable[Named], nodes: Collection[str], others: Collection[str]) -> list[Deed]:
+    """Return what waiting jobs are told that exclude one of ``nodes``, which go now: to exclude these and ``others`` no more. That changes nothing for them,
+    since no job gets a drained node. Tasks of an array that exclude the same are told by one command."""
+    groups: dict[tuple[str, frozenset[str]], list[Task]] = {}
+    for one in found:
+        if one.task.queued and one.excluded & set(nodes):
+            groups.setdefault((one.task.number.partition("_")[0], one.excluded), []).append(one.task)
+    result: list[Deed] = []
+    for (_array, excluded), told in groups.items():
+        number = hostlist.compress(task.number for task in told)
+        rest = hostlist.compress(excluded - set(nodes) - set(others))
+        what = f"let {replace(told[0], number=number).words} no more exclude {hostlist.compress(excluded & set(nodes))}"
+        result.append((["scontrol", "update", f"excnodelist={rest}", f"jobid={number}"], what))
+    return result
+
+
+def freed(told: Iterable[tuple[Task, str]], found: Iterable[Named], nodes: Collection[str]) -> list[Deed]:
+    """Return what waiting jobs are told whose time is over and that require some of ``nodes``: to run without them, or to end; each once.
+
+    A job that runs would be resized by the first, but none can have begun meanwhile: the nodes are drained.
+    """
+    required, result = {one.task.number: one.required for one in found}, dict[str, Deed]()
+    for task, policy in told:
+        if not task.queued or task.number not in required:
+            continue
+        if policy == "Cancel":
+            result[task.number] = (["scancel", task.number], f"cancel {task.words}")
+            continue
+        rest, gone = required[task.number] - set(nodes), required[task.number] & set(nodes)
+        # scontrol takes one task of an array here, and not several.
+        command = ["scontrol", "update", f"reqnodelist={hostlist.compress(rest)}", f"jobid={task.number}"]
+        result[task.number] = (command, f"let {task.words} run without {hostlist.compress(gone)}")
+    return list(result.values())
+
+
 def by_node(found: Iterable[Task]) -> dict[str, list[Task]]:
     """Return the tasks on each node that has any."""
     on: dict[str, list[Task]] = {}
@@ -119,7 +207,7 @@ def pressed(nodes: Iterable[Node], found: Iterable[Task], *, owner: str, policy:
 
 def words(waiting: dict[str, list[Task]], partitions: dict[str, list[Task]] | None = None) -> str:
     """Say what is waited for, by the tasks on each node that is not free, and in each partition that goes; "" for nothing."""
-    found = {task.number: f"{task.words} on {hostlist.compress(task.nodes)}" for on in waiting.values() for task in on}
+    found = {task.number: task.place for on in waiting.values() for task in on}
     for name, inside in (partitions or {}).items():
         found = {**{task.number: f"{task.words} in partition {name}" for task in inside}, **found}
     parts = list(found.values())[:_SHOWN]
@@ -142,6 +230,20 @@ def since(node: Node) -> float:
         return datetime.fromisoformat(node.reason_time).timestamp()
     except ValueError:
         return float("inf")
+
+
+def _named(fields: list[str]) -> Task:
+    """Return the job of a line of squeue's, by its fields."""
+    number, _required, _excluded, nodes, state, user, partition, qos, name = ("" if field in _NONE else field for field in fields)
+    return Task(
+        number=number,
+        name=" ".join(name.split()),
+        user=user,
+        state=frozenset({state}),
+        nodes=frozenset(hostlist.expand(nodes)),
+        partitions=frozenset(partition.split(",")) - {""},
+        qos=qos,
+    )
 
 
 def _task(row: answer.Row) -> Task:

@@ -5,12 +5,13 @@
 
 A pod goes when its node is drained and two answers agree that no job is left on it. All that is known of how far a roll-out has come is in the drains'
 reasons and in the pods' revisions, so any run goes on with what another began. What is out of service for any reason counts, and so
-do nodes whose new pod does not come up: a template that does not work never costs more than ``max_unavailable`` nodes that did.
+do nodes whose new pod does not come up: a template that does not work never costs more than ``max_unavailable`` nodes that did. Nor does a moment in
+which no pod is ready (a file server that hangs): only a pod whose slurmd does not run at all goes whatever else is out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -24,6 +25,10 @@ REASON = reasons.write(OWNER, "its pod is replaced by one of the new template wh
 
 # slurmctld's word for a node that a reservation with the flag MAINT holds now.
 _MAINTENANCE = "MAINTENANCE"
+# Made with that flag by the workers' health check (images/slurm/entry/health.sh), on all nodes: nobody's window.
+_JAIL_OUTAGE = "corral-jail-outage"
+# slurmctld has not taken the slurmd of such a node, and will not: a moment of outage makes no node one of these.
+_NEVER_TAKEN = frozenset({"FUTURE", "INVALID_REG"})
 _NEVER = 2**63
 _DRAINED = node_plan.Wanted(state="drained", reason=REASON, owner=OWNER)
 _RESUMED = node_plan.Wanted(state="resumed", owner=OWNER)
@@ -52,29 +57,36 @@ class NodeSet:
 @dataclass(frozen=True)
 class Pod:
     """A node's pod as Kubernetes has it. ``stale``: of an older template; ``going``: it is being deleted; ``started``: when slurmd's container
-    was, in seconds since 1970 by the clock of the pod's machine, 0 where it was not."""
+    was, in seconds since 1970 by the clock of the pod's machine, 0 where it was not; ``born``: when the pod was made. ``runs`` is False where slurmd's
+    container does not run, so that nothing on the node can work. ``former``: the node's line in slurm.conf is that of a pod before this one."""
 
     stale: bool
     ready: bool
     going: bool = False
     started: float = 0
+    born: float = 0
+    runs: bool = True
+    former: bool = False
 
 
 @dataclass
 class Progress:
     """How far a set is. ``stale`` has the nodes whose pod is of an older template, and ``why`` the reasons for which some of these are not begun with;
-    ``kept`` are those of them that wait for somebody. ``starting`` are nodes whose pod is gone, ending, or new and not in service."""
+    ``kept`` are those of them that wait for somebody. ``starting`` are nodes whose pod is gone, ending, or new and has not come into service; ``lost``
+    those that nobody took out of service, and that hold up others by being out of it; ``former`` those with a new pod and the line of the one before."""
 
     name: str
     nodes: int
     stale: list[str] = field(default_factory=list)
     starting: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    former: list[str] = field(default_factory=list)
     why: dict[str, str] = field(default_factory=dict)
 
     @property
     def replaced(self) -> int:
-        """How many nodes are in service with the new template, or were taken out by others with it."""
+        """How many nodes have come into service with the new template, whatever became of them since, or were taken out by others with it."""
         return self.nodes - len({*self.stale, *self.starting})
 
     @property
@@ -92,7 +104,7 @@ class Progress:
 @dataclass
 class Step:
     """What one look leads to. ``drain`` and ``resume`` are plans, ``replace`` has the nodes whose pods may go now, ``deeds`` are told to jobs.
-    ``waiting`` has the tasks on each drained node that is not free."""
+    ``waiting`` has the tasks on each drained node that is not free. ``relines`` are the nodes whose line in slurm.conf may be that of their pod now."""
 
     drain: node_plan.Plan
     resume: node_plan.Plan
@@ -100,17 +112,18 @@ class Step:
     deeds: list[Deed] = field(default_factory=list)
     waiting: dict[str, list[Task]] = field(default_factory=dict)
     sets: list[Progress] = field(default_factory=list)
+    relines: list[str] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
-        """True when nothing is to be done and nothing is under way: what is left waits for somebody else."""
+        """True when nothing is to be done and nothing is under way: what is left waits for somebody else, and not for a node that may come back."""
         begun = self.drain.changed or self.resume.changed or self.replace or self.waiting
-        return not begun and not any(one.starting for one in self.sets)
+        return not begun and not any(one.starting or one.lost for one in self.sets)
 
     @property
     def words(self) -> str:
         """Say how far all sets are that have something left, and what is waited for; "" when all is done."""
-        parts = [one.words for one in self.sets if one.stale or one.starting]
+        parts = [one.words for one in self.sets if one.stale or one.starting or one.former]
         waits = leavers.words(self.waiting)
         return "; ".join([*parts, *([waits] if waits else [])])
 
@@ -122,8 +135,10 @@ def step(
     found: Iterable[Task],
     *,
     now: float,
+    stopped: Collection[str] = (),
 ) -> Step:
-    """Decide what is to be done next. ``pods`` are by node; ``found`` are the tasks on all nodes whose pods are stale; ``now`` is slurmctld's time.
+    """Decide what is to be done next. ``pods`` are by node; ``found`` are the tasks on all nodes whose pods are stale; ``now`` is slurmctld's time;
+    of sets that are ``stopped`` no further node is begun with.
 
     Raises AnswerError for answers that can not be.
     """
@@ -131,7 +146,7 @@ def step(
     if not known:
         raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods run.")
     on = leavers.by_node(found)
-    looks = [_Look(one, pods, known, on, now) for one in sets]
+    looks = [_Look(one, pods, known, on, now, stopped=one.name in stopped) for one in sets]
     drain = _begin(looks)
     result = Step(
         drain=node_plan.plan([known[name] for name in drain], _DRAINED),
@@ -140,6 +155,7 @@ def step(
         waiting={name: tasks for look in looks for name, tasks in look.waiting.items()},
         deeds=leavers.deeds(overdue for look in looks for overdue in look.overdue),
         sets=[look.progress for look in looks],
+        relines=[name for look in looks for name in look.relines],
     )
     for look in looks:
         look.tell(set(drain))
@@ -150,7 +166,14 @@ class _Look:
     """One set at one moment: what is to be done whatever other sets do, and what could be begun."""
 
     def __init__(
-        self, node_set: NodeSet, pods: Mapping[str, Pod], known: Mapping[str, Node], on: Mapping[str, list[Task]], now: float
+        self,
+        node_set: NodeSet,
+        pods: Mapping[str, Pod],
+        known: Mapping[str, Node],
+        on: Mapping[str, list[Task]],
+        now: float,
+        *,
+        stopped: bool,
     ) -> None:
         self.set = node_set
         self.progress = Progress(node_set.name, node_set.replicas)
@@ -162,9 +185,12 @@ class _Look:
         """Nodes that are to be drained now, and cost nothing by it: they are out of service already."""
         self.idle: list[str] = []
         self.busy: list[str] = []
-        self._pods, self._known, self._on, self._now = pods, known, on, now
+        self.relines: list[str] = []
+        self._pods, self._known, self._on, self._now, self._stopped = pods, known, on, now, stopped
         self.unavailable: list[str] = []
         self.room = 0
+        self._full_up: list[str] = []
+        """Nodes that wait for there to be room."""
         if node_set.type == "OnDelete":
             self._leave_all()
         else:
@@ -176,88 +202,168 @@ class _Look:
             if self._is_stale(name):
                 self.progress.stale.append(name)
                 self._keep(name, "left until somebody deletes the pod (OnDelete)")
-            if self._ours(name):
+            if self._reline(name):
+                self._keep(name, "has the CPUs, memory and GPUs of its former pod until somebody drains it and it is free")
+            elif self._ours(name):
                 self.resume.append(name)
+        self.out.clear()
 
     def _sort(self) -> None:
         """Find out for each node what is to be done, or could be begun."""
+        away: list[str] = []
         for name in self.set.nodes:
             pod = self._pods.get(name)
             if pod is not None and pod.stale:
                 self.progress.stale.append(name)
-            if pod is None or pod.going:
+            if pod is None or (pod.stale and pod.going):
                 self.progress.starting.append(name)
-            elif not pod.stale:
-                self._current(name, pod)
-        away, stale = self.progress.starting, self.progress.stale
+                away.append(name)
+            elif not pod.stale and not self._reline(name) and self._is_away(name, pod):
+                away.append(name)
+        stale = [name for name in self.progress.stale if name not in away]
+        ours = [name for name in self.set.nodes if self._ours(name) and name not in self.resume]
         if self.set.type == "Maintenance":
             # All of them are out of service by the reservation.
-            self.unavailable = [*away, *(name for name in stale if name not in away and self._ours(name))]
+            self.unavailable = [*away, *(name for name in (*stale, *self.progress.former) if name in ours)]
         else:
             self.unavailable = [name for name in self.set.nodes if not self._in_service(name)]
-        self.room = max(0, self.set.max_unavailable - len(self.unavailable))
-        self._room_to_replace = max(0, self.set.max_unavailable - len(away))
+        most = self.set.max_unavailable
+        self.room = 0 if self._stopped else max(0, most - len(self.unavailable))
+        self._room_to_replace = max(0, most - len(away))
+        self._room_for_untaken = max(0, most - len({*away, *ours}))
         # A pod that does not work loses nothing by going, and its successor may work.
-        for name in sorted((name for name in stale if name not in away), key=lambda one: self._pods[one].ready):
+        for name in sorted(stale, key=lambda one: (self._pods[one].runs, self._pods[one].ready)):
             self._stale(name, self._pods[name])
-        self.busy.sort(key=lambda name: max((task.end or _NEVER for task in self._on.get(name, ())), default=0))
+        for name in self.progress.former:
+            self._begin_reline(name)
+        self.busy.sort(key=self._last_end)
+        held = [name for name in ours if name not in self.resume]
+        self._give_back([name for name in held if name in stale], len(held) - most)
+        for name in self.waiting:
+            if name in ours:
+                self.overdue += leavers.overdue(
+                    self._known[name],
+                    self._on.get(name, []),
+                    now=self._now,
+                    policy=self.set.policy,
+                    deadline=self.set.deadline,
+                    rules=self.set.jobs,
+                )
 
-    def _current(self, name: str, pod: Pod) -> None:
+    def _reline(self, name: str) -> bool:
+        """True for a node with a new pod and the line of the one before, if it is drained, or takes jobs; it is noted, and what it waits for."""
+        node, pod = self._known.get(name), self._pods.get(name)
+        if node is None or pod is None or not pod.former or pod.going or not (node.drained or self._in_service(name)):
+            return False
+        self.progress.former.append(name)
+        if not node.drained:
+            pass  # it is begun with when there is room
+        elif not node_plan.lasting(node):
+            self.out.append(name)
+        elif node.busy or self._on.get(name):
+            self.waiting[name] = self._on.get(name, [])
+        else:
+            self.relines.append(name)
+        return True
+
+    def _begin_reline(self, name: str) -> None:
+        """Put a node that takes jobs beside those whose pods are replaced: it has to be free for a moment, too."""
+        node = self._known[name]
+        if node.drained:
+            return
+        if self.set.type == "Maintenance" and not _in_window(node):
+            self._keep(name, "left until a reservation with the flag MAINT holds it")
+        elif node.busy or self._on.get(name):
+            self.busy.append(name)
+        else:
+            self.idle.append(name)
+
+    def _is_away(self, name: str, pod: Pod) -> bool:
+        """True for a node with a pod of the new template that is not in service; what this roll-out has to do with it is noted."""
         node = self._known.get(name)
-        if not (pod.ready and node is not None and _registered(node, pod)):
-            # Without a drain of ours, and with nothing left to be replaced, a node that is away is not this roll-out's.
-            if self._ours(name) or any(map(self._is_stale, self.set.nodes)):
-                self.progress.starting.append(name)
-        elif self._ours(name):
-            self.resume.append(name)
+        if node is not None and pod.ready and not pod.going and _registered(node, pod):
+            if self._ours(name):
+                self.resume.append(name)
+            return False
+        # Any other one was in service before it fell ill, or is somebody else's: not this template's fault, nor a reason to stop.
+        if self._ours(name) or (any(map(self._is_stale, self.set.nodes)) and _is_new(node, pod)):
+            self.progress.starting.append(name)
+        return True
 
     def _stale(self, name: str, pod: Pod) -> None:
         node, tasks = self._known.get(name), self._on.get(name, [])
         if node is None:
             self._keep(name, "not known to slurmctld, so what runs there is not known")
-        elif self.set.type == "Maintenance" and pod.ready and _MAINTENANCE not in node.state:
+        elif self.set.type == "Maintenance" and pod.runs and not _in_window(node):
             self._keep(name, "left until a reservation with the flag MAINT holds it")
             if self._ours(name):
                 self.resume.append(name)
-        elif leavers.drained_by(node, sync.OWNER) and pod.ready:
+        elif leavers.drained_by(node, sync.OWNER) and pod.runs:
             self._keep(name, "left until its machine is stayed on: a new pod would have no place there")
-        elif node.drained:
+        elif node_plan.lasting(node):
             self._drained(name, node, pod, tasks)
         elif node_plan.plan([node], _DRAINED).foreign:
             self._keep(name, "set down by somebody, so the pod stays until it is resumed, or drained instead")
-        elif not pod.ready or not self._in_service(name):
+        elif not pod.runs:
             self.out.append(name)
+        elif name in self.unavailable:
+            self._out(name, node)
         elif node.busy or tasks:
             self.busy.append(name)
         else:
             self.idle.append(name)
 
+    def _out(self, name: str, node: Node) -> None:
+        """Begin with a node that is out of service already, where that leaves no more of them out than may be when the others are back."""
+        if self._stopped:
+            self._full_up.append(name)
+        elif len(self.unavailable) <= self.set.max_unavailable:
+            self.out.append(name)
+        elif _NEVER_TAKEN & set(node.state) and self._room_for_untaken:
+            # It never comes back without a new pod, so to wait for that would be to wait for ever.
+            self._room_for_untaken -= 1
+            self.out.append(name)
+        else:
+            self._full_up.append(name)
+
     def _drained(self, name: str, node: Node, pod: Pod, tasks: list[Task]) -> None:
         if node.busy or tasks:
             self.waiting[name] = tasks
-            if self._ours(name):
-                self.overdue += leavers.overdue(
-                    node, tasks, now=self._now, policy=self.set.policy, deadline=self.set.deadline, rules=self.set.jobs
-                )
-        elif not pod.ready:
+        elif not pod.runs:
             self.replace.append(name)
         elif self._room_to_replace:
             self._room_to_replace -= 1
             self.replace.append(name)
         else:
-            self.progress.why[name] = self._full()
+            self._full_up.append(name)
+
+    def _give_back(self, begun: list[str], surplus: int) -> None:
+        """Resume nodes that are well again and were drained beyond the limit: those with jobs first, and of these the ones that would end last.
+
+        As many drains of ours stay as there may be, so there is no room in which these would be drained again.
+        """
+        well = [name for name in begun if name not in self.replace and self._is_well(name)]
+        well.sort(key=lambda name: (name in self.waiting, self._last_end(name), self.set.nodes.index(name)), reverse=True)
+        for name in well[: max(0, surplus)]:
+            self.resume.append(name)
+            if self.waiting.pop(name, None) is not None:
+                self._full_up.append(name)
 
     def tell(self, drained: set[str]) -> None:
         """Say of nodes that could be begun with and are not why that is."""
-        for name in (*self.idle, *self.busy):
+        for name in (*self._full_up, *self.idle, *self.busy):
             if name not in drained:
-                self.progress.why[name] = "next" if self.room else self._full()
+                self.progress.why[name] = "next" if self.room and name not in self._full_up else self._full()
+        if any(why == self._full() for why in self.progress.why.values()):
+            self.progress.lost = [name for name in self.unavailable if name not in self.progress.starting and self._is_lost(name)]
 
     def _keep(self, name: str, why: str) -> None:
         self.progress.kept.append(name)
         self.progress.why[name] = why
 
     def _full(self) -> str:
+        if self._stopped:
+            return "left, since a new pod of the set does not come up"
         return f"left while {hostlist.compress(self.unavailable)} is out of service (maxUnavailable {self.set.max_unavailable})"
 
     def _is_stale(self, name: str) -> bool:
@@ -268,8 +374,19 @@ class _Look:
         return name in self._known and leavers.drained_by(self._known[name], OWNER)
 
     def _in_service(self, name: str) -> bool:
+        return self._is_well(name) and not self._known[name].out
+
+    def _is_well(self, name: str) -> bool:
+        """True when nothing but what somebody said may keep the node out of service."""
         node, pod = self._known.get(name), self._pods.get(name)
-        return node is not None and pod is not None and pod.ready and not pod.going and _registered(node, pod) and not node.out
+        return node is not None and pod is not None and pod.ready and not pod.going and _registered(node, pod)
+
+    def _is_lost(self, name: str) -> bool:
+        node = self._known.get(name)
+        return node is None or not (node.drained or node_plan.plan([node], _DRAINED).foreign)
+
+    def _last_end(self, name: str) -> int:
+        return max((task.end or _NEVER for task in self._on.get(name, ())), default=0)
 
 
 def _begin(looks: list[_Look]) -> list[str]:
@@ -294,8 +411,28 @@ def _registered(node: Node, pod: Pod) -> bool:
     """True when slurmctld speaks of the slurmd in this pod: until it registers, a drained node is as its last pod left it."""
     if not node.answers:
         return False
+    began = _began(node)
+    return began is None or began >= pod.started
+
+
+def _began(node: Node) -> float | None:
+    """When the slurmd began that registered last; None where slurmctld does not say."""
     try:
-        began = datetime.fromisoformat(node.slurmd_start_time).timestamp()
+        return datetime.fromisoformat(node.slurmd_start_time).timestamp()
     except ValueError:
+        return None
+
+
+def _is_new(node: Node | None, pod: Pod) -> bool:
+    """True for a pod of a roll-out that has not come into service yet, though the node has no drain of ours.
+
+    slurmctld forgets drains of nodes that it hides, and pods are replaced on nodes that others have drained, too.
+    """
+    if node is None or "FUTURE" in node.state:
         return True
-    return began >= pod.started
+    began = _began(node)
+    return node.drained and not leavers.drained_by(node, sync.OWNER) and (began is None or began < pod.born)
+
+
+def _in_window(node: Node) -> bool:
+    return _MAINTENANCE in node.state and node.reservation != _JAIL_OUTAGE

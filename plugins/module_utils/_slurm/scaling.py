@@ -4,18 +4,19 @@
 """Node sets that shrink: which nodes go, which of them have no job left, and what slurmctld is to be told meanwhile. Pure.
 
 A node is free when two answers agree: scontrol shows it out of service and not busy, and squeue shows no job on it. Where they differ, or where
-slurmctld does not know the node, it stays. A StatefulSet ends its highest ordinals first, so a free node below a busy one waits for that.
+slurmctld does not know the node, it stays. It stays, too, while a job elsewhere or in the queue requires it by name.
+A StatefulSet ends its highest ordinals first, so a free node below a busy one waits for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, hostlist, leavers, node_plan, reasons
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Rule, Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Named, Rule, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 
@@ -81,43 +82,70 @@ def step(
     taken: bool = False,
     lines: Container[str] | None = None,
     reason: str = REASON,
+    named: Iterable[Named] = (),
 ) -> Step:
     """Decide what is to be done next.
 
-    ``now`` is slurmctld's time in seconds since 1970. With ``taken`` victims count as out of service, as they are once the drains are told:
-    for check mode. ``lines`` are the nodes of the live slurm.conf, None where there is none: a victim that neither it nor slurmctld has was never a
-    node, and goes; that is what a StatefulSet has more that somebody has scaled by hand. Raises AnswerError for answers that can not be.
+    ``now`` is slurmctld's time in seconds since 1970. ``named`` are the jobs that name victims. With ``taken`` victims count as out of service, as
+    they are once the drains are told: for check mode. ``lines`` are the nodes of the live slurm.conf, None where there is none: a victim that neither
+    it nor slurmctld has was never a node, and goes; that is what a StatefulSet has more that somebody has scaled by hand.
+    Raises AnswerError for answers that can not be.
     """
     sizes, known = list(sizes), {node.name: node for node in nodes}
     if not known:
         raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods run.")
-    on = leavers.by_node(found)
+    on, named = leavers.by_node(found), list(named)
+    held = _held_by_name(on, named, {name for size in sizes for name in size.victims})
     victims = [known[name] for size in sizes for name in size.victims if name in known]
     stays = [known[name] for size in sizes for name in size.stays if name in known]
     result = Step(
         drain=node_plan.plan(victims, node_plan.Wanted(state="drained", reason=reason, owner=OWNER)),
         resume=node_plan.plan([node for node in stays if leavers.drained_by(node, OWNER)], node_plan.Wanted(state="resumed", owner=OWNER)),
     )
+    # A drain that ends by itself, as that of the jail's check, is taken over first: else a job could start before the pod ends.
+    by_others = {node.name for node in result.drain.foreign}
     overdue: list[tuple[Task, str]] = []
+    going: set[str] = set()
     for size in sizes:
-        keep = size.wanted
+        keep = waited = size.wanted
         for number, name in enumerate(size.victims, size.wanted):
             node = known.get(name)
             if node is None and lines is not None and name not in lines:
                 continue
+            there = [*on.get(name, []), *held.get(name, [])]
             if node is None:
                 result.unknown.append(name)
-            elif node.busy or on.get(name) or not (node.out or taken):
-                result.waiting[name] = on.get(name, [])
+            elif node.busy or there or not (taken or node_plan.lasting(node) or (node.out and name in by_others)):
+                result.waiting[name] = there
                 if leavers.drained_by(node, OWNER):
-                    overdue += leavers.overdue(node, on.get(name, []), now=now, policy=size.policy, deadline=size.deadline, rules=size.jobs)
+                    overdue += leavers.overdue(node, there, now=now, policy=size.policy, deadline=size.deadline, rules=size.jobs)
             else:
                 continue
             keep = number + 1
+            if node is None or node.busy or there:
+                waited = keep
         if size.victims:
             result.stay[size.name] = keep
-    result.deeds = leavers.deeds(overdue)
+        going |= set(size.victims[waited - size.wanted :])
+    gone = [node.name for node in victims]
+    # A job is told one thing a call, and one that requires a node that goes has that before it.
+    free = [one for one in named if not one.required & set(gone)]
+    result.deeds = [*leavers.deeds(overdue), *leavers.freed(overdue, named, gone), *leavers.spared(free, going, gone)]
     return result
+
+
+def _held_by_name(on: dict[str, list[Task]], named: Iterable[Named], victims: set[str]) -> dict[str, list[Task]]:
+    """Return the jobs that require each victim without being on it."""
+    there = {task.number: task for name in victims for task in on.get(name, [])}
+    held: dict[str, list[Task]] = {}
+    for one in named:
+        names = one.required & victims
+        # One that is on a victim is waited for there, and told by these words.
+        task = there.get(one.task.number) or replace(one.task, names=hostlist.compress(names))
+        for name in names:
+            if task not in on.get(name, []):
+                held.setdefault(name, []).append(task)
+    return held
 
 
 def leaving(text: str, sizes: Iterable[Size], wanted: Iterable[str]) -> list[str]:
@@ -193,7 +221,7 @@ def held(
             "see who has edited the ConfigMap, or raise replicas again until a run has written it anew."
         )
     replicas = {size.name: stay[size.name] for size in sizes if size.wanted < stay.get(size.name, 0)}
-    resources = _resources_of(names, gres)
+    resources = resources_of(names, gres)
     return {"replicas": replicas, "nodes": nodes, "partitions": partitions, **({"gres": resources} if resources else {})}
 
 
@@ -205,7 +233,7 @@ def _jail_of(partition: str, plugstack: str) -> list[list[str]]:
     return [[key, words[key]] for key in keys if key in words]
 
 
-def _resources_of(names: set[str], gres: str) -> list[list[list[str]]]:
+def resources_of(names: set[str], gres: str) -> list[list[list[str]]]:
     """Return the lines of gres.conf that name some of these nodes, narrowed to them. A line without nodes is the whole cluster's, and stays anyway."""
     found: list[list[list[str]]] = []
     for line in gres.splitlines():

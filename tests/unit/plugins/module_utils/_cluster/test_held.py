@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import held, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hardware
 
 from .documents import edited, good
 
@@ -150,3 +151,49 @@ def test_what_is_busy_in_maintenance_has_one_line_as_the_document_says_and_the_l
         lines(model)[3],
     ]
     assert held.hold(kept, {}) == model
+
+
+def test_nodes_keep_the_line_of_their_pods_and_the_partitions_of_the_document() -> None:
+    model = resolve.model(good()).to_dict()
+    former = [["NodeName", "cpu-1"], ["NodeAddr", "demo-cpu-1.w"], ["CPUs", "7"], ["Gres", "gpu:2"], ["State", "UNKNOWN"]]
+    kept = held.hold(model, {"hardware": [former], "gres": [[["NodeName", "cpu-1"], ["Name", "gpu"], ["File", "/dev/x[0-1]"]]]})
+    of_cpu, of_big, main, *_rest = lines(model)
+    assert lines(kept) == [
+        of_cpu.replace("cpu-[0-1]", "cpu-0"),
+        of_big,
+        "NodeName=cpu-1 NodeAddr=demo-cpu-1.w CPUs=7 Gres=gpu:2 State=UNKNOWN",
+        main,
+        *_rest,
+    ]
+    files = kept["config"]["files"]
+    assert files["gres.conf"] == "NodeName=cpu-1 Name=gpu File=/dev/x[0-1]\n"
+    assert "\nGresTypes=gpu\n" in files["slurm.conf"]
+    assert kept["config"]["hash"] != model["config"]["hash"]
+    assert kept["workers"] == model["workers"]
+    assert held.hold(kept, {}) == model
+
+
+def test_a_set_of_which_all_nodes_keep_their_lines_has_no_line_of_its_own() -> None:
+    model = resolve.model(good()).to_dict()
+    former = [["NodeName", "cpu-[0-1]"], ["NodeAddr", "demo-cpu-[0-1].w"], ["CPUs", "7"], ["State", "UNKNOWN"]]
+    kept = held.hold(model, {"hardware": [former]})
+    assert lines(kept)[:2] == [lines(model)[1], "NodeName=cpu-[0-1] NodeAddr=demo-cpu-[0-1].w CPUs=7 State=UNKNOWN"]
+
+
+def test_what_a_document_gives_of_gpus_is_not_for_nodes_that_keep_their_line() -> None:
+    model = resolve.model(good()).to_dict()
+    model["config"]["files"]["gres.conf"] = "NodeName=cpu-[0-1] Name=gpu File=/dev/corral-gpu/[0-3]\n"
+    former = [["NodeName", "cpu-1"], ["NodeAddr", "demo-cpu-1.w"], ["CPUs", "7"], ["State", "UNKNOWN"]]
+    kept = held.hold(model, {"hardware": [former]})
+    assert kept["config"]["files"]["gres.conf"] == "NodeName=cpu-0 Name=gpu File=/dev/corral-gpu/[0-3]\n"
+
+
+def test_a_pod_carries_the_words_of_its_line() -> None:
+    model = resolve.model(good()).to_dict()
+    cpu = model["workers"]["node_sets"][0]
+    assert (
+        hardware.differing(model["config"]["files"]["slurm.conf"].replace("CPUs=", "CPUs=1"), model["config"]["files"]["slurm.conf"])[
+            "cpu-0"
+        ]
+        == cpu["hardware"]
+    )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -77,7 +78,7 @@ class Fake:
     @property
     def told(self) -> list[list[str]]:
         """The commands that change something."""
-        return [command for command in self.execs if "--json" not in command]
+        return [command for command in self.execs if "--json" not in command and command[0] != "squeue"]
 
     def state(self, name: str, *words: str, reason: str | None = None) -> None:
         row = next(row for row in self.nodes["nodes"] if row["name"] == name)
@@ -104,6 +105,9 @@ class Fake:
                 return answer
         if command[:2] == ["scontrol", "update"]:
             self._update(dict(word.split("=", 1) for word in command[2:]))
+        if command[0] == "squeue" and "--json" not in command:
+            form = next(word.removeprefix("--format=") for word in command if word.startswith("--format="))
+            return Output(0, "".join(f"{self._line(form, row)}\n" for row in self.jobs["jobs"]), "")
         kind = "jobs" if command[0] == "squeue" else command[2] if command[:2] == ["scontrol", "show"] else ""
         shown = getattr(self, kind) if kind else None
         # Nodes that never registered are hidden from all who do not ask for them, and squeue does not know their names.
@@ -116,12 +120,27 @@ class Fake:
             shown = {**self.nodes, "nodes": [row for row in self.nodes["nodes"] if row["name"] not in hidden]}
         return Output(0, json.dumps(shown) if kind else "", "")
 
+    @staticmethod
+    def _line(form: str, row: dict[str, Any]) -> str:
+        """A job as squeue's --format shows it."""
+        keys = {"n": "required_nodes", "x": "excluded_nodes", "N": "nodes", "u": "user_name", "P": "partition", "q": "qos", "j": "name"}
+        number = row["job_id"] if "task" not in row else f"{row['job_id']}_{row['task']}"
+        shown = {"i": number, "T": row["job_state"][-1]} | {letter: row.get(key) or "" for letter, key in keys.items()}
+        return re.sub("%([a-zA-Z])", lambda match: str(shown[match[1]]), form)
+
     def _update(self, words: dict[str, str]) -> None:
-        """Do to nodes what slurmctld does."""
+        """Do to nodes and jobs what slurmctld does."""
+        for row in self.jobs["jobs"]:
+            if words.get("jobid") == str(row["job_id"]):
+                for word, key in (("excnodelist", "excluded_nodes"), ("reqnodelist", "required_nodes")):
+                    row[key] = words.get(word, row.get(key))
         for row in self.nodes["nodes"]:
             if row["name"] in hostlist.expand(words.get("nodename", "")):
                 if words.get("state") == "drain":
                     row["state"] = [*(word for word in row["state"] if word != "DRAIN"), "DRAIN"]
+                    row["reason"] = words["reason"]
+                if words.get("state") == "down":
+                    row["state"] = ["DOWN", *(word for word in row["state"][1:] if word != "COMPLETING")]
                     row["reason"] = words["reason"]
                 if words.get("state") == "resume":
                     row["state"] = [word for word in row["state"] if word not in ("DRAIN", "DOWN")] or ["IDLE"]

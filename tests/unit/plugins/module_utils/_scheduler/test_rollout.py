@@ -70,7 +70,15 @@ def busy(world: Fake, node: str, number: int = 7) -> None:
 
 def run(*, check: bool = False, most: int = 1, policy: str = "Wait", kind: str = "RollingUpdate", **options: Any) -> dict[str, Any]:
     one = {"name": "cpu", "replicas": 3, "type": kind, "max_unavailable": most, "policy": policy, "deadline": 60, "jobs": [], "place": ""}
-    given = {"selector": "s", "node_sets": [one], "outdated": [], "wait_timeout": 0, "start_timeout": 600, "must_finish": False}
+    given = {
+        "selector": "s",
+        "node_sets": [one],
+        "outdated": [],
+        "kept_lines": [],
+        "wait_timeout": 0,
+        "start_timeout": 600,
+        "must_finish": False,
+    }
     return rollout.run({**CONNECTION, **given, **options}, check=check, diff=True)
 
 
@@ -170,6 +178,76 @@ def test_a_template_that_does_not_work_stops_with_the_pods_own_words(world: Fake
     assert caught.value.data["node_sets"][0]["starting"] == "cpu-2"
 
 
+def test_a_run_that_fails_waits_for_the_pods_that_may_still_come_up(world: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cpu-2's machine can not pull the image; that of cpu-1 needs a moment longer for it."""
+    request = world.request
+
+    def then(method: str, path: str, **more: Any) -> Any:
+        answer, name = request(method, path, **more), world.deleted[-1].removeprefix("demo-")
+        number = int(name[-1])
+        world.pods[number] = worker(name, "new")
+        world.pods[number]["status"] = NO_IMAGE if number == 2 else {"phase": "Pending"}
+        return answer
+
+    def later(_seconds: float) -> None:
+        if "demo-cpu-1" in world.deleted and next(looks) == 3:
+            world.pods[1] = worker("cpu-1", "new")
+
+    looks = iter(range(1000))
+    world.request = then  # type: ignore[method-assign]
+    monkeypatch.setattr(rollout.time, "sleep", later)
+    with pytest.raises(WaitFailed, match="cpu-2 does not come up") as caught:
+        run(most=2)
+    assert states(world) == {"cpu-0": ["IDLE"], "cpu-1": ["IDLE"], "cpu-2": ["IDLE", "DRAIN"]}, "a node stays drained whose pod is well"
+    assert world.deleted == ["demo-cpu-2", "demo-cpu-1"], "it went on after it had stopped"
+    assert caught.value.data["node_sets"][0]["starting"] == "cpu-2"
+
+
+def test_one_that_falls_ill_after_its_turn_does_not_stop_the_others(world: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    comes_up(world, {"phase": "Pending"})
+
+    def later(_seconds: float) -> None:
+        for name in world.deleted:
+            world.pods[int(name[-1])] = worker(name.removeprefix("demo-"), "new")
+
+    monkeypatch.setattr(rollout.time, "sleep", later)
+    world.pods[0] = worker("cpu-0", "new", born="2026-01-31T07:00:00Z")
+    world.pods[0]["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}
+    world.state("cpu-0", "DOWN", "NOT_RESPONDING", reason="Not responding")
+    result = run(most=2)
+    assert world.deleted == ["demo-cpu-2", "demo-cpu-1"]
+    assert (states(world)["cpu-1"], states(world)["cpu-2"], "warnings" in result) == (["IDLE"], ["IDLE"], False)
+
+
+def test_an_outage_of_all_pods_is_waited_for(world: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    comes_up(world)
+    running = {"name": "slurmd", "state": {"running": {"startedAt": "2026-01-31T07:00:00Z"}}}
+    for one in world.pods:
+        one["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [running]}
+    result = run()
+    assert (world.deleted, result["changed"]) == ([], False)
+    assert "cpu-[0-2]: left while cpu-[0-2] is out of service (maxUnavailable 1)" in result["warnings"][0]
+
+    def well(_seconds: float) -> None:
+        for number, one in enumerate(world.pods):
+            world.pods[number] = worker(f"cpu-{number}", one["metadata"]["labels"][REVISION])
+
+    monkeypatch.setattr(rollout.time, "sleep", well)
+    assert "warnings" not in run(wait_timeout=20)
+    assert world.deleted == ["demo-cpu-2", "demo-cpu-1", "demo-cpu-0"]
+
+
+def test_pods_whose_slurmd_does_not_run_go_all_at_once(world: Fake) -> None:
+    comes_up(world)
+    waits = {"name": "slurmd", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    beside = {"name": "sssd", "state": {"running": {}}}
+    for one in world.pods[:2]:
+        one["status"] = {"phase": "Running", "containerStatuses": [waits, beside]}
+    run()
+    assert sorted(world.deleted) == ["demo-cpu-0", "demo-cpu-1", "demo-cpu-2"]
+    assert sorted(world.deleted[:2]) == ["demo-cpu-0", "demo-cpu-1"]
+
+
 def test_a_pod_that_only_takes_too_long_stops_it_too(world: Fake) -> None:
     comes_up(world, {"phase": "Pending"})
     with pytest.raises(WaitFailed, match="after 0 s: pod demo-cpu-2 is Pending"):
@@ -253,3 +331,29 @@ def test_what_is_under_way_is_shown(world: Fake, caplog: pytest.LogCaptureFixtur
         result = run(wait_timeout=20)
     assert (hostlist.compress(name.removeprefix("demo-") for name in world.deleted), "warnings" in result) == ("cpu-[0-2]", False)
     assert "waiting for job 7 (train of ada) on cpu-2" in caplog.text
+
+
+def test_a_node_whose_line_changes_stays_drained_with_its_new_pod_until_that_is_done(world: Fake) -> None:
+    comes_up(world)
+    busy(world, "cpu-1")
+    result = run(most=2, kept_lines=["cpu-0", "cpu-1", "cpu-2"])
+    assert sorted(result["relines"]) == ["cpu-0", "cpu-2"]
+    assert all("DRAIN" in states(world)[name] for name in result["relines"]), "with its former line it would get jobs that the change ends"
+    assert "warnings" not in result
+    run(most=2, kept_lines=["cpu-1"])
+    assert (states(world)["cpu-0"], states(world)["cpu-2"]) == (["IDLE"], ["IDLE"]), "their lines are the new ones now"
+
+
+def test_one_that_got_a_new_pod_by_itself_is_drained_for_its_line(world: Fake) -> None:
+    """A lost machine's pods are made anew from the new template, and take jobs with the line that they had."""
+    world.pods = [worker(f"cpu-{number}", "new") for number in range(3)]
+    busy(world, "cpu-1")
+    result = run(kept_lines=["cpu-1"], wait_timeout=0)
+    assert states(world)["cpu-1"] == ["MIXED", "DRAIN"]
+    assert (result["relines"], result["waiting"][0]["node"], result["left"]) == ([], "cpu-1", "cpu-1")
+    world.jobs["jobs"] = []
+    world.state("cpu-1", "IDLE", "DRAIN")
+    assert run(kept_lines=["cpu-1"])["relines"] == ["cpu-1"]
+    assert not world.deleted
+    run()
+    assert states(world)["cpu-1"] == ["IDLE"]

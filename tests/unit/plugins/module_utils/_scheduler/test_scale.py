@@ -154,7 +154,7 @@ def test_where_nothing_shrinks_slurmctld_is_not_asked(world: Fake, cpu: int) -> 
 def test_an_idle_node_is_drained_looked_at_again_and_may_go(world: Fake) -> None:
     result = run()
     assert [command[:3] for command in world.told] == [["scontrol", "update", "nodename=cpu-2"]]
-    assert [command[:2] for command in world.execs[-2:]] == [["scontrol", "show"], ["squeue", "--json"]], (
+    assert [command[:2] for command in world.execs[-3:]] == [["scontrol", "show"], ["squeue", "--json"], ["squeue", "--array"]], (
         "it goes without a look after the drain"
     )
     assert (result["changed"], replicas(result), result["held"], result["retired"]) == (True, {"demo-cpu": 2}, {}, [])
@@ -267,7 +267,7 @@ def test_the_wait_ends_when_the_job_does(world: Fake, monkeypatch: pytest.Monkey
     ask = world.run_in_pod
 
     def later(client: Any, **more: Any) -> Output:
-        if more["command"][0] == "squeue" and next(answers) == 4:
+        if more["command"][0] == "squeue" and next(answers) == 6:
             world.state("cpu-2", "IDLE", "DRAIN")
             world.jobs["jobs"].clear()
         return ask(client, **more)
@@ -328,6 +328,92 @@ def test_a_scale_down_that_is_half_taken_back(world: Fake) -> None:
     result = run(2)
     assert world.told == [["scontrol", "update", "nodename=cpu-1", "state=resume"]]
     assert replicas(result) == {"demo-cpu": 2}
+
+
+def naming(world: Fake, state: str = "RUNNING", number: int = 12, **more: Any) -> None:
+    """A job that is not on the node that goes, and names it."""
+    nodes = "" if state == "PENDING" else "cpu-0"
+    world.jobs["jobs"].append({"job_id": number, "name": "train", "user_name": "ada", "job_state": [state], "nodes": nodes, **more})
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED", "PENDING", "SPECIAL_EXIT"])
+def test_a_job_elsewhere_that_requires_a_node_keeps_it(world: Fake, state: str) -> None:
+    naming(world, state, required_nodes="cpu-[0,2]")
+    result = run(wait=True, wait_timeout=0)
+    assert (replicas(result), result["held"]["replicas"]) == ({}, {"cpu": 3})
+    assert result["waiting"] == [{"node": "cpu-2", "jobs": [{"id": "12", "name": "train", "user": "ada"}]}]
+    assert "waiting for job 12 (train of ada), which names cpu-2 (--nodelist). They stay drained" in result["warnings"][0]
+    assert [command[2] for command in world.told] == ["nodename=cpu-2"], "it is told nothing before a deadline"
+    assert run()["changed"] is False
+    world.jobs["jobs"].clear()
+    assert replicas(run()) == {"demo-cpu": 2}
+
+
+def test_a_job_that_requires_a_node_may_have_a_name_that_looks_like_other_jobs(world: Fake) -> None:
+    naming(world, required_nodes="cpu-2", name="a|b\n13|cpu-[0-1]|||RUNNING|bob|main|normal|x")
+    naming(world, number=14, required_nodes="cpu-[0-1]")
+    assert [one["jobs"][0]["id"] for one in run()["waiting"]] == ["12"]
+    assert len(run()["waiting"][0]["jobs"]) == 1
+
+
+def test_a_job_that_waits_and_excludes_a_node_is_told_before_it_goes_and_keeps_the_rest(world: Fake) -> None:
+    naming(world, "PENDING", excluded_nodes="cpu-[1-2]")
+    naming(world, "PENDING", 13, excluded_nodes="cpu-2")
+    plan = run(check=True)
+    assert (plan["changed"], replicas(plan), world.told) == (True, {"demo-cpu": 2}, [])
+    result = run()
+    assert [command[2:] for command in world.told[1:]] == [["excnodelist=cpu-1", "jobid=12"], ["excnodelist=", "jobid=13"]]
+    assert (replicas(result), result["held"], result["waiting"]) == ({"demo-cpu": 2}, {}, [])
+
+
+def test_a_job_that_runs_and_excludes_a_node_loses_nothing_by_its_end(world: Fake) -> None:
+    naming(world, excluded_nodes="cpu-2")
+    assert replicas(run()) == {"demo-cpu": 2}
+    assert [command[2] for command in world.told] == ["nodename=cpu-2"]
+
+
+def test_a_node_that_has_a_job_yet_stays_excluded(world: Fake) -> None:
+    """The document may be put back before that has ended."""
+    naming(world, "PENDING", excluded_nodes="cpu-2")
+    busy(world, "cpu-2")
+    run()
+    assert [command[2] for command in world.told] == ["nodename=cpu-2"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "state", "told"),
+    [
+        ("Requeue", "RUNNING", ["scontrol", "requeue", "12"]),
+        ("Requeue", "PENDING", ["scontrol", "update", "reqnodelist=cpu-0", "jobid=12"]),
+        ("Cancel", "RUNNING", ["scancel", "12"]),
+        ("Cancel", "PENDING", ["scancel", "12"]),
+        ("Wait", "PENDING", None),
+    ],
+)
+def test_after_the_deadline_jobs_that_require_a_node_are_told_too(world: Fake, policy: str, state: str, told: list[str] | None) -> None:
+    drained_long_ago(world)
+    world.jobs["jobs"].clear()
+    world.state("cpu-2", "IDLE", "DRAIN")
+    naming(world, state, required_nodes="cpu-[0,2]")
+    result = run(node_sets=overdue(policy))
+    assert [one for one in world.told if one[0] != "date"] == ([told] if told else [])
+    assert replicas(result) == ({"demo-cpu": 2} if told and "reqnodelist=cpu-0" in told else {})
+
+
+def test_in_maintenance_names_do_no_harm_since_the_lines_stay(world: Fake) -> None:
+    naming(world, required_nodes="cpu-2")
+    assert replicas(run(maintenance=True)) == {"demo-cpu": 2}
+    assert not [command for command in world.execs if "--array" in command]
+
+
+@pytest.mark.parametrize(
+    "answer", [UNREACHABLE, refusal("slurm_load_jobs error"), Output(0, "slurm_load", ""), Output(0, '{"jobs": []}', "")]
+)
+def test_where_it_is_not_known_which_nodes_are_named_none_goes(world: Fake, answer: Any) -> None:
+    world.answers["squeue", "--array"] = answer
+    result = run()
+    assert (result["changed"], result["objects"], world.told) == (False, [], [])
+    assert "so no node was taken away, and cpu-2 stay as they are" in result["warnings"][0]
 
 
 def by_hand(world: Fake) -> None:

@@ -19,6 +19,7 @@ NOW = 1_800_000_000.0
 OURS = rollout.REASON
 OLD, NEW = rollout.Pod(stale=True, ready=True), rollout.Pod(stale=False, ready=True)
 BROKEN_OLD, BROKEN_NEW = rollout.Pod(stale=True, ready=False), rollout.Pod(stale=False, ready=False)
+DEAD_OLD = rollout.Pod(stale=True, ready=False, runs=False)
 
 
 def node(name: str, *state: str, reason: str = "", since: float = 0, started: float = 0) -> nodes.Node:
@@ -92,7 +93,7 @@ def test_busy_ones_come_last_and_of_these_the_one_whose_jobs_end_first() -> None
         (ours("cpu-2", "DOWN", "NOT_RESPONDING"), [job(7, "cpu-2")]),
     ],
 )
-@pytest.mark.parametrize("pod", [OLD, BROKEN_OLD])
+@pytest.mark.parametrize("pod", [OLD, BROKEN_OLD, DEAD_OLD])
 def test_one_of_two_answers_is_enough_to_keep_a_pod(live: nodes.Node, jobs: list[leavers.Task], pod: rollout.Pod) -> None:
     found = step([NEW, NEW, pod], live, jobs=jobs)
     assert (found.replace, list(found.waiting), found.done) == ([], ["cpu-2"], False)
@@ -107,7 +108,6 @@ def test_a_drained_and_free_one_goes() -> None:
     "away",
     [
         (OLD, node("cpu-2", "DOWN", reason="fan")),
-        (OLD, node("cpu-2", "IDLE", "DRAIN", reason="corral: jail: gone")),
         (NEW, node("cpu-2", "IDLE", "DRAIN", reason="ask bob")),
         (NEW, node("cpu-2", "DOWN", "NOT_RESPONDING", reason="Not responding")),
         (BROKEN_NEW, node("cpu-2")),
@@ -139,14 +139,58 @@ def test_free_nodes_that_others_drained_are_replaced_and_stay_drained() -> None:
 @pytest.mark.parametrize("broken", [("IDLE",), ("DOWN", "NOT_RESPONDING")])
 def test_pods_that_do_not_work_are_replaced_first_and_all_at_once(broken: tuple[str, ...]) -> None:
     live = [node(name, *broken, reason="Not responding") for name in ("cpu-0", "cpu-1")]
-    assert drained(step([BROKEN_OLD, BROKEN_OLD, OLD], *live)) == "cpu-[0-1]"
-    found = step([BROKEN_OLD, BROKEN_OLD, OLD], ours("cpu-0", *broken), ours("cpu-1", *broken))
+    assert drained(step([DEAD_OLD, DEAD_OLD, OLD], *live)) == "cpu-[0-1]"
+    found = step([DEAD_OLD, DEAD_OLD, OLD], ours("cpu-0", *broken), ours("cpu-1", *broken))
     assert (sorted(found.replace), drained(found)) == (["cpu-0", "cpu-1"], "")
 
 
-def test_a_pod_that_does_not_work_is_not_killed_with_its_jobs() -> None:
-    found = step([BROKEN_OLD, NEW, NEW], node("cpu-0", "ALLOCATED"), jobs=[job(7, "cpu-0")])
+@pytest.mark.parametrize("pod", [BROKEN_OLD, DEAD_OLD])
+def test_a_pod_that_does_not_work_is_not_killed_with_its_jobs(pod: rollout.Pod) -> None:
+    found = step([pod, NEW, NEW], node("cpu-0", "ALLOCATED"), jobs=[job(7, "cpu-0")])
     assert (drained(found), found.replace) == ("cpu-0", [])
+
+
+@pytest.mark.parametrize(
+    ("pod", "state"), [(BROKEN_OLD, ("IDLE",)), (OLD, ("IDLE", "NOT_RESPONDING")), (BROKEN_OLD, ("DOWN", "NOT_RESPONDING"))]
+)
+def test_a_moment_in_which_all_are_out_of_service_ends_no_pod(pod: rollout.Pod, state: tuple[str, ...]) -> None:
+    """A file server that hangs makes all pods unready, and a machine without its network leaves all nodes silent."""
+    live = [node(f"cpu-{number}", *state, reason="Not responding") for number in range(8)]
+    found = step([pod] * 8, *live)
+    assert (drained(found), found.replace, found.done) == ("", [], False), "they may come back, so the run waits a while"
+    assert found.words.endswith("cpu-[0-7]: left while cpu-[0-7] is out of service (maxUnavailable 1)")
+    back = [ours("cpu-7", *state), *live[:7]]
+    assert step([pod] * 8, *back).replace == ["cpu-7"], "what was drained for it before costs nothing"
+
+
+def test_a_node_that_is_out_of_service_is_the_first_and_takes_the_room() -> None:
+    found = step([BROKEN_OLD, OLD, OLD], most=2)
+    assert drained(found) == "cpu-[0,2]"
+    assert drained(step([BROKEN_OLD, BROKEN_OLD, OLD], most=2)) == "cpu-[0-1]"
+    assert drained(step([BROKEN_OLD, NEW, NEW], node("cpu-1", "DOWN", reason="fan"))) == "", "that one may be back before this one is"
+
+
+def test_nodes_that_slurmctld_never_took_do_not_wait_for_each_other() -> None:
+    """With fewer CPUs than the document says, none of them ever comes back without a new pod."""
+    live = [node(f"cpu-{number}", "FUTURE", "INVALID_REG") for number in range(4)]
+    assert drained(step([OLD] * 4, *live, most=2)) == "cpu-[2-3]"
+    assert drained(step([OLD] * 4, ours("cpu-3", "FUTURE"), *live[:3], most=2)) == "cpu-2"
+    assert drained(step([OLD] * 3 + [None], *live, most=1)) == ""
+
+
+def test_drains_beyond_the_limit_are_given_back_when_the_pods_are_well() -> None:
+    """The limit is a smaller one now, or the pods did not run when they were drained."""
+    busy = [ours(name, "MIXED") for name in ("cpu-0", "cpu-1")]
+    jobs = [job(1, "cpu-0", 500), job(2, "cpu-1", 900)]
+    live = [*busy, ours("cpu-2"), ours("cpu-3")]
+    found = step([OLD] * 5, *live, jobs=jobs, policy="Cancel", deadline=0)
+    assert (found.replace, resumed(found), drained(found), found.deeds) == (["cpu-3"], "cpu-[0-2]", "", [])
+    found = step([OLD] * 5, *live, jobs=jobs, most=3)
+    assert (found.replace, resumed(found), list(found.waiting)) == (["cpu-3", "cpu-2"], "cpu-1", ["cpu-0"]), "that one's jobs end last"
+    found = step([OLD, OLD, BROKEN_OLD, BROKEN_NEW], *live, jobs=jobs)
+    assert (found.replace, resumed(found), drained(found)) == ([], "cpu-[0-1]", ""), "a pod that is not ready has nothing to give back"
+    found = step([OLD] * 5, busy[0], node("cpu-4", "DOWN", reason="fan"), jobs=jobs)
+    assert (resumed(found), list(found.waiting)) == ("", ["cpu-0"]), "others that are away make no drain of ours one too many"
 
 
 def test_a_node_that_a_person_set_down_keeps_its_pod() -> None:
@@ -162,7 +206,8 @@ def test_a_node_whose_machine_is_cordoned_keeps_its_pod() -> None:
     found = step([NEW, OLD, OLD], cordoned, most=2)
     assert (found.replace, drained(found)) == ([], "cpu-1")
     assert "cpu-2: left until its machine" in found.words
-    assert step([NEW, NEW, BROKEN_OLD], cordoned).replace == ["cpu-2"]
+    assert step([NEW, NEW, BROKEN_OLD], cordoned).replace == [], "its jail may only be away for a moment"
+    assert step([NEW, NEW, DEAD_OLD], cordoned).replace == ["cpu-2"]
 
 
 def test_a_node_that_slurmctld_does_not_know_is_left() -> None:
@@ -175,6 +220,45 @@ def test_it_comes_back_when_its_new_slurmd_has_registered() -> None:
     assert resumed(step([OLD, OLD, pod], ours("cpu-2", started=NOW - 100))) == "", "slurmctld still speaks of the pod before"
     assert resumed(step([OLD, OLD, pod], ours("cpu-2", "DOWN", started=NOW + 1))) == ""
     assert resumed(step([OLD, OLD, pod], ours("cpu-2", started=NOW))) == "cpu-2"
+
+
+@pytest.mark.parametrize(
+    ("pod", "state", "reason"),
+    [
+        (BROKEN_NEW, ("DOWN", "NOT_RESPONDING"), "Not responding"),
+        (rollout.Pod(stale=False, ready=False, going=True), ("DOWN", "NOT_RESPONDING"), "Not responding"),
+        (rollout.Pod(stale=False, ready=False, born=NOW - 100), ("IDLE", "DRAIN"), "ask bob"),
+        (BROKEN_NEW, ("IDLE", "DRAIN"), "corral: sync: its machine is cordoned"),
+    ],
+)
+def test_one_that_falls_ill_with_its_new_pod_is_no_reason_to_stop(pod: rollout.Pod, state: tuple[str, ...], reason: str) -> None:
+    ill = node("cpu-0", *state, reason=reason, started=NOW - 50)
+    found = step([pod, OLD, OLD], ill, most=2)
+    assert (found.sets[0].starting, drained(found)) == ([], "cpu-2"), "it takes its place in the budget"
+    found = step([pod, OLD, OLD], ill)
+    assert (found.sets[0].starting, drained(found)) == ([], "")
+    assert "cpu-[1-2]: left while cpu-0 is out of service (maxUnavailable 1)" in found.words
+    assert step([pod, OLD, OLD], ill, ours("cpu-2")).replace == [], "another template may not work either"
+
+
+@pytest.mark.parametrize(
+    ("pod", "live"),
+    [
+        (BROKEN_NEW, ours("cpu-0", "DOWN", "NOT_RESPONDING")),
+        (BROKEN_NEW, node("cpu-0", "FUTURE", "NOT_RESPONDING")),
+        (rollout.Pod(stale=False, ready=False, born=NOW), node("cpu-0", "IDLE", "DRAIN", reason="ask bob", started=NOW - 50)),
+    ],
+)
+def test_one_that_never_came_into_service_with_its_new_pod_is_waited_for(pod: rollout.Pod, live: nodes.Node) -> None:
+    assert step([pod, OLD, OLD], live, most=2).sets[0].starting == ["cpu-0"]
+
+
+def test_of_a_set_that_has_stopped_no_further_node_is_begun_with() -> None:
+    there = {"cpu-0": BROKEN_OLD, "cpu-1": OLD, "cpu-2": OLD, "cpu-3": BROKEN_NEW}
+    live = [node("cpu-0"), node("cpu-1"), ours("cpu-2"), ours("cpu-3")]
+    found = rollout.step([cpu(4, 4)], there, live, [], now=NOW, stopped=["cpu"])
+    assert (drained(found), found.replace) == ("", ["cpu-2"]), "what was begun with goes on"
+    assert "cpu-[0-1]: left, since a new pod of the set does not come up" in found.words
 
 
 def test_a_rollout_that_is_taken_back_gives_ours_back_and_only_ours() -> None:
@@ -204,6 +288,24 @@ def test_in_the_window_so_many_pods_are_replaced_at_once() -> None:
     assert drained(step([OLD, OLD, OLD], *inside, type="Maintenance", most=2)) == "cpu-[1-2]"
     assert drained(step([OLD, OLD, None], *inside, type="Maintenance", most=2)) == "cpu-1"
     assert drained(step([OLD, OLD, OLD], *inside[:1], type="Maintenance", most=2)) == "cpu-0", "only those in the window"
+
+
+def test_a_pod_that_is_not_ready_waits_for_the_window_and_one_that_does_not_run_does_not() -> None:
+    found = step([BROKEN_OLD, OLD, OLD], ours("cpu-0"), type="Maintenance")
+    assert (drained(found), resumed(found), found.replace) == ("", "cpu-0", [])
+    assert drained(step([BROKEN_OLD, DEAD_OLD, OLD], type="Maintenance")) == "cpu-1"
+    assert step([BROKEN_OLD, DEAD_OLD, OLD], ours("cpu-1"), type="Maintenance").replace == ["cpu-1"]
+    inside = [node(f"cpu-{number}", "IDLE", "MAINTENANCE") for number in range(3)]
+    assert drained(step([BROKEN_OLD] * 3, *inside, type="Maintenance")) == "cpu-2", "not all that are not ready at once"
+
+
+def test_what_the_health_check_reserves_is_no_window() -> None:
+    window, outage = (
+        [dataclasses.replace(node(f"cpu-{number}", "IDLE", "MAINTENANCE"), reservation=name) for number in range(3)]
+        for name in ("window", "corral-jail-outage")
+    )
+    assert drained(step([OLD, OLD, OLD], *window, type="Maintenance")) == "cpu-2"
+    assert drained(step([OLD, OLD, OLD], *outage, type="Maintenance")) == ""
 
 
 @pytest.mark.parametrize(
@@ -262,7 +364,7 @@ STATES = st.sampled_from(
      ("IDLE", "MAINTENANCE"), ("DOWN", "DRAIN"), ("UNKNOWN",)]
 )  # fmt: skip
 REASONS = st.sampled_from([OURS, "ask bob", "corral: scale: x", "Not responding", ""])
-PODS = st.sampled_from([None, OLD, NEW, BROKEN_OLD, BROKEN_NEW, rollout.Pod(stale=True, ready=False, going=True)])
+PODS = st.sampled_from([None, OLD, NEW, BROKEN_OLD, BROKEN_NEW, DEAD_OLD, rollout.Pod(stale=True, ready=False, going=True)])
 
 
 @settings(deadline=None)
@@ -280,18 +382,25 @@ def test_whatever_the_world_is_like(world: list[tuple[rollout.Pod | None, tuple[
     has_job = {name for task in jobs for name in task.nodes}
     for name in found.replace:
         assert live[name].drained and not live[name].busy and name not in has_job, "a pod goes that may have a job"
-        assert there[name] in (OLD, BROKEN_OLD), "a pod goes for nothing"
+        assert there[name] in (OLD, BROKEN_OLD, DEAD_OLD), "a pod goes for nothing"
     for name in [*found.drain.after, *found.resume.after]:
         assert not (live[name].drained and live[name].reason != OURS), "somebody else's drain is touched"
     for name in found.drain.after:
-        assert there[name] in (OLD, BROKEN_OLD), "a node is drained for nothing"
+        assert there[name] in (OLD, BROKEN_OLD, DEAD_OLD), "a node is drained for nothing"
+        assert name not in found.resume.after, "a node is given back and drained again"
     well = [name for name, pod in there.items() if pod in (OLD, NEW) and live[name].answers and not live[name].out]
     taken = [name for name in found.drain.after if name in well]
     if taken and kind == "RollingUpdate":
         assert len(live) - len(well) + len(taken) <= most, "more nodes are taken out than may be"
-    ready = [name for name in found.replace if there[name] == OLD]
+    if any(there[name] == BROKEN_OLD for name in found.drain.after) and kind == "RollingUpdate":
+        # Those that slurmctld does not speak of as FUTURE are not in this world.
+        assert len(live) - len(well) <= most, "a node that may come back is taken out, with too many others"
+    running = [name for name in found.replace if there[name] != DEAD_OLD]
     away = [name for name, pod in there.items() if pod is None or pod.going]
-    assert not ready or len(away) + len(ready) <= most, "more pods go at once than may"
+    assert not running or len(away) + len(running) <= most, "more pods go at once than may"
+    drains = [name for name, one in live.items() if one.drained and one.reason == OURS and name not in found.resume.after]
+    begun = [name for name in drains if there[name] == OLD and live[name].answers and name not in found.replace]
+    assert kind == "OnDelete" or not begun or len(drains) <= most, "more nodes that are well stay drained than may"
     assert kind != "OnDelete" or not (found.replace or found.drain.changed)
 
 
@@ -346,3 +455,49 @@ def test_any_order_of_events_ends_with_all_replaced_or_with_few_lost(
         assert all(pods[name] == NEW for name in names) or len(theirs) >= most
     else:
         assert len(lost) <= most
+
+
+FORMER = rollout.Pod(stale=False, ready=True, former=True)
+
+
+def test_a_node_with_the_line_of_its_former_pod_is_drained_within_the_limit() -> None:
+    found = step([FORMER, FORMER, OLD], most=1)
+    assert drained(found) == "cpu-2"
+    found = step([FORMER, FORMER, NEW], most=1)
+    assert (drained(found), found.relines, found.done) == ("cpu-1", [], False)
+    found = step([FORMER, FORMER, NEW], node("cpu-0", "MIXED"), ours("cpu-1"), jobs=[job(1, "cpu-0")], most=1)
+    assert (drained(found), resumed(found), found.relines) == ("", "", ["cpu-1"])
+    found = step([FORMER, NEW, NEW], ours("cpu-0", "MIXED"), jobs=[job(1, "cpu-0")], most=1)
+    assert (found.relines, list(found.waiting), resumed(found)) == ([], ["cpu-0"], "")
+
+
+@pytest.mark.parametrize("pod", [FORMER, dataclasses.replace(FORMER, ready=False)])
+def test_it_needs_not_come_up_first(pod: rollout.Pod) -> None:
+    """One with fewer CPUs than its line says is refused by slurmctld until the line is another one."""
+    found = step([pod, NEW], ours("cpu-0", "IDLE", "INVALID_REG"))
+    assert (found.relines, found.sets[0].starting) == (["cpu-0"], [])
+
+
+def test_where_somebody_deletes_the_pods_the_line_waits_for_somebody_who_drains() -> None:
+    found = step([FORMER, FORMER], node("cpu-1", "IDLE", "DRAIN", reason="ask bob"), type="OnDelete")
+    assert (drained(found), found.relines) == ("", ["cpu-1"])
+    assert "cpu-[0-1]: has the CPUs, memory and GPUs of its former pod until somebody drains it and it is free" in found.words
+
+
+def test_in_no_window_it_waits_for_one() -> None:
+    found = step([FORMER, FORMER], node("cpu-1", "IDLE", "MAINTENANCE"), type="Maintenance", most=2)
+    assert drained(found) == "cpu-1"
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        node("cpu-0", "IDLE", "DRAIN", reason="corral: jail: it can not be entered"),
+        node("cpu-0", "IDLE", "DRAIN", "INVALID_REG", reason="Low CPUs"),
+    ],
+)
+@pytest.mark.parametrize("pod", [FORMER, OLD])
+def test_a_drain_that_ends_by_itself_is_taken_over_before_anything_is_done(live: nodes.Node, pod: rollout.Pod) -> None:
+    """Else a job could start on the node between the look and the deed."""
+    found = step([pod, NEW], live)
+    assert (drained(found), found.relines, found.replace) == ("cpu-0", [], [])

@@ -210,6 +210,107 @@ def test_many_jobs_are_told_shortly() -> None:
     assert found.words.endswith("job 5 (train of ada) on cpu-3; 3 more jobs")
 
 
+def named(number: str, required: str = "", excluded: str = "", state: str = "PENDING", on: str = "", name: str = "train") -> str:
+    return f"M|{number}|{required}|{excluded}|{on}|{state}|ada|main,spot|normal|{name}\n"
+
+
+def naming(*lines: str, nodes: tuple[str, ...] = ("cpu-2", "cpu-3")) -> list[leavers.Named]:
+    return leavers.naming("".join(lines), "M", nodes)
+
+
+def test_the_jobs_that_name_nodes_that_go() -> None:
+    found = naming(
+        named("1"),
+        named("2", "(null)", "(null)"),
+        named("3", "cpu-[0-1]"),
+        named("4_7", "cpu-[1-2]", "cpu-0", "RUNNING", "cpu-1"),
+        named("5+1", "", "cpu-3"),
+    )
+    assert [(one.task.number, one.required, one.excluded) for one in found] == [
+        ("4_7", {"cpu-1", "cpu-2"}, {"cpu-0"}),
+        ("5+1", frozenset(), {"cpu-3"}),
+    ]
+    first = found[0].task
+    assert (first.name, first.user, first.state, first.nodes, first.partitions, first.qos) == (
+        "train", "ada", {"RUNNING"}, {"cpu-1"}, {"main", "spot"}, "normal",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["x", "squeue: error\nM|1|||||\n", "M|1|||||\n", named("1", state=""), named("x"), named("1", "cpu-[")])
+def test_nonsense_of_squeues_lines_is_an_error(text: str) -> None:
+    with pytest.raises(CorralError):
+        naming(text)
+
+
+def test_a_name_of_several_lines_is_no_other_job() -> None:
+    """What a job is called, its user says: the next line would be an order about somebody else's job."""
+    [one] = naming(named("1", "cpu-2", name="a|b\n2|cpu-3|||PENDING|bob|main|normal|x"))
+    assert (one.task.number, one.task.name) == ("1", "a|b 2|cpu-3|||PENDING|bob|main|normal|x")
+    assert naming("") == []
+
+
+def test_a_job_that_requires_one_victim_and_is_on_another_keeps_both() -> None:
+    busy = node("cpu-2", "MIXED", "DRAIN", reason=OURS)
+    found = step(busy, gone(3), jobs=[job(7, "cpu-2")], named=naming(named("7", "cpu-[2-3]", state="RUNNING", on="cpu-2")))
+    assert (found.stay, {name: len(tasks) for name, tasks in found.waiting.items()}) == ({"cpu": 4}, {"cpu-2": 1, "cpu-3": 1})
+    assert found.words == "waiting for job 7 (train of ada) on cpu-2"
+
+
+def test_jobs_that_require_nodes_are_named_with_these() -> None:
+    found = step(gone(2), gone(3), named=naming(named("7", "cpu-[0-3]"), named("8", "cpu-2", state="RUNNING", on="cpu-0")))
+    assert found.stay == {"cpu": 4}
+    assert found.words == (
+        "waiting for job 7 (train of ada), which names cpu-[2-3] (--nodelist); job 8 (train of ada), which names cpu-2 (--nodelist)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "state", "since", "told"),
+    [
+        ("Wait", "PENDING", 60, []),
+        ("Requeue", "PENDING", 59, []),
+        ("Requeue", "PENDING", 60, [["scontrol", "update", "reqnodelist=cpu-0", "jobid=7"]]),
+        ("Requeue", "SPECIAL_EXIT", 60, [["scontrol", "update", "reqnodelist=cpu-0", "jobid=7"]]),
+        ("Requeue", "RUNNING", 60, [["scontrol", "requeue", "7"]]),
+        ("Requeue", "COMPLETING", 60, []),
+        ("Cancel", "PENDING", 60, [["scancel", "7"]]),
+        ("Cancel", "RUNNING", 60, [["scancel", "7"]]),
+    ],
+)
+def test_the_deadline_of_jobs_that_require_nodes(policy: str, state: str, since: float, told: list[list[str]]) -> None:
+    """That it excludes another node is not told besides: a job is told one thing a call."""
+    live = [gone(number, since=NOW - since) for number in (2, 3)]
+    size = scaling.Size("cpu", 4, 2, policy, 60)
+    found = step(*live, size=size, named=naming(named("7", "cpu-[0,2]", "cpu-3", state)))
+    assert (commands(found), found.stay) == (told, {"cpu": 3})
+
+
+def test_a_pending_job_that_requires_only_nodes_that_go_may_run_anywhere() -> None:
+    size = scaling.Size("cpu", 4, 2, "Wait", 0, (SPOT,))
+    found = step(gone(2, since=NOW - 60), gone(3, since=NOW - 60), size=size, named=naming(named("7_1", "cpu-[2-3]")))
+    assert found.deeds == [
+        (["scontrol", "update", "reqnodelist=", "jobid=7_1"], "let job 7_1 (train of ada) run without cpu-[2-3]"),
+    ]
+
+
+def test_a_job_that_excludes_a_node_does_not_keep_it_and_tasks_of_an_array_are_told_together() -> None:
+    lines = [named(f"7_{number}", "", "cpu-[1-3]") for number in (1, 2, 3, 9)]
+    found = step(gone(2), node("cpu-3", "IDLE"), named=naming(*lines, named("8", "", "cpu-2"), named("9", "", "cpu-2", "RUNNING", "cpu-0")))
+    assert [command for command, _what in found.deeds] == [
+        ["scontrol", "update", "excnodelist=cpu-1", "jobid=7_[1-3,9]"],
+        ["scontrol", "update", "excnodelist=", "jobid=8"],
+    ]
+    assert found.words == "waiting for cpu-3, which is not idle yet", "not drained yet"
+    assert step(gone(2), gone(3), named=naming(*lines)).stay == {"cpu": 2}
+
+
+def test_what_a_job_excludes_is_told_when_nothing_is_waited_for() -> None:
+    lines = naming(named("7", "", "cpu-2"), named("8", "", "cpu-3"))
+    found = step(gone(2), node("cpu-3", "MIXED", "DRAIN", reason=OURS), jobs=[job(9, "cpu-3")], named=lines)
+    assert found.deeds == []
+    assert len(step(node("cpu-2", "MIXED", "DRAIN", reason=OURS), gone(3), jobs=[job(9, "cpu-2")], named=lines).deeds) == 1
+
+
 CONFIG = """# a comment
 ClusterName=demo
 NodeName=cpu-[0-3] NodeAddr=demo-cpu-[0-3].w.svc CPUs=2 RealMemory=896 Feature=a,b State=UNKNOWN
@@ -268,3 +369,22 @@ def test_names_and_addresses_stay_side_by_side() -> None:
     pairs = dict(scaling.held(text, [scaling.Size("n", 100, 5, "Wait", 0)], {"n": 95})["nodes"][0])
     assert hostlist.expand(pairs["NodeAddr"]) == [f"c-{name}.w" for name in hostlist.expand(pairs["NodeName"])]
     assert pairs["NodeName"] == "n-[5-94]"
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        node("cpu-3", "IDLE", "DRAIN", reason="corral: jail: it can not be entered"),
+        node("cpu-3", "IDLE", "DRAIN", "INVALID_REG", reason="Low RealMemory (reported:1 < 100.00% of configured:2)"),
+        node("cpu-3", "DOWN", "NOT_RESPONDING", reason="Not responding"),
+    ],
+)
+def test_what_may_end_by_itself_is_drained_for_good_before_the_node_goes(live: nodes.Node) -> None:
+    """Else a job could start there between the look and the pod's end."""
+    found = step(gone(2), live)
+    assert commands(found) == [["scontrol", "update", "nodename=cpu-3", "state=drain", f"reason={OURS}"]]
+    assert found.stay == {"cpu": 4}
+
+
+def test_a_node_that_somebody_has_set_down_goes_as_it_is() -> None:
+    assert step(gone(2), node("cpu-3", "DOWN", reason="fan")).stay == {"cpu": 2}

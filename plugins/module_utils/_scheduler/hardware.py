@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes keep the line of slurm.conf that they have, since their pods are of other hardware than the document's, or jobs are on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import nodes_and_tasks
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hardware, leavers, node_plan
+
+NODE_SET = "corral.hpc/node-set"
+
+_PODS = BUILTIN["", "Pod"]
+
+
+def keepers_of(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], live: str, wanted: str) -> set[str]:
+    """Return the nodes of the live slurm.conf that must not have their line of ``wanted`` yet.
+
+    Nobody is asked where no line differs in its hardware. A line changes when the pod is one that was made for it, or there is none, and the node is
+    drained and free by two answers; where slurmctld does not answer it stays. Raises CorralError.
+    """
+    changed = hardware.differing(live, wanted)
+    if not changed:
+        return set()
+    query = {"labelSelector": str(params["selector"])}
+    namespace = str(params.get("namespace") or client.access.namespace)
+    made_for: dict[str, str] = {}
+    for pod in client.items(_PODS.path(namespace), what=f"list the workers' pods in {namespace}", query=query):
+        node_set = (pod["metadata"].get("labels") or {}).get(NODE_SET)
+        name = f"{node_set}-{str(pod['metadata']['name']).rpartition('-')[2]}"
+        made_for[name] = str((pod["metadata"].get("annotations") or {}).get(hardware.ANNOTATION, ""))
+    stale = {name for name, words in changed.items() if made_for.get(name, words) != words}
+    ready = [name for name in changed if name not in stale]
+    try:
+        found, tasks = nodes_and_tasks(slurmctld, ready, "the jobs on nodes whose lines change") if ready else ([], [])
+    except Forbidden:
+        raise
+    except CorralError:
+        return set(changed)
+    on = leavers.by_node(tasks)
+    at_work = {
+        node.name
+        for node in found
+        if node.busy or on.get(node.name) or not (node_plan.lasting(node) or (node.out and node.name not in made_for))
+    }
+    return stale | (at_work & set(ready))

@@ -1,0 +1,78 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's line in slurm.conf says of its hardware. Pure.
+
+slurmctld aborts the jobs of a node whose processors or GPUs are others after it has read its configuration again (``Aborting JobId=1 due to change in
+socket/core configuration``, seen with 24.11.5), and more memory than the pod has is a job that the kernel ends. So a node keeps the line of its pod: the
+pod's template carries the words of its line, and the line changes when the pod is of the new one and no job is on the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist
+
+# Of a worker's pod: `words` of the line that its template was made with.
+ANNOTATION = "corral.hpc/hardware"
+# Lower case, for an extra parameter is as somebody has written it.
+KEYS = frozenset(
+    {"boards", "corespeccount", "corespersocket", "cpus", "cpuspeclist", "gres", "memspeclimit", "procs", "realmemory"}
+    | {"sockets", "socketsperboard", "threadspercore"}
+)
+
+Pairs = list[list[str]]
+
+
+def words(pairs: Iterable[tuple[str, conf.Value | None]]) -> str:
+    """Return what a line says of hardware: the same words for the same hardware, however the keys are written."""
+    found = ((key.lower(), conf.value(value)) for key, value in pairs if value is not None and key.lower() in KEYS)
+    return " ".join(f"{key}={value}" for key, value in sorted(found))
+
+
+def differing(live: str, wanted: str) -> dict[str, str]:
+    """Return the nodes that both slurm.conf have with other hardware, each with the words of its line in ``wanted``. Raises ConfError, HostlistError."""
+    before, after = _lines(live), _lines(wanted)
+    if {text for text, _pairs in before} == {text for text, _pairs in after}:
+        return {}
+    was = {name: words(pairs.items()) for _text, pairs in before for name in hostlist.expand(pairs["NodeName"])}
+    now = {name: said for _text, pairs in after for said in [words(pairs.items())] for name in hostlist.expand(pairs["NodeName"])}
+    return {name: said for name, said in now.items() if name in was and was[name] != said}
+
+
+def kept(live: str, wanted: str, names: Container[str]) -> list[Pairs]:
+    """Return the lines of these nodes: the hardware as ``live`` has it, and all else as ``wanted`` has. Raises ConfError, HostlistError."""
+    was = {name: pairs for _text, pairs in _lines(live) for name in hostlist.expand(pairs["NodeName"]) if name in names}
+    found: dict[tuple[tuple[str, str], ...], list[tuple[str, str]]] = {}
+    for _text, pairs in _lines(wanted):
+        rest = {key: value for key, value in pairs.items() if key.lower() not in KEYS and key not in ("NodeName", "NodeAddr")}
+        for name, address in _addresses(pairs):
+            if name in was:
+                own = {key: value for key, value in was[name].items() if key.lower() in KEYS}
+                found.setdefault(tuple({**own, **rest}.items()), []).append((name, address))
+    return [
+        [
+            ["NodeName", hostlist.compress(name for name, _at in on)],
+            ["NodeAddr", hostlist.compress(at for _name, at in on)],
+            *map(list, rest),
+        ]
+        for rest, on in found.items()
+    ]
+
+
+def without(pairs: Mapping[str, str], names: Container[str]) -> dict[str, str]:
+    """Return a line, as pairs, for those of its nodes alone that are none of these; {} where none is left."""
+    left = [(name, address) for name, address in _addresses(pairs) if name not in names]
+    if not left:
+        return {}
+    return {**pairs, "NodeName": hostlist.compress(name for name, _at in left), "NodeAddr": hostlist.compress(at for _name, at in left)}
+
+
+def _lines(text: str) -> list[tuple[str, dict[str, str]]]:
+    return [(line, dict(conf.parse_pairs(line))) for line in text.splitlines() if line.startswith("NodeName=")]
+
+
+def _addresses(pairs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    names = hostlist.expand(pairs["NodeName"])
+    return zip(names, hostlist.expand(pairs.get("NodeAddr", pairs["NodeName"])), strict=True)
