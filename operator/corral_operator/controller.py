@@ -56,6 +56,8 @@ _CALM = 2.0
 _MOVING = ("Pod", "Job", "PersistentVolumeClaim")
 # An object that is set back this soon after the last time is in somebody's hands.
 _SOON = 60.0
+# Kinds whose objects change with the size of a node set.
+_SCALING = ("StatefulSet", "SlurmNodeSet")
 # The reason of what went wrong in the operator itself.
 _OURS = "OperatorError"
 # All clusters are asked for within so long when they are looked at again; the queue has them wait for one another.
@@ -108,6 +110,10 @@ class Cluster:
     # What was asked of its node sets, when it was looked at last.
     asked: list[str] | None = None
     showing: asyncio.TimerHandle | None = None
+    # Until then an object is left to somebody else who writes it, too.
+    calming: asyncio.TimerHandle | None = None
+    # How often in a row the operator itself could not go on.
+    stumbles: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -225,6 +231,7 @@ class Controller:
         self._metrics.leader.set(1)
         for key, cluster in self._clusters.items():
             cluster.facts = status.Facts.of(cluster.document.get("status") or {})
+            cluster.looked = self._clock()
             self._ask(key, Why.RESYNC)
             self._ask(cluster.sync_key, Why.RESYNC)
         self._wake.set()
@@ -391,11 +398,13 @@ class Controller:
             self._places_changed(namespace, namespace.places.replace(found))
 
     def _child_seen(self, namespace: Namespace, kind: Kind, event: str, found: Json) -> None:
-        self._children_changed(namespace, kind, namespace.children.seen(kind, event, found))
+        name = str(found["metadata"]["name"])
+        self._children_changed(namespace, kind, namespace.children.seen(kind, event, found), name)
         if kind.name == "Pod":
             self._places_changed(namespace, namespace.places.seen(event, found))
 
-    def _children_changed(self, namespace: Namespace, kind: Kind, instances: dict[str, bool]) -> None:
+    def _children_changed(self, namespace: Namespace, kind: Kind, instances: dict[str, bool], name: str = "") -> None:
+        """Look at the clusters of what has changed, which is one object where there is a name."""
         if namespace.refused.pop(kind.name, None) is not None:
             namespace.known = False
         if not namespace.synced:
@@ -418,13 +427,22 @@ class Controller:
             # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
             pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
             if not making and not (pausing and not self._all_ready(cluster)):
-                calm = plan.calm(self._feud(cluster), self._settings.backoff_most)
-                self._ask(cluster.key, Why.DRIFT, max(self._settings.debounce, calm), max(self._settings.debounce_most, calm))
+                calm = plan.calm(self._feud(cluster, f"{kind.name} {name}"), self._settings.backoff_most)
+                if not calm:
+                    self._ask(cluster.key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
+                elif cluster.calming is None:  # beside the queue, where it would hold up what else is asked for
+                    cluster.calming = asyncio.get_running_loop().call_later(calm, self._calmed, cluster)
 
-    def _feud(self, cluster: Cluster) -> int:
-        """Return how often in a row an object was set back, each time soon after the last: of the one that is worst."""
+    def _calmed(self, cluster: Cluster) -> None:
+        cluster.calming = None
+        if self._clusters.get(cluster.key) is cluster:
+            self._ask(cluster.key, Why.DRIFT)
+
+    def _feud(self, cluster: Cluster, name: str = "") -> int:
+        """Return how often in a row an object was set back, each time soon after the last: this one, or that which is worst."""
         now, most = self._clock(), self._settings.backoff_most
-        return max((count for count, last in cluster.repairs.values() if now - last < _SOON + plan.calm(count, most)), default=0)
+        repairs = cluster.repairs.items()
+        return max((n for one, (n, last) in repairs if name in ("", one) and now - last < _SOON + plan.calm(n, most)), default=0)
 
     def _note_repairs(self, cluster: Cluster, changes: list[str]) -> None:
         now, most = self._clock(), self._settings.backoff_most
@@ -581,12 +599,14 @@ class Controller:
         self._ask(key, Why.RETRY, self._backoff.failed(key))
         if cluster is None or not self.leading or key not in (cluster.key, cluster.sync_key):
             return
-        count, reason = self._backoff.count(key), "SyncFailed"
+        count, reason, facts = self._backoff.count(key), "SyncFailed", cluster.facts
         if key == cluster.key:
-            reason = _OURS
-            cluster.facts.running = False
-            if count > 1:
-                cluster.facts.failure, cluster.facts.failures = (reason, words), count
+            cluster.stumbles += 1
+            count, reason = cluster.stumbles, _OURS
+            facts.running = False
+            # What a run failed of says more than that its failure could not be told.
+            if count > 1 and (facts.failure is None or facts.failure[0] == _OURS):
+                facts.failure, facts.failures = (reason, words), count
                 self._show_soon(cluster)
         if count == 2:
             await self._events.write(cluster.document, "Warning", reason, words)
@@ -613,10 +633,10 @@ class Controller:
         if decision.do is Do.WAIT:  # until the objects have been seen; then it has the same place in the queue
             cluster.waits = min(cluster.waits, why)
             return
-        spec = document.get("spec")
+        specs = [document.get("spec")]
         if decision.do is Do.DESTROY and decision.message:
-            spec = await self._made_by(cluster)
-            if spec is None:
+            specs = await self._made_by(cluster)
+            if not specs:
                 decision = plan.Decision(Do.STALL, decision.reason, f"{decision.message} The cluster is taken away when that is right.")
         # One that is made again is looked at when a run has come to its end.
         cluster.waits, cluster.again = Why.RESYNC, cluster.again and decision.do is Do.MAKE
@@ -637,15 +657,17 @@ class Controller:
         elif decision.do is Do.RELEASE:
             await self._release(cluster)
         elif decision.do is Do.MAKE:
-            await self._make(cluster, why)
+            await self._make(cluster, why, document)
         elif decision.do is Do.DESTROY:
-            await self._destroy(cluster, spec)
+            await self._destroy(cluster, document, specs)
         else:
             await self._show(cluster)
             self._backoff.reset(cluster.key)
+            cluster.stumbles = 0
 
-    async def _made_by(self, cluster: Cluster) -> object:
-        """Return the spec that the cluster was made by last, as it is kept beside it; None where there is none that this version understands."""
+    async def _made_by(self, cluster: Cluster) -> list[object]:
+        """Return the specs that the cluster was made by, as they are kept beside it: that of a run that did not come to its end, and the last that
+        did, as far as this version understands them."""
         namespace, name = cluster.key
         path = f"/api/v1/namespaces/{namespace}/configmaps/{revisions.name(name)}"
         try:
@@ -653,24 +675,40 @@ class Controller:
         except CorralError as error:
             if api.code(error) != 404:
                 raise
-            return None
-        for one in reversed(revisions.parse(found.get("data") or {}).known):
-            if not _checked({**one.document, "metadata": {"name": name, "namespace": namespace}}).mistakes:
-                return one.spec
-        return None
+            return []
+        history = revisions.parse(found.get("data") or {})
+        tried = [history.tried] if history.tried else []
+        done = [one.document for one in reversed(history.known)]
+        whole = {"metadata": {"name": name, "namespace": namespace}}
+        good = [[one["spec"] for one in documents if not _checked({**one, **whole}).mistakes][:1] for documents in (tried, done)]
+        return [spec for specs in good for spec in specs]
 
     async def _still(self, cluster: Cluster, decided: Json) -> bool:
         """Whether what was decided for a document holds: it is read once more, for a watch that is cut off without a word tells of no edit."""
-        try:
-            fresh = await self._api.request("GET", _path(cluster.key), what=f"read SlurmCluster {'/'.join(cluster.key)}")
-        except CorralError as error:
-            if api.code(error) != 404:
-                raise
+        fresh = await self._read(cluster)
+        if fresh is None:  # that it is gone is for the watch to say: an API server that has just started says so of all
             if self._clusters.get(cluster.key) is cluster:
-                self._gone(cluster.key)
+                self._ask(cluster.key, Why.RETRY, self._backoff.failed(cluster.key))
             return False
         self._answered(cluster, fresh)
         return self.leading and self._clusters.get(cluster.key) is cluster and _wish(cluster.document) == _wish(decided)
+
+    async def _read(self, cluster: Cluster) -> Json | None:
+        """Return the document as it is now; None where it is not, or is not ours to look after any more."""
+        what, selector = f"read SlurmCluster {'/'.join(cluster.key)}", self._settings.selector
+        try:
+            if not selector:
+                return await self._api.request("GET", _path(cluster.key), what=what)
+            query = {"fieldSelector": f"metadata.name={cluster.key[1]}", "labelSelector": selector}
+            path = _path(cluster.key).rpartition("/")[0]
+            found = (await self._api.request("GET", path, what=what, query=query)).get("items") or ()
+            # The items of a list do not say of which kind they are.
+            kind = {key: cluster.document[key] for key in ("apiVersion", "kind")}
+            return next(({**kind, **one} for one in found if _key(one) == cluster.key), None)
+        except CorralError as error:
+            if api.code(error) != 404:
+                raise
+            return None
 
     def _answered(self, cluster: Cluster, document: Json) -> None:
         """Take a document that the API server has answered with: older than what was seen meanwhile, or gone since, it is no news."""
@@ -718,6 +756,9 @@ class Controller:
             if now < cluster.look_at:
                 self._ask(key, Why.RETRY, cluster.look_at - now)
                 return
+        if not await self._still(cluster, document):
+            self._ask(key, Why.RESYNC, _CALM)
+            return
         outcome = await self._run(cluster, "sync", {})
         if outcome is None:
             return
@@ -750,8 +791,8 @@ class Controller:
         if pause is not None:
             self._ask(cluster.sync_key, Why.RETRY, pause)
 
-    async def _make(self, cluster: Cluster, why: Why) -> None:
-        """Run the site playbook, and settle what came of it."""
+    async def _make(self, cluster: Cluster, why: Why, decided: Json) -> None:
+        """Run the site playbook, and settle what came of it. ``decided``: the document as it was when that was decided."""
         facts, key = cluster.facts, cluster.key
         cluster.settling = False
         if why is Why.DRIFT and facts.hash:
@@ -767,7 +808,7 @@ class Controller:
             # What a run leaves that is cut off need not show in any object (a node that it drained): going back to the former document takes a run then.
             facts.hash = ""
             await self._show(cluster)
-        if not await self._still(cluster, document):
+        if not await self._still(cluster, decided):
             facts.running = False
             return
         # What waits for jobs is gone on with by the next run.
@@ -782,16 +823,17 @@ class Controller:
         recovered = facts.failure is not None
         first = facts.observed != cluster.run_generation
         self._backoff.reset(key)
-        cluster.again = False
+        cluster.again, cluster.stumbles = False, 0
         facts.failure, facts.failures = None, 0
         facts.observed, facts.revision, facts.nodes = cluster.run_generation, self._content, outcome.nodes
         facts.waiting, facts.lines = outcome.waiting, outcome.lines
         await asyncio.sleep(0)
         after = plan.observed(cluster.document, self._content, self._children(cluster) or [])
         cluster.unsettled = cluster.unsettled + 1 if outcome.changed else 0
-        # What a person, an autoscaler or a roll-out has changed is nobody's work against ours.
-        if why is Why.DRIFT and not (scaled or outcome.waiting or outcome.left):
-            self._note_repairs(cluster, outcome.changes)
+        if why is Why.DRIFT:
+            # What a person or an autoscaler has scaled, and what is replaced in turn, is nobody's work against ours.
+            moves = _SCALING if scaled or outcome.waiting or outcome.left else ()
+            self._note_repairs(cluster, [change for change in outcome.changes if change.partition(" ")[0] not in moves])
         unsettled = max(cluster.unsettled, self._feud(cluster)) if outcome.changed else 0
         settled = plan.settle(
             changed=outcome.changed,
@@ -826,22 +868,22 @@ class Controller:
                 f"Nodes go, or get another pod, when their jobs have ended: {', '.join(outcome.waiting)}.",
             )
 
-    async def _destroy(self, cluster: Cluster, spec: object) -> None:
-        """Run the destroy playbook for a spec with the data policy of the document, and let the document go."""
-        document = cluster.document
+    async def _destroy(self, cluster: Cluster, document: Json, specs: list[object]) -> None:
+        """Run the destroy playbook for each spec with the data policy of the document, and let the document go."""
         keep = ((document.get("spec") or {}).get("deletion") or {}).get("data", "Keep") != "Delete"
         cluster.facts.running = True
         await self._show(cluster)
-        if not await self._still(cluster, document):
-            cluster.facts.running = False
-            return
         variables = {"keep_data": True} if keep else {"keep_data": False, "confirm": cluster.key[1]}
-        outcome = await self._run(cluster, "destroy", variables, spec)
-        if outcome is None:
-            return
-        if not outcome.successful:
-            await self._failed(cluster, outcome)
-            return
+        for spec in specs:
+            if not await self._still(cluster, document):
+                cluster.facts.running = False
+                return
+            outcome = await self._run(cluster, "destroy", variables, spec)
+            if outcome is None:
+                return
+            if not outcome.successful:
+                await self._failed(cluster, outcome)
+                return
         await self._events.write(
             document, "Normal", "Removed", "The cluster was taken away; its data " + ("is kept." if keep else "is gone, too.")
         )
@@ -864,7 +906,7 @@ class Controller:
         facts.failure, facts.failures, facts.hash = (reason, words), self._backoff.count(cluster.key), ""
         log.warning("run failed", extra={"cluster": "/".join(cluster.key), "error": words, "again_in": pause})
         self._ask(cluster.key, Why.RETRY, pause)
-        await self._show(cluster)
+        await self._show_quietly(cluster)
         where = f"Its output: {outcome.kept}/stdout in pod {self._settings.identity.partition('_')[0]}."
         await self._events.write(cluster.document, "Warning", reason, words, where)
 
@@ -888,7 +930,7 @@ class Controller:
             outcome = await cluster.run.go()
         finally:
             cluster.run = None
-            if not cluster.syncing:
+            if errand == key:
                 facts.running, facts.doing = False, ""
             cluster.syncing = False
         if not self.leading and outcome.ended in ("", *_OVERDUE):

@@ -82,11 +82,11 @@ class Watch:
         while True:
             try:
                 version = await self._list()
-                refusals = 0
                 until = loop.time() + self._relist * random.uniform(0.9, 1.1)
                 while version and loop.time() < until:
                     began = loop.time()
                     version = await self._follow(version, until - began)
+                    refusals = 0
                     if loop.time() - began < 1.0:  # a server that ends watches at once is not asked without end
                         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                         pause = min(10.0, pause * 2)

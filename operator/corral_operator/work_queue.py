@@ -68,7 +68,9 @@ class WorkQueue:
         if entry is None:
             self._entries[key] = _Entry(why, now, now + delay)
             return
-        if most is not None and why >= entry.why and entry.due > now:
+        if most is not None and entry.due > now + most:  # what is due much later is no burst that goes on
+            entry.first, entry.due = now, now + delay
+        elif most is not None and why >= entry.why and entry.due > now:
             entry.due = max(entry.due, min(now + delay, entry.first + most))
         else:
             entry.due = min(entry.due, now + delay)

@@ -564,7 +564,6 @@ def test_a_document_that_is_deleted_during_its_run_goes_with_its_data_where_it_s
 Right = tuple[str, str, str]
 # Rights that these tests do not happen to need: (group, resource, verb) and what for.
 SELDOM: dict[Right, str] = {
-    ("corral.hpc", "slurmclusters", "get"): "somebody has written the document at the same moment",
     ("", "secrets", "patch"): "a key that a newer version adds",
     ("", "events", "patch"): "the same event once more",
     ("", "events", "list"): "why something is not ready for long",

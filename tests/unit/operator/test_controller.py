@@ -8,11 +8,14 @@ import asyncio
 import errno
 import itertools
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
 from corral_operator import controller, engine
 
 from ... import misoperations
@@ -1318,5 +1321,235 @@ def test_a_look_that_was_asked_for_is_not_lost_with_a_run_that_makes_way(tmp_pat
             cluster.run.end("preempted")
             await asyncio.sleep(20)
             assert world.engine.playbooks() == ["site", "site"]
+
+    run(story())
+
+
+def test_who_writes_one_object_delays_no_other_and_no_scaling(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+
+            async def opponent() -> None:
+                while True:
+                    if CONFIG in world.api.objects:
+                        world.api.delete(CONFIG)
+                    await asyncio.sleep(1)
+
+            fight = asyncio.create_task(opponent())
+            await asyncio.sleep(400)
+            world.api.delete(WORKER)
+            await asyncio.sleep(2)
+            assert WORKER in world.api.objects
+            count = len(world.engine.started)
+            labels = {**LABELS, INSTANCE: "a"}
+            where = "/apis/corral.hpc/v1alpha1/namespaces/one/slurmnodesets/a-cpu"
+            world.api.put(where, {"metadata": {"name": "a-cpu", "labels": labels}, "spec": {"replicas": 5}})
+            await asyncio.sleep(2)
+            assert len(world.engine.started) > count
+            fight.cancel()
+
+    run(story())
+
+
+def test_a_feud_is_seen_while_jobs_are_waited_for_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        waits = {"waiting": {"slurm_scale": ["cpu-1"]}}
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            lines, code = await world.well(request)
+            return [*lines[:-1], {**OK[1], **waits}, lines[-1]], code
+
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            world.engine.script = script
+
+            async def opponent() -> None:
+                while True:
+                    if CONFIG in world.api.objects:
+                        world.api.delete(CONFIG)
+                    await asyncio.sleep(1)
+
+            fight = asyncio.create_task(opponent())
+            await asyncio.sleep(600)
+            assert len(world.engine.started) < 100, "every 15 s for the jobs, and no more"
+            fight.cancel()
+
+    run(story())
+
+
+def test_a_watch_that_is_refused_where_a_list_is_not_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        original = world.api.watch
+
+        def watch(where: str, **rest: Any) -> AsyncIterator[Json]:
+            if "/configmaps" in where:
+                raise api_error(Status(403, message="refused"), "watch", server="fake")
+            return original(where, **rest)
+
+        world.api.watch = watch  # type: ignore[method-assign,assignment]
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(60)
+            assert world.condition("Stalled")[:2] == ("True", "NotPermitted")
+
+    run(story())
+
+
+@pytest.mark.parametrize("during", ["the look at the namespace", "the finalizer's answer", "the kept documents"])
+def test_a_pause_that_comes_while_something_is_asked_is_heeded(tmp_path: Path, during: str) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        original, armed = world.api.request, False
+        part = {"the look at the namespace": "/namespaces/one", "the finalizer's answer": path(), "the kept documents": "-base-revisions"}[
+            during
+        ]
+
+        async def request(method: str, where: str, **rest: object) -> Json:
+            nonlocal armed
+            answer: Json | Exception
+            try:
+                answer = await original(method, where, **rest)  # type: ignore[arg-type]
+            except CorralError as error:
+                answer = error
+            if armed and where.endswith(part) and method == ("PATCH" if part == path() else "GET"):
+                armed = False
+                found = world.api.objects[path()]
+                world.api.put(path(), {**found, "metadata": {**found["metadata"], "annotations": {"corral.hpc/paused": "true"}}})
+                await asyncio.sleep(0.1)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        world.api.request = request  # type: ignore[method-assign,assignment]
+        armed = part == path()
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            if part == path():
+                assert not armed and world.engine.playbooks() == []
+                return
+            name = "/api/v1/namespaces/one/configmaps/a-base-revisions"
+            world.api.put(name, {"metadata": {"name": "a-base-revisions"}, "data": {"1": json.dumps(document())}})
+            found = world.api.objects[path()]
+            if during == "the kept documents":
+                world.api.put(path(), {**found, "spec": {**found["spec"], "partitions": [{"name": "main", "nodeSets": ["nowhere"]}]}})
+                await asyncio.sleep(5)
+            armed = True
+            world.api.delete(path())
+            await asyncio.sleep(10)
+            assert not armed
+            assert "destroy" not in world.engine.playbooks()
+            assert path() in world.api.objects
+
+    run(story())
+
+
+def test_one_whose_first_run_failed_goes_by_the_document_that_was_tried(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        given: list[Json] = []
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            if request.playbook.endswith("destroy"):
+                given.append(json.loads(Path(request.private_data_dir, "cluster.json").read_text())["spec"])
+                return await world.well(request)
+            world.make()
+            return FAILED, 2
+
+        world.engine.script = script
+        tried, done = document(), document(slurm={"extraConfig": ["MinJobAge=9"]})
+        world.api.put(path(), tried)
+        async with world:
+            await asyncio.sleep(3)
+            name = "/api/v1/namespaces/one/configmaps/a-base-revisions"
+            data = {"1": json.dumps(done), "tried": json.dumps(tried)}
+            world.api.put(name, {"metadata": {"name": "a-base-revisions"}, "data": data})
+            found = world.api.objects[path()]
+            world.api.put(path(), {**found, "spec": {**found["spec"], "partitions": [{"name": "main", "nodeSets": ["nowhere"]}]}})
+            await asyncio.sleep(5)
+            world.api.delete(path())
+            await asyncio.sleep(10)
+            assert path() not in world.api.objects
+            assert given == [tried["spec"], done["spec"]], "what either has made, its data too"
+
+    run(story())
+
+
+def test_a_moment_in_which_nothing_is_found_forgets_no_cluster(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            left = 1
+
+            def refuse(method: str, where: str) -> int:
+                nonlocal left
+                if left and method == "GET" and where == path():
+                    left -= 1
+                    return 404
+                return 0
+
+            world.api.refuse = refuse
+            world.api.delete(CONFIG)
+            await asyncio.sleep(5)
+            assert not left
+            assert CONFIG in world.api.objects
+
+    run(story())
+
+
+def test_a_failed_run_whose_status_can_not_be_written_counts_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            bad = 1
+            seen: list[str] = []
+
+            async def script(request: Request) -> tuple[list[Json], int]:
+                nonlocal bad
+                if bad:
+                    bad -= 1
+                    world.api.refuse = lambda method, where: 500 if method == "PATCH" and where.endswith("/status") else 0
+                    asyncio.get_running_loop().call_later(0.1, setattr, world.api, "refuse", lambda _method, _where: 0)
+                    return FAILED, 2
+                seen.append(world.condition("Ready")[0])
+                return await world.well(request)
+
+            world.engine.script = script
+            world.api.delete(CONFIG)
+            await asyncio.sleep(20)
+            assert seen and set(seen) == {"True"}
+            reasons = {found["reason"] for name, found in world.api.objects.items() if "/events" in name}
+            assert "OperatorError" not in reasons and "RunFailed" in reasons
+
+    run(story())
+
+
+def test_a_document_that_is_another_operators_now_is_left_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, selector="team=a")
+        given = document()
+        given["metadata"]["labels"] = {"team": "a"}
+        world.api.put(path(), given)
+        async with world:
+            await asyncio.sleep(10)
+            assert world.condition("Ready")[0] == "True"
+            world.engine.started.clear()
+            tell, world.api._tell = world.api._tell, lambda *_event: None  # type: ignore[method-assign]
+            found = world.api.objects[path()]
+            world.api.put(path(), {**found, "metadata": {**found["metadata"], "labels": {"team": "b"}}})
+            world.api._tell = tell  # type: ignore[method-assign]
+            world.api.delete(CONFIG)
+            await asyncio.sleep(30)
+            assert world.engine.started == []
 
     run(story())
