@@ -91,7 +91,7 @@ def _result(data: Json) -> Json:
     elif action in ("slurm_scale", "slurm_rollout"):
         found["waiting"] = {action: [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]}
         # What a later run goes on with though Kubernetes may tell of nothing: a window that begins, a repaired node, a partition's last job.
-        found["left"] = {action: bool(result.get("left") or result.get("held"))}
+        found["left"] = {action: bool(result.get("left") or set(result.get("held") or ()) - {"hardware", "gres"})}
         found["lines"] = {action: [str(one)[:_LONGEST] for one in (result.get("lines") or ())][:_MOST]}
     return found
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.lab
 
 # Jobs that may not be begun anew.
 KEPT: list[str] = []
+NODES = ("cpu-0", "cpu-1", "cpu-2")
 SOON = ("-e", "slurm_workers_rollout_timeout=15")
 
 
@@ -27,7 +28,8 @@ SOON = ("-e", "slurm_workers_rollout_timeout=15")
 def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
     made = make_cluster("hard", 31290)
     del made.spec["nodeSets"][1]
-    made.spec["nodeSets"][0]["updateStrategy"] = {"maxUnavailable": 2}
+    # One after the other: the lines change three times in a run.
+    made.spec["nodeSets"][0].update(replicas=3, updateStrategy={"maxUnavailable": 1})
     run = made.site()
     assert run.rc == 0, run.output
     return made
@@ -53,18 +55,19 @@ def in_service(cluster: Cluster) -> bool:
 def test_a_node_has_its_new_size_when_its_job_has_ended(
     cluster: Cluster, cpus: int, memory: str, before: tuple[int, int], after: tuple[int, int]
 ) -> None:
-    assert sizes(cluster) == {"cpu-0": before, "cpu-1": before}
+    assert sizes(cluster) == dict.fromkeys(NODES, before)
     end = f"end-{cpus}"
     KEPT.append(submit(cluster, f"--no-requeue -t 60 -w cpu-1 -c {before[0]}", end))
     resize(cluster, cpus, memory)
     with scenario(cluster, "other CPUs and memory for a node set", KEPT[-1:]):
         plan = cluster.site("--check", "--diff")
         assert plan.rc == 0, plan.output
-        assert sizes(cluster) == {"cpu-0": before, "cpu-1": before}
+        assert sizes(cluster) == dict.fromkeys(NODES, before)
         run = cluster.site(*SOON)
         assert run.rc == 0, run.output
         assert f"job {KEPT[-1]} (wrap of alice) on cpu-1" in " ".join(run.output.split()), run.output
-        assert sizes(cluster) == {"cpu-0": after, "cpu-1": before}
+        # Idle ones come first, one after the other.
+        assert sizes(cluster) == {**dict.fromkeys(NODES, after), "cpu-1": before}
         assert state(cluster, KEPT[-1]) == ["RUNNING"]
         assert nodes(cluster)["cpu-0"].startswith("idle"), nodes(cluster)
         assert cluster.ssh(f"srun -w cpu-0 -c {after[0]} hostname").stdout.strip()
@@ -74,9 +77,9 @@ def test_a_node_has_its_new_size_when_its_job_has_ended(
         eventually(lambda: state(cluster, KEPT[-1]) == ["COMPLETED"], "the job ends by itself")
         run = cluster.site()
         assert run.rc == 0, run.output
-        assert sizes(cluster) == {"cpu-0": after, "cpu-1": after}
+        assert sizes(cluster) == dict.fromkeys(NODES, after)
         eventually(lambda: in_service(cluster), "all nodes are in service")
-        assert cluster.ssh(f"srun -N2 -c {after[0]} hostname").stdout.split()
+        assert cluster.ssh(f"srun -N3 -c {after[0]} hostname").stdout.split()
     again = cluster.site()
     assert (again.rc, again.changed) == (0, 0), again.output
 
@@ -97,4 +100,4 @@ def test_simulated_gpus_more_and_fewer_cost_no_job(cluster: Cluster) -> None:
             run = cluster.site()
             assert run.rc == 0, run.output
         eventually(lambda: in_service(cluster), "all nodes are in service")
-        assert cluster.ssh(f"srun -N2 --gres=gpu:{count} hostname").stdout.split()
+        assert cluster.ssh(f"srun -N3 --gres=gpu:{count} hostname").stdout.split()

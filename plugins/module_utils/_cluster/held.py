@@ -45,14 +45,14 @@ def hold(model: Json, held: Json) -> Json:
         gres = _gres(narrowed, held.get("gres", ())) or narrowed
         if gres != files.get(_GRES, ""):
             files = {**files, _GRES: gres}
-        types = [*(dict(line)["Name"] for line in held.get("gres", ())), *_types(held.get("hardware", ()))]
+        types = [value for line in held.get("gres", ()) for key, value in line if key.lower() == "name"] + _types(held.get("hardware", ()))
         if types:
             files = {**files, _FILE: _with_types(files[_FILE], types)}
         files = {**files, _PLUGINS: _plugins(files[_PLUGINS], original["config"]["files"][_FILE], held)}
         files, fingerprint = config.with_hash(files)
     node_sets = [{**node_set, "pods": pods[node_set["name"]]} for node_set in model["workers"]["node_sets"]]
     # Who waits for a job in a session on a login node would lose it with that session.
-    login = model["login"]["replicas"] if held else original["login"]
+    login = model["login"]["replicas"] if any(held.get(key) for key in ("replicas", "nodes", "partitions")) else original["login"]
     return {
         **model,
         "login": {**model["login"], "pods": login},

@@ -19,13 +19,15 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import hardwar
 NODE_SET = "corral.hpc/node-set"
 
 _PODS = BUILTIN["", "Pod"]
+# slurmctld gives no job to a node that has registered with less than its line says, or never.
+_REFUSED = frozenset({"FUTURE", "INVALID_REG"})
 
 
 def keepers_of(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], live: str, wanted: str) -> set[str]:
     """Return the nodes of the live slurm.conf that must not have their line of ``wanted`` yet.
 
     Nobody is asked where no line differs in its hardware. A line changes when the pod is one that was made for it, or there is none, and the node is
-    drained and free by two answers; where slurmctld does not answer it stays. Raises CorralError.
+    drained, or refused by slurmctld, and free by two answers; where slurmctld does not answer it stays. Raises CorralError.
     """
     changed = hardware.differing(live, wanted)
     if not changed:
@@ -49,6 +51,8 @@ def keepers_of(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], 
     at_work = {
         node.name
         for node in found
-        if node.busy or on.get(node.name) or not (node_plan.lasting(node) or (node.out and node.name not in made_for))
+        if node.busy
+        or on.get(node.name)
+        or not (node_plan.lasting(node) or _REFUSED & set(node.state) or (node.out and node.name not in made_for))
     }
     return stale | (at_work & set(ready))

@@ -116,7 +116,7 @@ class _Work:
                 again, problem = False, error
             step, now = self._last, time.monotonic()
             words = str(problem) if problem or step is None else step.words
-            state = repr([(one.stale, one.starting) for one in step.sets]) if step and not problem else seen
+            state = repr([(one.stale, one.starting, one.former, step.relines) for one in step.sets]) if step and not problem else seen
             if state != seen:
                 moved, seen, idle = now, state, 0
             # What was told shows at the next look; where it does not, somebody undoes it.
@@ -190,7 +190,7 @@ class _Work:
 
     def _only_failed(self, step: rollout.Step) -> bool:
         """True when nothing is under way but in sets whose new pods do not come up, and in these no pod that may still: its node would stay drained."""
-        waits = {one.name for one in step.sets if any(name in step.waiting for name in one.stale)}
+        waits = {one.name for one in step.sets if any(name in step.waiting for name in (*one.stale, *one.former))}
         return bool(self.failed) and not self._starts(step) and waits <= set(self.failed)
 
     def _stopped(self, name: str, why: str) -> str:

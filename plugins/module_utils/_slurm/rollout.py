@@ -206,7 +206,9 @@ class _Look:
                 self._keep(name, "has the CPUs, memory and GPUs of its former pod until somebody drains it and it is free")
             elif self._ours(name):
                 self.resume.append(name)
+        # Nobody has asked for these, so nobody is waited for.
         self.out.clear()
+        self.waiting.clear()
 
     def _sort(self) -> None:
         """Find out for each node what is to be done, or could be begun."""
@@ -251,25 +253,27 @@ class _Look:
                 )
 
     def _reline(self, name: str) -> bool:
-        """True for a node with a new pod and the line of the one before, if it is drained, or takes jobs; it is noted, and what it waits for."""
+        """True for a node with a new pod and the line of the one before that can be helped; what is to be done with it, or what it waits for, is noted."""
         node, pod = self._known.get(name), self._pods.get(name)
-        if node is None or pod is None or not pod.former or pod.going or not (node.drained or self._in_service(name)):
+        if node is None or pod is None or not pod.former or pod.going:
             return False
-        self.progress.former.append(name)
-        if not node.drained:
-            pass  # it is begun with when there is room
-        elif not node_plan.lasting(node):
-            self.out.append(name)
-        elif node.busy or self._on.get(name):
-            self.waiting[name] = self._on.get(name, [])
-        else:
+        tasks = self._on.get(name, [])
+        if node_plan.lasting(node) and (node.busy or tasks):
+            self.waiting[name] = tasks
+        elif not (node.busy or tasks) and (node_plan.lasting(node) or _NEVER_TAKEN & set(node.state)):
+            # One that slurmctld refuses, as it has fewer CPUs than its line, gets no job.
             self.relines.append(name)
+        elif not self._in_service(name):
+            if not node.drained and node_plan.plan([node], _DRAINED).foreign:
+                return False
+            self.out.append(name)
+        self.progress.former.append(name)
         return True
 
     def _begin_reline(self, name: str) -> None:
         """Put a node that takes jobs beside those whose pods are replaced: it has to be free for a moment, too."""
         node = self._known[name]
-        if node.drained:
+        if not self._in_service(name):
             return
         if self.set.type == "Maintenance" and not _in_window(node):
             self._keep(name, "left until a reservation with the flag MAINT holds it")

@@ -380,6 +380,22 @@ def test_a_report_counts_nodes_and_not_how_busy_they_are() -> None:
     assert line["nodes"] == {"total": 4, "inService": 2, "drained": 1, "down": 1}
 
 
+@pytest.mark.parametrize(
+    ("res", "left"),
+    [
+        ({"held": {}}, False),
+        ({"held": {"nodes": [], "replicas": {"gpu": 2}, "partitions": []}}, True),
+        ({"held": {"hardware": [[]], "gres": []}}, False),
+        ({"left": "gpu-1"}, True),
+    ],
+)
+def test_a_report_says_whether_a_later_run_goes_on(res: Json, left: bool) -> None:
+    """Nodes that keep the lines of their pods do so for as long as nobody deletes these; where somebody shall, the roll-out says that they are left."""
+    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_scale", res=res))
+    assert line is not None
+    assert line["left"] == {"slurm_scale": left}
+
+
 def test_a_report_says_who_is_waited_for() -> None:
     """Of the nodes that go and of those that get another pod; each task's last word counts."""
     outcome = Outcome()

@@ -197,3 +197,19 @@ def test_a_pod_carries_the_words_of_its_line() -> None:
         ]
         == cpu["hardware"]
     )
+
+
+def test_lines_of_gres_conf_that_name_no_resource_are_kept_as_they_are() -> None:
+    model = resolve.model(good()).to_dict()
+    kept = held.hold(
+        model, {"replicas": {"cpu": 4}, "nodes": [LINE], "partitions": [], "gres": [[["NodeName", "cpu-[2-3]"], ["AutoDetect", "nvml"]]]}
+    )
+    assert kept["config"]["files"]["gres.conf"] == "NodeName=cpu-[2-3] AutoDetect=nvml\n"
+
+
+def test_login_pods_stay_for_nodes_that_go_and_not_for_lines() -> None:
+    model = resolve.model(good()).to_dict()
+    model["login"] = {**model["login"], "pods": 0}
+    former = [["NodeName", "cpu-1"], ["NodeAddr", "demo-cpu-1.w"], ["CPUs", "7"], ["State", "UNKNOWN"]]
+    assert held.hold(model, {"hardware": [former]})["login"]["pods"] == 0
+    assert held.hold(model, HELD)["login"]["pods"] == model["login"]["replicas"]

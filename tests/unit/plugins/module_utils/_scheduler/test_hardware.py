@@ -86,6 +86,8 @@ def test_nobody_is_asked_where_no_hardware_changes(world: Fake) -> None:
     [
         (["IDLE", "DRAIN"], "", False),
         (["DOWN", "DRAIN"], "", False),
+        (["DOWN", "INVALID_REG"], "", False),
+        (["FUTURE"], "", False),
         (["IDLE"], "", True),
         (["DOWN"], "", True),
         (["MIXED", "DRAIN"], "", True),

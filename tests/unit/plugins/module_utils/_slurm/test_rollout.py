@@ -489,15 +489,28 @@ def test_in_no_window_it_waits_for_one() -> None:
     assert drained(found) == "cpu-1"
 
 
-@pytest.mark.parametrize(
-    "live",
-    [
-        node("cpu-0", "IDLE", "DRAIN", reason="corral: jail: it can not be entered"),
-        node("cpu-0", "IDLE", "DRAIN", "INVALID_REG", reason="Low CPUs"),
-    ],
-)
 @pytest.mark.parametrize("pod", [FORMER, OLD])
-def test_a_drain_that_ends_by_itself_is_taken_over_before_anything_is_done(live: nodes.Node, pod: rollout.Pod) -> None:
+def test_a_drain_that_ends_by_itself_is_taken_over_before_anything_is_done(pod: rollout.Pod) -> None:
     """Else a job could start on the node between the look and the deed."""
-    found = step([pod, NEW], live)
+    found = step([pod, NEW], node("cpu-0", "IDLE", "DRAIN", reason="corral: jail: it can not be entered"))
     assert (drained(found), found.relines, found.replace) == ("cpu-0", [], [])
+
+
+@pytest.mark.parametrize("kind", ["RollingUpdate", "OnDelete"])
+@pytest.mark.parametrize("state", [("DOWN", "INVALID_REG"), ("IDLE", "DRAIN", "INVALID_REG"), ("FUTURE",), ("FUTURE", "INVALID_REG")])
+def test_one_that_slurmctld_refuses_for_its_former_line_gets_the_new_one_at_once(state: tuple[str, ...], kind: str) -> None:
+    """Its pod was made anew by itself and has fewer CPUs: without another line it never comes into service, nor is it drained by anybody."""
+    found = step([dataclasses.replace(FORMER, ready=False), OLD], node("cpu-0", *state, reason="Low CPUs"), type=kind)
+    assert (found.relines, drained(found)) == (["cpu-0"], "")
+
+
+def test_one_that_is_down_is_drained_before_its_line_changes_but_for_one_that_somebody_set_down() -> None:
+    found = step([FORMER, NEW], node("cpu-0", "DOWN", "NOT_RESPONDING", reason="Not responding"))
+    assert (drained(found), found.relines) == ("cpu-0", [])
+    found = step([FORMER, NEW], node("cpu-0", "DOWN", reason="fan"))
+    assert (drained(found), found.relines) == ("", [])
+
+
+def test_where_somebody_deletes_the_pods_nobody_waits_for_the_jobs_of_a_drained_one() -> None:
+    found = step([FORMER, NEW], node("cpu-0", "MIXED", "DRAIN", reason="ask bob"), jobs=[job(1, "cpu-0")], type="OnDelete")
+    assert (found.done, found.waiting, found.relines) == (True, {}, [])
