@@ -440,16 +440,17 @@ class Controller:
 
     def _feud(self, cluster: Cluster, name: str = "") -> int:
         """Return how often in a row an object was set back, each time soon after the last: this one, or that which is worst."""
-        now, most = self._clock(), self._settings.backoff_most
-        repairs = cluster.repairs.items()
-        return max((n for one, (n, last) in repairs if name in ("", one) and now - last < _SOON + plan.calm(n, most)), default=0)
+        return max((count for one, (count, _last) in self._repairs(cluster).items() if name in ("", one)), default=0)
 
     def _note_repairs(self, cluster: Cluster, changes: list[str]) -> None:
-        now, most = self._clock(), self._settings.backoff_most
-        still = {name: (count, last) for name, (count, last) in cluster.repairs.items() if now - last < _SOON + plan.calm(count, most)}
+        cluster.repairs = repairs = self._repairs(cluster)
         for name in {change.rpartition(" ")[0] for change in changes}:
-            still[name] = (still.get(name, (0, 0.0))[0] + 1, now)
-        cluster.repairs = still
+            repairs[name] = (repairs.get(name, (0, 0.0))[0] + 1, self._clock())
+
+    def _repairs(self, cluster: Cluster) -> dict[str, tuple[int, float]]:
+        """Return those that another one would follow soon."""
+        now, most = self._clock(), self._settings.backoff_most
+        return {name: (count, last) for name, (count, last) in cluster.repairs.items() if now - last < _SOON + plan.calm(count, most)}
 
     def _machines_refused(self, error: CorralError) -> None:
         if not self._unseen:

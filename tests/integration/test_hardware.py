@@ -45,6 +45,10 @@ def sizes(cluster: Cluster) -> dict[str, tuple[int, int]]:
     return {row["name"]: (row["cpus"], row["real_memory"]) for row in found}
 
 
+def ended(cluster: Cluster, number: str) -> None:
+    eventually(lambda: state(cluster, number) == ["COMPLETED"], "the job ends by itself")
+
+
 def in_service(cluster: Cluster) -> bool:
     return all(words.split("|")[0] in ("idle", "mixed", "allocated") for words in nodes(cluster).values())
 
@@ -74,7 +78,7 @@ def test_a_node_has_its_new_size_when_its_job_has_ended(
         again = cluster.site(*SOON)
         assert (again.rc, again.changed) == (0, 0), again.output
         cluster.ssh(f"touch {end}")
-        eventually(lambda: state(cluster, KEPT[-1]) == ["COMPLETED"], "the job ends by itself")
+        ended(cluster, KEPT[-1])
         run = cluster.site()
         assert run.rc == 0, run.output
         assert sizes(cluster) == dict.fromkeys(NODES, after)
@@ -96,7 +100,7 @@ def test_simulated_gpus_more_and_fewer_cost_no_job(cluster: Cluster) -> None:
             assert cluster.ssh(f"srun -w cpu-0 --gres=gpu:{count} sh -c 'echo $CUDA_VISIBLE_DEVICES'").stdout.strip()
             assert state(cluster, number) == ["RUNNING"]
             cluster.ssh(f"touch gpu-{count}")
-            eventually(lambda number=number: state(cluster, number) == ["COMPLETED"], "the job ends by itself")  # type: ignore[misc]
+            ended(cluster, number)
             run = cluster.site()
             assert run.rc == 0, run.output
         eventually(lambda: in_service(cluster), "all nodes are in service")

@@ -9,11 +9,11 @@ which they were, until the last job has left; the pods stay as long.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import config
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hardware, hostlist
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist
 
 Json = dict[str, Any]
 
@@ -40,7 +40,7 @@ def hold(model: Json, held: Json) -> Json:
     files, fingerprint = original["config"]["files"], original["config"]["hash"]
     if held.get("nodes") or held.get("partitions") or held.get("hardware"):
         former = {name for line in held.get("hardware", ()) for name in hostlist.expand(dict(line)["NodeName"])}
-        files = {**files, _FILE: _text(_exchanged(files[_FILE], held.get("hardware", ()), former), held)}
+        files = {**files, _FILE: _text(files[_FILE], held, former)}
         narrowed = _narrowed(files.get(_GRES, ""), former)
         gres = _gres(narrowed, held.get("gres", ())) or narrowed
         if gres != files.get(_GRES, ""):
@@ -62,31 +62,14 @@ def hold(model: Json, held: Json) -> Json:
     }
 
 
-def _exchanged(text: str, lines: Iterable[list[list[str]]], names: set[str]) -> str:
-    """Return slurm.conf with these lines of nodes instead of its own."""
-    found: list[str] = []
-    more = [conf.line((key, value) for key, value in line) for line in lines]
-    for line in text.splitlines():
-        if line.startswith("NodeName=") and names:
-            pairs = hardware.without(dict(conf.parse_pairs(line)), names)
-            found += [conf.line(pairs.items())] if pairs else []
-            continue
-        if line.startswith("PartitionName="):
-            found, more = [*found, *more], []
-        found.append(line)
-    return "\n".join([*found, *more]) + "\n"
-
-
 def _narrowed(text: str, names: set[str]) -> str:
-    """Return gres.conf without these nodes."""
+    """Return slurm.conf or gres.conf without the lines of these nodes."""
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("NodeName=") and names:
-            pairs = dict(conf.parse_pairs(line))
-            left = [name for name in hostlist.expand(pairs["NodeName"]) if name not in names]
-            if not left:
+            line = conf.line(conf.narrowed(dict(conf.parse_pairs(line)), lambda name: name not in names).items())
+            if not line:
                 continue
-            line = conf.line({**pairs, "NodeName": hostlist.compress(left)}.items())
         lines.append(line)
     return "\n".join(lines) + "\n" if lines else ""
 
@@ -95,7 +78,7 @@ def _gres(text: str, lines: Iterable[list[list[str]]]) -> str:
     """Return gres.conf with these lines too, for the nodes that it does not have with the same resource; "" where nothing is added."""
     known = {
         (node, tuple(sorted(rest.items())))
-        for pairs in (dict(conf.parse_pairs(line)) for line in text.splitlines() if line.startswith("NodeName="))
+        for pairs in conf.node_lines(text)
         for rest in ({key: value for key, value in pairs.items() if key != "NodeName"},)
         for node in hostlist.expand(pairs["NodeName"])
     }
@@ -143,13 +126,15 @@ def _with_types(text: str, types: Iterable[str]) -> str:
     return "\n".join([*lines_of[:first], conf.line([("GresTypes", ",".join(names))]), *lines_of[first:]]) + "\n"
 
 
-def _text(text: str, held: Json) -> str:
+def _text(text: str, held: Json, former: set[str]) -> str:
+    """Return slurm.conf with what is held; ``former`` are the nodes that have the lines of their pods instead of its own."""
     partitions = {partition["name"]: partition for partition in held.get("partitions", ())}
     # Nodes that are away for a while have their lines by the document.
     known = conf.nodes(text)
-    nodes = [conf.line(pairs.items()) for pairs in (_without(known, dict(line)) for line in held.get("nodes", ())) if pairs["NodeName"]]
+    going = [conf.narrowed(dict(line), lambda name: name not in known) for line in held.get("nodes", ())]
+    nodes = [conf.line(pairs.items()) for pairs in (*map(dict, held.get("hardware", ())), *going) if pairs]
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in _narrowed(text, former).splitlines():
         if line.startswith("PartitionName="):
             lines, nodes = [*lines, *nodes], []
             pairs = dict(conf.parse_pairs(line))
@@ -164,10 +149,3 @@ def _text(text: str, held: Json) -> str:
         pairs = {**dict(partition["line"]), "Nodes": partition["nodes"], "Default": "NO", "State": "DRAIN"}
         nodes.append(conf.line(pairs.items()))
     return "\n".join([*lines, *nodes]) + "\n"
-
-
-def _without(known: Container[str], pairs: dict[str, str]) -> dict[str, str]:
-    """Return a node's line, as pairs, for those of its nodes alone that are not known."""
-    names, addresses = (hostlist.expand(pairs[key]) for key in ("NodeName", "NodeAddr"))
-    left = [(name, address) for name, address in zip(names, addresses, strict=True) if name not in known]
-    return {**pairs, "NodeName": hostlist.compress(name for name, _at in left), "NodeAddr": hostlist.compress(at for _name, at in left)}

@@ -10,17 +10,11 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
-from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import workers
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import nodes_and_tasks
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hardware, leavers, node_plan
-
-NODE_SET = "corral.hpc/node-set"
-
-_PODS = BUILTIN["", "Pod"]
-# slurmctld gives no job to a node that has registered with less than its line says, or never.
-_REFUSED = frozenset({"FUTURE", "INVALID_REG"})
 
 
 def keepers_of(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], live: str, wanted: str) -> set[str]:
@@ -32,13 +26,8 @@ def keepers_of(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], 
     changed = hardware.differing(live, wanted)
     if not changed:
         return set()
-    query = {"labelSelector": str(params["selector"])}
-    namespace = str(params.get("namespace") or client.access.namespace)
-    made_for: dict[str, str] = {}
-    for pod in client.items(_PODS.path(namespace), what=f"list the workers' pods in {namespace}", query=query):
-        node_set = (pod["metadata"].get("labels") or {}).get(NODE_SET)
-        name = f"{node_set}-{str(pod['metadata']['name']).rpartition('-')[2]}"
-        made_for[name] = str((pod["metadata"].get("annotations") or {}).get(hardware.ANNOTATION, ""))
+    found_pods = workers.pods(client, str(params.get("namespace") or client.access.namespace), str(params["selector"]))
+    made_for = {name: str((pod["metadata"].get("annotations") or {}).get(hardware.ANNOTATION, "")) for name, pod in found_pods.items()}
     stale = {name for name, words in changed.items() if made_for.get(name, words) != words}
     ready = [name for name in changed if name not in stale]
     try:
@@ -51,8 +40,6 @@ def keepers_of(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], 
     at_work = {
         node.name
         for node in found
-        if node.busy
-        or on.get(node.name)
-        or not (node_plan.lasting(node) or _REFUSED & set(node.state) or (node.out and node.name not in made_for))
+        if node.busy or on.get(node.name) or not (node_plan.lasting(node) or node.never_taken or (node.out and node.name not in made_for))
     }
     return stale | (at_work & set(ready))

@@ -21,9 +21,10 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery impor
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Patience, Trouble, describe
 from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck import REVISION, observed
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import workers
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.scale import NODE_SET
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.workers import NODE_SET
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, leavers, rollout
 
 _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
@@ -234,14 +235,12 @@ class _Work:
                 revisions[str(name)] = str(((current or {}).get("status") or {}).get("updateRevision") or "")
                 if self._check and live["metadata"]["name"] in self._params["outdated"]:
                     revisions[str(name)] = "not made yet"
-        found = self._client.items(_PODS.path(self._namespace), what=f"list the workers' pods in {self._namespace}", query=query)
         self._pods = {}
         pods: dict[str, rollout.Pod] = {}
-        for pod in found:
-            labels = pod["metadata"].get("labels") or {}
-            revision = revisions.get(str(labels.get(NODE_SET)))
+        for name, pod in workers.pods(self._client, self._namespace, self._params["selector"]).items():
+            labels = pod["metadata"]["labels"]
+            revision = revisions.get(str(labels[NODE_SET]))
             if revision:
-                name = f"{labels[NODE_SET]}-{str(pod['metadata']['name']).rpartition('-')[2]}"
                 self._pods[name] = pod
                 stale = labels.get(REVISION) != revision
                 pods[name] = _pod(pod, stale=stale, former=not stale and name in self._params["kept_lines"])

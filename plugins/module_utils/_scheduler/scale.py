@@ -26,9 +26,9 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.hardware import keepers_of
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference, wait
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.workers import NODE_SET
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hardware, hostlist, jobs, leavers, partitions, scaling
 
-NODE_SET = "corral.hpc/node-set"
 MANAGER = "corral"
 
 _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]

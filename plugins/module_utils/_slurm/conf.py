@@ -12,7 +12,7 @@ any length, so nothing is ever wrapped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -106,8 +106,27 @@ def parse_pairs(text: str) -> list[tuple[str, str]]:
 
 def nodes(text: str) -> set[str]:
     """Return the nodes that have a line in a slurm.conf. Raises ConfError, HostlistError."""
-    lines = [dict(parse_pairs(line)) for line in text.splitlines() if line.startswith("NodeName=")]
-    return {name for pairs in lines for name in hostlist.expand(pairs["NodeName"])}
+    return {name for pairs in node_lines(text) for name in hostlist.expand(pairs["NodeName"])}
+
+
+def node_lines(text: str) -> list[dict[str, str]]:
+    """Return the lines of nodes in a slurm.conf or gres.conf, as pairs. Raises ConfError."""
+    return [dict(parse_pairs(line)) for line in text.splitlines() if line.startswith("NodeName=")]
+
+
+def addresses(pairs: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the nodes of a line with their addresses; without NodeAddr these are their names. Raises HostlistError."""
+    names = hostlist.expand(pairs["NodeName"])
+    return list(zip(names, hostlist.expand(pairs.get("NodeAddr", pairs["NodeName"])), strict=True))
+
+
+def narrowed(pairs: Mapping[str, str], stays: Callable[[str], bool]) -> dict[str, str]:
+    """Return a line, as pairs, for those of its nodes alone that stay; {} where none does. Raises HostlistError."""
+    left = [pair for pair in addresses(pairs) if stays(pair[0])]
+    if not left:
+        return {}
+    found = {**pairs, "NodeName": hostlist.compress(name for name, _at in left)}
+    return {**found, "NodeAddr": hostlist.compress(at for _name, at in left)} if "NodeAddr" in pairs else found
 
 
 def plugins(text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ pod's template carries the words of its line, and the line changes when the pod 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist
 
@@ -33,21 +33,20 @@ def words(pairs: Iterable[tuple[str, conf.Value | None]]) -> str:
 
 def differing(live: str, wanted: str) -> dict[str, str]:
     """Return the nodes that both slurm.conf have with other hardware, each with the words of its line in ``wanted``. Raises ConfError, HostlistError."""
-    before, after = _lines(live), _lines(wanted)
-    if {text for text, _pairs in before} == {text for text, _pairs in after}:
+    before, after = conf.node_lines(live), conf.node_lines(wanted)
+    if before == after:
         return {}
-    was = {name: words(pairs.items()) for _text, pairs in before for name in hostlist.expand(pairs["NodeName"])}
-    now = {name: said for _text, pairs in after for said in [words(pairs.items())] for name in hostlist.expand(pairs["NodeName"])}
+    was, now = _words_by_node(before), _words_by_node(after)
     return {name: said for name, said in now.items() if name in was and was[name] != said}
 
 
 def kept(live: str, wanted: str, names: Container[str]) -> list[Pairs]:
     """Return the lines of these nodes: the hardware as ``live`` has it, and all else as ``wanted`` has. Raises ConfError, HostlistError."""
-    was = {name: pairs for _text, pairs in _lines(live) for name in hostlist.expand(pairs["NodeName"]) if name in names}
+    was = {name: pairs for pairs in conf.node_lines(live) for name in hostlist.expand(pairs["NodeName"]) if name in names}
     found: dict[tuple[tuple[str, str], ...], list[tuple[str, str]]] = {}
-    for _text, pairs in _lines(wanted):
+    for pairs in conf.node_lines(wanted):
         rest = {key: value for key, value in pairs.items() if key.lower() not in KEYS and key not in ("NodeName", "NodeAddr")}
-        for name, address in _addresses(pairs):
+        for name, address in conf.addresses(pairs):
             if name in was:
                 own = {key: value for key, value in was[name].items() if key.lower() in KEYS}
                 found.setdefault(tuple({**own, **rest}.items()), []).append((name, address))
@@ -61,18 +60,5 @@ def kept(live: str, wanted: str, names: Container[str]) -> list[Pairs]:
     ]
 
 
-def without(pairs: Mapping[str, str], names: Container[str]) -> dict[str, str]:
-    """Return a line, as pairs, for those of its nodes alone that are none of these; {} where none is left."""
-    left = [(name, address) for name, address in _addresses(pairs) if name not in names]
-    if not left:
-        return {}
-    return {**pairs, "NodeName": hostlist.compress(name for name, _at in left), "NodeAddr": hostlist.compress(at for _name, at in left)}
-
-
-def _lines(text: str) -> list[tuple[str, dict[str, str]]]:
-    return [(line, dict(conf.parse_pairs(line))) for line in text.splitlines() if line.startswith("NodeName=")]
-
-
-def _addresses(pairs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    names = hostlist.expand(pairs["NodeName"])
-    return zip(names, hostlist.expand(pairs.get("NodeAddr", pairs["NodeName"])), strict=True)
+def _words_by_node(lines: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {name: said for pairs in lines for said in [words(pairs.items())] for name in hostlist.expand(pairs["NodeName"])}

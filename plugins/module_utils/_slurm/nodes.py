@@ -27,6 +27,7 @@ _AWAY = frozenset(
 )
 _IN_SERVICE = frozenset({"ALLOCATED", "COMPLETING", "IDLE", "MIXED"})
 _BUSY = frozenset({"ALLOCATED", "COMPLETING", "MIXED"})
+_NEVER_TAKEN = frozenset({"FUTURE", "INVALID_REG"})
 # What "resume" takes from a node.
 OUT = frozenset({"DOWN", "DRAIN", "ERROR", "FAIL"})
 
@@ -73,6 +74,12 @@ class Node:
     def out(self) -> bool:
         """True when somebody, or Slurm itself, has taken it out of service."""
         return bool(OUT & set(self.state))
+
+    @property
+    def never_taken(self) -> bool:
+        """True when slurmctld does not take it as slurm.conf has it: it has never registered, or with less. It gets no job, and no
+        moment of outage makes a node one of these."""
+        return bool(_NEVER_TAKEN & set(self.state))
 
     @property
     def busy(self) -> bool:

@@ -27,8 +27,6 @@ REASON = reasons.write(OWNER, "its pod is replaced by one of the new template wh
 _MAINTENANCE = "MAINTENANCE"
 # Made with that flag by the workers' health check (images/slurm/entry/health.sh), on all nodes: nobody's window.
 _JAIL_OUTAGE = "corral-jail-outage"
-# slurmctld has not taken the slurmd of such a node, and will not: a moment of outage makes no node one of these.
-_NEVER_TAKEN = frozenset({"FUTURE", "INVALID_REG"})
 _NEVER = 2**63
 _DRAINED = node_plan.Wanted(state="drained", reason=REASON, owner=OWNER)
 _RESUMED = node_plan.Wanted(state="resumed", owner=OWNER)
@@ -260,7 +258,7 @@ class _Look:
         tasks = self._on.get(name, [])
         if node_plan.lasting(node) and (node.busy or tasks):
             self.waiting[name] = tasks
-        elif not (node.busy or tasks) and (node_plan.lasting(node) or _NEVER_TAKEN & set(node.state)):
+        elif not (node.busy or tasks) and (node_plan.lasting(node) or node.never_taken):
             # One that slurmctld refuses, as it has fewer CPUs than its line, gets no job.
             self.relines.append(name)
         elif not self._in_service(name):
@@ -323,7 +321,7 @@ class _Look:
             self._full_up.append(name)
         elif len(self.unavailable) <= self.set.max_unavailable:
             self.out.append(name)
-        elif _NEVER_TAKEN & set(node.state) and self._room_for_untaken:
+        elif node.never_taken and self._room_for_untaken:
             # It never comes back without a new pod, so to wait for that would be to wait for ever.
             self._room_for_untaken -= 1
             self.out.append(name)

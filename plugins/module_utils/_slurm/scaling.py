@@ -195,16 +195,9 @@ def held(
     partitions: list[dict[str, Any]] = []
     for line in text.splitlines():
         if line.startswith("NodeName="):
-            pairs = dict(conf.parse_pairs(line))
-            kept = [
-                pair
-                for pair in zip(hostlist.expand(pairs["NodeName"]), hostlist.expand(pairs.get("NodeAddr", pairs["NodeName"])), strict=True)
-                if pair[0] in names
-            ]
+            kept = conf.narrowed(dict(conf.parse_pairs(line)), names.__contains__)
             if kept:
-                pairs["NodeName"] = hostlist.compress(name for name, _address in kept)
-                pairs["NodeAddr"] = hostlist.compress(address for _name, address in kept)
-                nodes.append([list(pair) for pair in pairs.items()])
+                nodes.append([list(pair) for pair in kept.items()])
         elif line.startswith("PartitionName="):
             pairs = dict(conf.parse_pairs(line))
             there = names | stays if pairs["PartitionName"] in keep else names
@@ -235,11 +228,5 @@ def _jail_of(partition: str, plugstack: str) -> list[list[str]]:
 
 def resources_of(names: set[str], gres: str) -> list[list[list[str]]]:
     """Return the lines of gres.conf that name some of these nodes, narrowed to them. A line without nodes is the whole cluster's, and stays anyway."""
-    found: list[list[list[str]]] = []
-    for line in gres.splitlines():
-        if line.startswith("NodeName="):
-            pairs = dict(conf.parse_pairs(line))
-            inside = [name for name in hostlist.expand(pairs["NodeName"]) if name in names]
-            if inside:
-                found.append([list(pair) for pair in {**pairs, "NodeName": hostlist.compress(inside)}.items()])
-    return found
+    inside = (conf.narrowed(pairs, names.__contains__) for pairs in conf.node_lines(gres))
+    return [[list(pair) for pair in pairs.items()] for pairs in inside if pairs]

@@ -639,7 +639,7 @@ def test_a_run_may_stand_for_the_next_of_the_same_wish_but_not_after_a_failure(t
             found["metadata"]["annotations"] = {"corral.hpc/requested-at": "now"}
             world.api.put(path(), found)
             await asyncio.sleep(10)
-            world.api.put(path(), {**found, "spec": {**found["spec"], "partitions": [{"name": "all"}]}})
+            world.edit(partitions=[{"name": "all"}])
             await asyncio.sleep(30)
             fails = True
             await asyncio.sleep(100)
@@ -698,8 +698,7 @@ def test_a_document_goes_at_once_with_its_namespace(tmp_path: Path, rights: bool
             await asyncio.sleep(10)
             count = len(world.engine.started)
             if paused:
-                found = world.api.objects[path()]
-                world.api.put(path(), {**found, "metadata": {**found["metadata"], "annotations": {"corral.hpc/paused": "true"}}})
+                world.pause()
             world.api.objects["/api/v1/namespaces/one"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             if not rights:
                 world.api.refuse = lambda _method, where: 403 if "/namespaces/one/" in where and "/slurmclusters" not in where else 0
@@ -1018,9 +1017,8 @@ def test_a_leader_whose_watch_is_dead_makes_no_older_document(tmp_path: Path, wr
             await asyncio.sleep(10)
             given.clear()
             world.api._tell = lambda *_event: None  # type: ignore[method-assign]
-            found = world.api.objects[path()]
             small = {"name": "cpu", "replicas": 4, "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
-            world.api.put(path(), {**found, "spec": {**found["spec"], "nodeSets": [small]}})
+            world.edit(nodeSets=[small])
             if written == "a document":
                 world.controller.lead()
             else:
@@ -1061,9 +1059,9 @@ def test_what_changes_while_a_run_is_prepared_is_heeded(tmp_path: Path, how: str
                     found["metadata"]["finalizers"] = [*found["metadata"].get("finalizers", ()), "somebody/else"]
                     world.api.delete(path())
                 elif how == "paused":
-                    world.api.put(path(), {**found, "metadata": {**found["metadata"], "annotations": {"corral.hpc/paused": "true"}}})
+                    world.pause()
                 else:
-                    world.api.put(path(), {**found, "spec": {**found["spec"], "accounting": {"last": True}}})
+                    world.edit(accounting={"last": True})
                 await asyncio.sleep(0.1)
             return await original(method, where, **rest)  # type: ignore[arg-type]
 
@@ -1075,8 +1073,7 @@ def test_what_changes_while_a_run_is_prepared_is_heeded(tmp_path: Path, how: str
                 given.clear()
                 world.engine.started.clear()
                 armed = True
-                found = world.api.objects[path()]
-                world.api.put(path(), {**found, "spec": {**found["spec"], "maintenance": "Workers"}})
+                world.edit(maintenance="Workers")
             await asyncio.sleep(10)
             assert not armed
             if how == "deleting" and during == "status":
@@ -1158,9 +1155,8 @@ def test_a_cluster_whose_document_has_become_invalid_is_taken_away_by_the_one_th
                 world.api.put(
                     "/api/v1/namespaces/one/configmaps/a-base-revisions", {"metadata": {"name": "a-base-revisions"}, "data": data}
                 )
-            found = world.api.objects[path()]
             partitions = [{"name": "main", "nodeSets": ["nowhere"]}]
-            world.api.put(path(), {**found, "spec": {**found["spec"], "partitions": partitions, "deletion": {"data": "Delete"}}})
+            world.edit(partitions=partitions, deletion={"data": "Delete"})
             await asyncio.sleep(10)
             assert world.condition("Stalled")[:2] == ("True", "DocumentInvalid")
             world.api.delete(path())
@@ -1230,20 +1226,10 @@ def test_one_who_sets_an_object_back_each_time_is_told_of_and_not_raced(tmp_path
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(10)
-            fighting = True
-
-            async def opponent() -> None:
-                while fighting:
-                    if CONFIG in world.api.objects:
-                        world.api.delete(CONFIG)
-                    await asyncio.sleep(pause)
-
-            fight = asyncio.create_task(opponent())
-            await asyncio.sleep(600)
+            async with world.opponent(CONFIG, pause):
+                await asyncio.sleep(600)
             assert len(world.engine.started) < 40
             assert any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
-            fighting = False
-            await fight
             await asyncio.sleep(700)
             count = len(world.engine.started)
             world.api.delete(CONFIG)
@@ -1332,24 +1318,17 @@ def test_who_writes_one_object_delays_no_other_and_no_scaling(tmp_path: Path) ->
         async with world:
             await asyncio.sleep(10)
 
-            async def opponent() -> None:
-                while True:
-                    if CONFIG in world.api.objects:
-                        world.api.delete(CONFIG)
-                    await asyncio.sleep(1)
-
-            fight = asyncio.create_task(opponent())
-            await asyncio.sleep(400)
-            world.api.delete(WORKER)
-            await asyncio.sleep(2)
-            assert WORKER in world.api.objects
-            count = len(world.engine.started)
-            labels = {**LABELS, INSTANCE: "a"}
-            where = "/apis/corral.hpc/v1alpha1/namespaces/one/slurmnodesets/a-cpu"
-            world.api.put(where, {"metadata": {"name": "a-cpu", "labels": labels}, "spec": {"replicas": 5}})
-            await asyncio.sleep(2)
-            assert len(world.engine.started) > count
-            fight.cancel()
+            async with world.opponent(CONFIG):
+                await asyncio.sleep(400)
+                world.api.delete(WORKER)
+                await asyncio.sleep(2)
+                assert WORKER in world.api.objects
+                count = len(world.engine.started)
+                labels = {**LABELS, INSTANCE: "a"}
+                where = "/apis/corral.hpc/v1alpha1/namespaces/one/slurmnodesets/a-cpu"
+                world.api.put(where, {"metadata": {"name": "a-cpu", "labels": labels}, "spec": {"replicas": 5}})
+                await asyncio.sleep(2)
+                assert len(world.engine.started) > count
 
     run(story())
 
@@ -1368,16 +1347,9 @@ def test_a_feud_is_seen_while_jobs_are_waited_for_too(tmp_path: Path) -> None:
             await asyncio.sleep(10)
             world.engine.script = script
 
-            async def opponent() -> None:
-                while True:
-                    if CONFIG in world.api.objects:
-                        world.api.delete(CONFIG)
-                    await asyncio.sleep(1)
-
-            fight = asyncio.create_task(opponent())
-            await asyncio.sleep(600)
-            assert len(world.engine.started) < 100, "every 15 s for the jobs, and no more"
-            fight.cancel()
+            async with world.opponent(CONFIG):
+                await asyncio.sleep(600)
+                assert len(world.engine.started) < 100, "every 15 s for the jobs, and no more"
 
     run(story())
 
@@ -1419,8 +1391,7 @@ def test_a_pause_that_comes_while_something_is_asked_is_heeded(tmp_path: Path, d
                 answer = error
             if armed and where.endswith(part) and method == ("PATCH" if part == path() else "GET"):
                 armed = False
-                found = world.api.objects[path()]
-                world.api.put(path(), {**found, "metadata": {**found["metadata"], "annotations": {"corral.hpc/paused": "true"}}})
+                world.pause()
                 await asyncio.sleep(0.1)
             if isinstance(answer, Exception):
                 raise answer
@@ -1436,9 +1407,8 @@ def test_a_pause_that_comes_while_something_is_asked_is_heeded(tmp_path: Path, d
                 return
             name = "/api/v1/namespaces/one/configmaps/a-base-revisions"
             world.api.put(name, {"metadata": {"name": "a-base-revisions"}, "data": {"1": json.dumps(document())}})
-            found = world.api.objects[path()]
             if during == "the kept documents":
-                world.api.put(path(), {**found, "spec": {**found["spec"], "partitions": [{"name": "main", "nodeSets": ["nowhere"]}]}})
+                world.edit(partitions=[{"name": "main", "nodeSets": ["nowhere"]}])
                 await asyncio.sleep(5)
             armed = True
             world.api.delete(path())
@@ -1470,8 +1440,7 @@ def test_one_whose_first_run_failed_goes_by_the_document_that_was_tried(tmp_path
             name = "/api/v1/namespaces/one/configmaps/a-base-revisions"
             data = {"1": json.dumps(done), "tried": json.dumps(tried)}
             world.api.put(name, {"metadata": {"name": "a-base-revisions"}, "data": data})
-            found = world.api.objects[path()]
-            world.api.put(path(), {**found, "spec": {**found["spec"], "partitions": [{"name": "main", "nodeSets": ["nowhere"]}]}})
+            world.edit(partitions=[{"name": "main", "nodeSets": ["nowhere"]}])
             await asyncio.sleep(5)
             world.api.delete(path())
             await asyncio.sleep(10)

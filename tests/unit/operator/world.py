@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import json
 import os
@@ -342,6 +343,32 @@ class World:
             wanted[where]["metadata"]["managedFields"] = [{"manager": "corral", "time": "2026-01-01T00:00:00Z"}]
             self.api.put(where, wanted[where])
         return bool(missing)
+
+    def edit(self, **spec: Any) -> None:
+        """Somebody gives the document other fields."""
+        found = self.api.objects[path()]
+        self.api.put(path(), {**found, "spec": {**found["spec"], **spec}})
+
+    def pause(self) -> None:
+        """Somebody has nothing be done about the cluster."""
+        found = self.api.objects[path()]
+        self.api.put(path(), {**found, "metadata": {**found["metadata"], "annotations": {"corral.hpc/paused": "true"}}})
+
+    @contextlib.asynccontextmanager
+    async def opponent(self, where: str, pause: float = 1.0) -> AsyncIterator[None]:
+        """Somebody takes an object away each time that it is there."""
+
+        async def write() -> None:
+            while True:
+                if where in self.api.objects:
+                    self.api.delete(where)
+                await asyncio.sleep(pause)
+
+        fight = asyncio.create_task(write())
+        try:
+            yield
+        finally:
+            fight.cancel()
 
     def machine(self, name: str, *, cordoned: bool = False, **status: Any) -> None:
         """A node of Kubernetes is as given."""

@@ -95,3 +95,10 @@ def test_plugin_lines_have_no_white_space_in_their_words() -> None:
     assert conf.plugin_line(True, "/x.so", [("jail", "/mnt/jail")]) == "required /x.so jail=/mnt/jail"
     with pytest.raises(conf.ConfError):
         conf.plugin_line(True, "/x.so", [("jail", "/mnt /jail")])
+
+
+def test_a_line_without_some_nodes() -> None:
+    pairs = {"NodeName": "cpu-[0-3]", "NodeAddr": "a-[0-3]", "CPUs": "2"}
+    assert conf.narrowed(pairs, lambda name: name != "cpu-1") == {"NodeName": "cpu-[0,2-3]", "NodeAddr": "a-[0,2-3]", "CPUs": "2"}
+    assert conf.narrowed(pairs, lambda _name: False) == {}
+    assert conf.narrowed({"NodeName": "cpu-[0-3]", "Name": "gpu"}, lambda name: name == "cpu-1") == {"NodeName": "cpu-1", "Name": "gpu"}

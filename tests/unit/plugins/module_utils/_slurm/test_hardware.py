@@ -54,9 +54,3 @@ def test_nodes_of_one_line_may_have_come_from_different_ones() -> None:
         "NodeName=cpu-[0,2] NodeAddr=a-[0,2] CPUs=2",
         "NodeName=cpu-1 NodeAddr=a-1 CPUs=3",
     ]
-
-
-def test_a_line_without_some_nodes() -> None:
-    pairs = {"NodeName": "cpu-[0-3]", "NodeAddr": "a-[0-3]", "CPUs": "2"}
-    assert hardware.without(pairs, {"cpu-1"}) == {"NodeName": "cpu-[0,2-3]", "NodeAddr": "a-[0,2-3]", "CPUs": "2"}
-    assert hardware.without(pairs, {f"cpu-{number}" for number in range(4)}) == {}
