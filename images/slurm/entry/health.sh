@@ -69,10 +69,13 @@ if [ "$code" = 125 ]; then
 	[ "$out" -lt "$most" ] || hold_jobs
 	exit 0
 fi
-# A registration that slurmctld refused drains the node, with the reason that it had before, if it had one. A good one takes back only drains with a reason
-# of Slurm's own for them (24.11.5), so one with a word on how the node began, which nobody gave for a drain, would stay for ever.
+# A registration that slurmctld refuses drains the node, with why, or first with the reason that it had before, if it had one. A good one leaves the drain as
+# it is (24.11.5), so the node would stay out for ever by a word on how it began, or on what it lacked then. The words are slurmctld's: see _slurm/reasons.py.
+refusal='(Low socket\*core\*thread count|Low CPUs|Low TmpDisk|Low RealMemory \(reported:[^()]*\)'
+refusal+='|gres/[^ ,]+ count reported lower than configured \([^()]*\)|[^ ,]+:[^ ,]+ count too low \([^()]*\))'
 leftover() {
-	[[ $state != *INVALID_REG* && ($reason == "NO NETWORK ADDRESS FOUND"* || $reason == "corral: pod:"*) ]]
+	[[ $state != *INVALID_REG* ]] || return 1
+	[[ $reason == "NO NETWORK ADDRESS FOUND"* || $reason == "corral: pod:"* || $reason =~ ^$refusal(, $refusal)*\ \[slurm@[^][]*\](\ .*)?$ ]]
 }
 
 if [[ $state == *DRAIN* ]] && { [[ $reason == "$ours"* ]] || leftover; }; then # an idle node keeps the reason that it had

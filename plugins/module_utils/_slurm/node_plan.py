@@ -114,11 +114,7 @@ def plan(nodes: Iterable[Node], wish: Wanted) -> Plan:
 def lasting(node: Node) -> bool:
     """True for a node that is drained until somebody takes that back. One that is only down is in service again with slurmd's next answer
     (ReturnToService=2)."""
-    return node.drained and not _passing(node)
-
-
-def _passing(node: Node) -> bool:
-    return reasons.passing(node.reason, refused="INVALID_REG" in node.state)
+    return node.drained and not reasons.passing(node.reason)
 
 
 def _state(node: Node, wish: Wanted, found: Plan) -> None:
@@ -155,7 +151,7 @@ def _may_take(node: Node, wish: Wanted) -> bool:
     """True where nothing is lost when the reason becomes this owner's."""
     if not node.drained and reasons.slurms_own(reasons.standing(node.reason, node.drained)):
         return True
-    return wish.owner not in reasons.PASSING and _passing(node)
+    return wish.owner not in reasons.PASSING and reasons.passing(node.reason)
 
 
 def _seen(node: Node) -> dict[str, Any]:

@@ -21,8 +21,13 @@ _OWNER = re.compile(r"[a-z][a-z0-9-]*")
 _BEGINNINGS = frozenset({"no-address", "pod"})
 # Whose drains are taken back by whoever made them, at any time: health.sh, ready.sh, and the next pod's registration.
 PASSING = frozenset({"jail", "pod", "start"})
-# Why slurmctld refuses a registration. A good one takes the drain back (24.11.5).
-_REFUSALS = frozenset({"cpus", "disk", "gres", "memory"})
+# In slurmctld's own words (validate_node_specs and gres.c of 24.11.5), why it refuses a registration and drains the node. A good one leaves the drain as it
+# is, and health.sh, which knows the same words, takes it back.
+_REFUSAL = (
+    r"(?:Low socket\*core\*thread count|Low CPUs|Low TmpDisk|Low RealMemory \(reported:[^()]*\)"
+    r"|gres/[^ ,]+ count reported lower than configured \([^()]*\)|[^ ,]+:[^ ,]+ count too low \([^()]*\))"
+)
+_REFUSED = re.compile(rf"{_REFUSAL}(?:, {_REFUSAL})*(?: : .*)?", re.DOTALL)
 # slurmctld puts what happened to a node later behind the reason that it had: "disk swap : Not responding".
 _LATER = " : "
 
@@ -84,12 +89,10 @@ def slurms_own(reason: str) -> bool:
     return name == "pod" or (not name and any(kind.pattern.match(reason) for kind in SLURM))
 
 
-def passing(reason: str, *, refused: bool) -> bool:
-    """True for a drain that ends by itself, when what it is about is well again. ``refused``: slurmctld refuses the node's registration now."""
+def passing(reason: str) -> bool:
+    """True for a drain that ends by itself, when what it is about is well again."""
     key = classify(reason).key
-    if owner(reason):
-        return key in PASSING
-    return key == "no-address" or (refused and key in _REFUSALS)
+    return key in PASSING if owner(reason) else key == "no-address" or _REFUSED.fullmatch(reason) is not None
 
 
 def classify(reason: str) -> Kind:
@@ -223,7 +226,7 @@ SLURM = (
     ),
     _kind(
         "gres",
-        r"gres/\S+ .*(lower than configured|too low|differs|invalid)",
+        r"(gres/|gpu:)\S+ .*(lower than configured|too low|differs|invalid)",
         "slurmd sees fewer devices than slurm.conf promises",
         "see with 'kubectl exec -n {namespace} {pod} -c slurmd -- nvidia-smi -L' which device is lost; a machine with a lost GPU needs a reset or a repair, "
         "a wrong count in the document an edit and 'ansible-playbook corral.slurm.site'",

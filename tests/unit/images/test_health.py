@@ -199,13 +199,29 @@ def test_a_drain_that_was_taken_over_and_given_back_is_made_again(tmp_path: Path
     assert nodes.out() == ["n000"] and nodes.state()["nodes"]["n000"]["reason"].startswith("corral: jail:")
 
 
+LEFT = [
+    "NO NETWORK ADDRESS FOUND [slurm@2026-11-22T20:00:00]",
+    "corral: pod: it ended, and the next one has not registered yet",
+    "Low socket*core*thread count, Low CPUs [slurm@2026-11-23T06:17:38]",
+    "Low RealMemory (reported:24105 < 90.00% of configured:999000) [slurm@2026-11-23T06:17:38]",
+    "gres/gpu count reported lower than configured (1 < 2), Low TmpDisk [slurm@2026-11-23T06:17:38] Comment=rack 4",
+    "gpu:h100 count too low (1 < 2) [slurm@2026-11-23T06:17:38]",
+]
+PERSONS = [
+    "corral: admin: NO NETWORK ADDRESS FOUND in its bay",
+    "Low CPUs [root@2026-11-23T06:17:38]",
+    "Low CPUs, ask ada [slurm@2026-11-23T06:17:38]",
+    "the fan, Low CPUs [slurm@2026-11-23T06:17:38]",
+]
+
+
 def test_a_refused_registration_leaves_no_drain_behind(tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path, 3)
+    nodes = Nodes(tmp_path, len(LEFT) + len(PERSONS))
     state = nodes.state()
-    over = ("NO NETWORK ADDRESS FOUND [slurm@2026-11-22T20:00:00]", "corral: pod: it ended, and the next one has not registered yet")
-    for name, reason in zip(nodes.names, over, strict=False):
+    for name, reason in zip(nodes.names, LEFT, strict=False):
         state["nodes"][name] = {"drain": True, "refused": True, "reason": reason}
-    state["nodes"]["n002"] = {"drain": True, "reason": "corral: admin: NO NETWORK ADDRESS FOUND in its bay"}
+    for name, reason in zip(reversed(nodes.names), PERSONS, strict=False):
+        state["nodes"][name] = {"drain": True, "reason": reason}
     nodes.save(state)
     nodes.check()
     assert nodes.out() == nodes.names
@@ -213,7 +229,7 @@ def test_a_refused_registration_leaves_no_drain_behind(tmp_path: Path) -> None:
         node["refused"] = False
     nodes.save(state)
     nodes.check()
-    assert nodes.out() == ["n002"]
+    assert nodes.out() == nodes.names[len(LEFT) :]
 
 
 def test_the_scheduler_of_this_test_knows_nothing_else(tmp_path: Path) -> None:

@@ -67,27 +67,32 @@ def test_what_slurm_said_by_itself(reason: str, own: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "refused", "passing"),
+    ("reason", "passing"),
     [
-        ("corral: jail: the marker is missing", False, True),
-        ("corral: start: init script gpus ended with status 1", False, True),
-        ("corral: pod: it ended, and the next one has not registered yet : Not responding", True, True),
-        ("NO NETWORK ADDRESS FOUND", False, True),
-        ("Low RealMemory (reported:24105 < 90.00% of configured:999000)", True, True),
-        ("Low socket*core*thread count, Low CPUs", True, True),
-        ("Low TmpDisk (100 < 200)", True, True),
-        ("gres/gpu count reported lower than configured (1 < 2)", True, True),
-        ("Low RealMemory, ask ada", False, False),
-        ("Kill task failed", True, False),
-        ("batch job complete failure", False, False),
-        ("corral: admin: fan", True, False),
-        ("corral: scale-in: 4 to 2", False, False),
-        ("bad fan", True, False),
-        ("", True, False),
+        ("corral: jail: the marker is missing", True),
+        ("corral: start: init script gpus ended with status 1", True),
+        ("corral: pod: it ended, and the next one has not registered yet : Not responding", True),
+        ("NO NETWORK ADDRESS FOUND", True),
+        ("Low RealMemory (reported:24105 < 90.00% of configured:999000)", True),
+        ("Low socket*core*thread count, Low CPUs", True),
+        ("Low CPUs, Low RealMemory (reported:1 < 100.00% of configured:2) : Not responding", True),
+        ("Low TmpDisk", True),
+        ("gres/gpu count reported lower than configured (1 < 2)", True),
+        ("gpu:h100 count too low (1 < 2), Low CPUs", True),
+        ("Low RealMemory, ask ada", False),
+        ("Low CPUs, Low spirits", False),
+        ("the fan, Low CPUs", False),
+        ("Kill task failed", False),
+        ("batch job complete failure", False),
+        ("corral: admin: fan", False),
+        ("corral: admin: Low CPUs", False),
+        ("corral: scale-in: 4 to 2", False),
+        ("bad fan", False),
+        ("", False),
     ],
 )
-def test_which_drains_end_by_themselves(reason: str, refused: bool, passing: bool) -> None:
-    assert reasons.passing(reason, refused=refused) is passing
+def test_which_drains_end_by_themselves(reason: str, passing: bool) -> None:
+    assert reasons.passing(reason) is passing
 
 
 def test_a_reason_names_its_owner_once() -> None:
