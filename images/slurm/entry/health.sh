@@ -72,7 +72,7 @@ fi
 # A registration that slurmctld refuses drains the node, with why, or first with the reason that it had before, if it had one. A good one leaves the drain as
 # it is (24.11.5), so the node would stay out for ever by a word on how it began, or on what it lacked then. The words are slurmctld's: see _slurm/reasons.py.
 refusal='(Low socket\*core\*thread count|Low CPUs|Low TmpDisk|Low RealMemory \(reported:[^()]*\)'
-refusal+='|gres/[^ ,]+ count reported lower than configured \([^()]*\)|[^ ,]+:[^ ,]+ count too low \([^()]*\))'
+refusal+='|[^ ,]+ count (reported lower than configured|too low) \([^()]*\))'
 leftover() {
 	[[ $state != *INVALID_REG* ]] || return 1
 	[[ $reason == "NO NETWORK ADDRESS FOUND"* || $reason == "corral: pod:"* || $reason =~ ^$refusal(, $refusal)*\ \[slurm@[^][]*\](\ .*)?$ ]]
