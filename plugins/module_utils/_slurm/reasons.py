@@ -21,8 +21,8 @@ _OWNER = re.compile(r"[a-z][a-z0-9-]*")
 _BEGINNINGS = frozenset({"no-address", "pod"})
 # Whose drains are taken back by whoever made them, at any time: health.sh, ready.sh, and the next pod's registration.
 PASSING = frozenset({"jail", "pod", "start"})
-# In slurmctld's own words (validate_node_specs and gres.c of 24.11.5 and 26.05.5), why it refuses a registration and drains the node. A good one leaves the drain as it
-# is, and health.sh, which knows the same words, takes it back.
+# In slurmctld's own words (validate_node_specs and gres.c of 24.11.5 and 26.05.5), why it refuses a registration and drains the node. A good one leaves the
+# drain as it is, and health.sh, which knows the same words, takes it back.
 _REFUSAL = (
     r"(?:Low socket\*core\*thread count|Low CPUs|Low TmpDisk|Low RealMemory \(reported:[^()]*\)"
     r"|[^ ,]+ count (?:reported lower than configured|too low) \([^()]*\))"
