@@ -143,6 +143,8 @@ class Cluster:
             (*inside, "sinfo", "-N", "-o", "%N %T %E %H"),
             (*inside, "squeue", "-o", "%i %T %r %N %S"),
             ("get", "pods", "-n", self.namespace, "-o", "wide"),
+            ("get", "pvc", "-n", self.namespace),
+            ("get", "events", "-n", self.namespace, "--field-selector=type!=Normal", "--sort-by=.metadata.creationTimestamp"),
             (*logs, "app.kubernetes.io/component=controller", "-c", "slurmctld", "--tail=150"),
             (*logs, "app.kubernetes.io/component=worker", "-c", "slurmd", "--tail=40"),
         ]
