@@ -107,7 +107,13 @@ def evict(cluster: Cluster, pod: str) -> str:
 
 
 def in_service(cluster: Cluster) -> None:
-    eventually(lambda: all(not one.startswith(("d", "unk")) for one in nodes(cluster).values()), "both nodes are in service", 90)
+    """A resumed one is `idle*` until it has answered the next ping, and is left alone for so long."""
+
+    def well(shown: str) -> bool:
+        condition = shown.split("|")[0]
+        return not condition.startswith(("d", "unk")) and not condition.endswith("*")
+
+    eventually(lambda: all(map(well, nodes(cluster).values())), "both nodes are in service", 90)
 
 
 def comes_again(cluster: Cluster, uid: str) -> None:
