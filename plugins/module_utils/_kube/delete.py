@@ -13,16 +13,17 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery impor
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, NotFound, WaitTimeout
 
 
-def delete(client: Client, ref: Ref, *, uid: str, propagation: str, check: bool = False) -> bool:
+def delete(client: Client, ref: Ref, *, uid: str, propagation: str, version: str = "", check: bool = False) -> bool:
     """Delete the object with this UID; return False when it was gone already (or another one of its name has come since).
 
+    ``version``: its resourceVersion, where it is to go only as it was seen; False when it has changed since.
     ``propagation``: ``Background`` returns at once and the dependents follow, ``Foreground`` keeps the object until its dependents are gone.
     """
     body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "propagationPolicy": propagation,
-        "preconditions": {"uid": uid},
+        "preconditions": {"uid": uid, **({"resourceVersion": version} if version else {})},
     }
     if check:
         body["dryRun"] = ["All"]  # with a body the API server ignores dryRun in the query, and really deletes

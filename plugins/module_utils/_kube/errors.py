@@ -61,7 +61,7 @@ class Status:
 
     @property
     def is_uid_mismatch(self) -> bool:
-        """A delete's UID precondition met another object of the same name."""
+        """A delete's precondition is not met: another object of the same name, or another version of it."""
         return self.code == 409 and "precondition" in self.message.lower()
 
     @property

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The backend of slurm_rollout: workers' pods of an older template, drained, waited for, deleted, and their nodes taken back.
 
-The only writes to Kubernetes are deletes of single pods by their UID; the StatefulSets (OnDelete) make the new ones.
+The only writes to Kubernetes are deletes of single pods, as they were seen; the StatefulSets (OnDelete) make the new ones.
 """
 
 from __future__ import annotations
@@ -210,9 +210,9 @@ class _Work:
         self._last = step
         told = self.orders.give(self._slurmctld, (step.resume, step.drain), step.deeds)
         for name in step.replace:
-            pod = self._pods[name]
-            ref = Ref(_PODS, self._namespace, str(pod["metadata"]["name"]))
-            if delete(self._client, ref, uid=str(pod["metadata"]["uid"]), propagation="Background"):
+            seen = self._pods[name]["metadata"]
+            ref = Ref(_PODS, self._namespace, str(seen["name"]))
+            if delete(self._client, ref, uid=str(seen["uid"]), version=str(seen["resourceVersion"]), propagation="Background"):
                 self._note_deletes([name])
         self._judge(step)
         return told or bool(step.replace)

@@ -142,9 +142,16 @@ def _state(node: Node, wish: Wanted, found: Plan) -> None:
         found.add(node, ("state=down", f"reason={wish.reason}"), _seen(node), shown)
 
 
+def accepted(node: Node) -> bool:
+    """True for a node that is drained for a registration that slurmctld has refused, and that it takes by now: the drain is about nothing any more."""
+    return node.drained and not node.refused and reasons.is_refusal(node.reason)
+
+
 def _owned(node: Node, wish: Wanted) -> bool:
-    """True where what keeps the node out is this owner's, or shall count as that."""
-    return wish.force or reasons.owner(reasons.standing(node.reason, node.drained)) == wish.owner
+    """True where what keeps the node out is this owner's, or shall count as that, or is nothing to anybody."""
+    if wish.force or (wish.state == "resumed" and accepted(node)):
+        return True
+    return reasons.owner(reasons.standing(node.reason, node.drained)) == wish.owner
 
 
 def _may_take(node: Node, wish: Wanted) -> bool:

@@ -82,6 +82,11 @@ class Node:
         return bool(_NEVER_TAKEN & set(self.state))
 
     @property
+    def refused(self) -> bool:
+        """True when slurmctld refuses its registration now: slurmd has less than slurm.conf says."""
+        return "INVALID_REG" in self.state
+
+    @property
     def busy(self) -> bool:
         """True when a job is on it, or has not quite left it."""
         return bool(_BUSY & set(self.state))

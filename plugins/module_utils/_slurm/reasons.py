@@ -92,7 +92,12 @@ def slurms_own(reason: str) -> bool:
 def passing(reason: str) -> bool:
     """True for a drain that ends by itself, when what it is about is well again."""
     key = classify(reason).key
-    return key in PASSING if owner(reason) else key == "no-address" or _REFUSED.fullmatch(reason) is not None
+    return key in PASSING if owner(reason) else key == "no-address" or is_refusal(reason)
+
+
+def is_refusal(reason: str) -> bool:
+    """True for what slurmctld says of a registration that it refuses. It writes that over the reason of a node that is drained already."""
+    return _REFUSED.fullmatch(reason) is not None
 
 
 def classify(reason: str) -> Kind:

@@ -28,6 +28,8 @@ _MAINTENANCE = "MAINTENANCE"
 # Made with that flag by the workers' health check (images/slurm/entry/health.sh), on all nodes: nobody's window.
 _JAIL_OUTAGE = "corral-jail-outage"
 _NEVER = 2**63
+# Seconds for which a node that slurmctld refuses is one that will be taken.
+_MISUNDERSTOOD = 60
 _DRAINED = node_plan.Wanted(state="drained", reason=REASON, owner=OWNER)
 _RESUMED = node_plan.Wanted(state="resumed", owner=OWNER)
 
@@ -284,13 +286,18 @@ class _Look:
         """True for a node with a pod of the new template that is not in service; what this roll-out has to do with it is noted."""
         node = self._known.get(name)
         if node is not None and pod.ready and not pod.going and _registered(node, pod):
-            if self._ours(name):
+            if self._ours(name) or node_plan.accepted(node):
                 self.resume.append(name)
             return False
         # Any other one was in service before it fell ill, or is somebody else's: not this template's fault, nor a reason to stop.
-        if self._ours(name) or (any(map(self._is_stale, self.set.nodes)) and _is_new(node, pod)):
+        if self._ours(name) or (any(map(self._is_stale, self.set.nodes)) and (_is_new(node, pod) or self._is_refused(node, pod))):
             self.progress.starting.append(name)
         return True
+
+    def _is_refused(self, node: Node | None, pod: Pod) -> bool:
+        """True for a node whose new pod slurmctld refuses, or has refused, a moment ago: with the line of the former one, or the slurmd of the new one
+        with it. That ends with its own line. One that is refused for longer has a machine with less than the document says."""
+        return node is not None and node.drained and reasons.is_refusal(node.reason) and self._now - pod.born < _MISUNDERSTOOD
 
     def _stale(self, name: str, pod: Pod) -> None:
         node, tasks = self._known.get(name), self._on.get(name, [])
@@ -302,6 +309,9 @@ class _Look:
                 self.resume.append(name)
         elif leavers.drained_by(node, sync.OWNER) and pod.runs:
             self._keep(name, "left until its machine is stayed on: a new pod would have no place there")
+        elif "FUTURE" in node.state and not (pod.runs or tasks):
+            # Nothing of it can run a job, and the pod goes as it was seen here or not at all. (26.05 wipes the reason of a drain when such a node registers.)
+            self.replace.append(name)
         elif node_plan.lasting(node):
             self._drained(name, node, pod, tasks)
         elif node_plan.plan([node], _DRAINED).foreign:

@@ -39,7 +39,7 @@ _READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}
 def pod(name: str, component: str = "worker", status: dict[str, Any] | None = None, machine: str = "n1") -> dict[str, Any]:
     labels = {**LABELS, "app.kubernetes.io/component": component}
     return {
-        "metadata": {"name": name, "namespace": "demo", "uid": name, "labels": labels},
+        "metadata": {"name": name, "namespace": "demo", "uid": name, "resourceVersion": "7", "labels": labels},
         "spec": {"nodeName": machine},
         "status": status or _READY,
     }
@@ -164,7 +164,9 @@ class Fake:
         self.requests += 1
         self._allow(path)
         if method == "DELETE":
-            assert body["preconditions"] == {"uid": path.rsplit("/", 1)[-1]}, "only the pod that was looked at may go"
+            name = path.rsplit("/", 1)[-1]
+            version = {"resourceVersion": "7"} if "resourceVersion" in body["preconditions"] else {}
+            assert body["preconditions"] == {"uid": name, **version}, "only the pod that was looked at may go"
             self.deleted.append(path.rsplit("/", 1)[-1])
             return type("Response", (), {"code": 200})()
         assert method == "PATCH"

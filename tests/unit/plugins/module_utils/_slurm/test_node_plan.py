@@ -22,6 +22,7 @@ PERSONS = node("cpu-1")  # DOWN, bad fan
 SILENT = node("gone-0")  # DOWN+NOT_RESPONDING by Slurm itself
 GONE = replace(IDLE, name="cpu-5", state=["DOWN"], reason="corral: pod: it ended, and the next one has not registered yet")
 MEMORY = node("big-0")  # IDLE+DRAIN+INVALID_REG by Slurm itself
+ACCEPTED = replace(MEMORY, state=["IDLE", "DRAIN"])
 JAIL = replace(IDLE, name="cpu-3", state=["IDLE", "DRAIN"], reason="corral: jail: marker is missing")
 UNSTARTED = replace(
     JAIL, state=["DOWN", "DRAIN", "NOT_RESPONDING"], reason="corral: start: init script gpus ended with status 1 : Not responding"
@@ -76,7 +77,10 @@ def plan(*nodes: Node, **wish: Any) -> node_plan.Plan:
         (JAIL, "resumed", False, False, True),
         (SILENT, "resumed", False, False, True),
         (GONE, "resumed", False, False, True),
+        (MEMORY, "resumed", False, False, True),
         (MEMORY, "resumed", True, True, False),
+        (ACCEPTED, "resumed", False, True, False),
+        (PERSONS_MEMORY, "resumed", False, False, True),
     ],
 )
 def test_whose_drain_it_is_decides(node: Node, state: str, force: bool, told: bool, foreign: bool) -> None:

@@ -511,6 +511,41 @@ def test_one_that_is_down_is_drained_before_its_line_changes_but_for_one_that_so
     assert (drained(found), found.relines) == ("", [])
 
 
+@pytest.mark.parametrize(
+    ("age", "state", "pods", "waits", "back"),
+    [
+        (9, ("IDLE", "DRAIN", "INVALID_REG"), [NEW, OLD], True, ""),
+        (9, ("IDLE", "DRAIN", "INVALID_REG"), [NEW, FORMER], False, ""),
+        (999, ("IDLE", "DRAIN", "INVALID_REG"), [NEW, OLD], False, ""),
+        (9, ("IDLE", "DRAIN"), [NEW, OLD], False, "cpu-0"),
+        (999, ("IDLE", "DRAIN"), [NEW, NEW], False, "cpu-0"),
+        (9, ("IDLE", "DRAIN", "NOT_RESPONDING"), [NEW, OLD], True, ""),
+    ],
+)
+def test_slurmctld_refuses_a_new_pod_for_a_moment_and_forgets_whose_the_drain_was(
+    age: int, state: tuple[str, ...], pods: list[rollout.Pod], waits: bool, back: str
+) -> None:
+    """It registers between its new line and its own knowing it: "gres/gpu count reported lower than configured" stands where our reason stood."""
+    reason = "gres/gpu count reported lower than configured (0 < 2)"
+    born = [dataclasses.replace(pod, born=NOW - age, started=NOW - age) for pod in pods]
+    found = step([*born], node("cpu-0", *state, reason=reason, started=NOW - age + 1))
+    assert (found.sets[0].starting, resumed(found)) == (["cpu-0"] if waits else [], back)
+    assert found.done is not (waits or bool(back) or bool(found.drain.changed))
+
+
+def test_what_never_registered_and_runs_nothing_goes_without_a_drain() -> None:
+    assert step([DEAD_OLD, OLD], node("cpu-0", "FUTURE")).replace == ["cpu-0"]
+    assert drained(step([DEAD_OLD, NEW], node("cpu-0", "FUTURE"))) == ""
+    for pod, live, jobs in (
+        (BROKEN_OLD, node("cpu-0", "FUTURE"), []),
+        (DEAD_OLD, node("cpu-0", "FUTURE"), [job(1, "cpu-0")]),
+        (DEAD_OLD, node("cpu-0", "IDLE", "INVALID_REG"), []),
+        (DEAD_OLD, node("cpu-0", "DOWN", "NOT_RESPONDING", reason="Not responding"), []),
+    ):
+        found = step([pod, NEW], live, jobs=jobs)
+        assert (drained(found), found.replace) == ("cpu-0", []), "a job may be there"
+
+
 def test_where_somebody_deletes_the_pods_nobody_waits_for_the_jobs_of_a_drained_one() -> None:
     found = step([FORMER, NEW], node("cpu-0", "MIXED", "DRAIN", reason="ask bob"), jobs=[job(1, "cpu-0")], type="OnDelete")
     assert (found.done, found.waiting, found.relines) == (True, {}, [])
