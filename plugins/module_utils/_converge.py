@@ -221,7 +221,7 @@ def _kept(pod: _Pod) -> dict[str, str]:
 def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> tuple[list[nodes.Node], str]:
     """Ask until every named node answers. Returns them, and a sentence where the state volume is full or nearly so."""
     deadline = time.monotonic() + timeout
-    missing = "slurmctld was not asked"
+    missing, refused = "slurmctld was not asked", ""
     for _dummy in until(deadline):
         try:
             all_nodes, full = slurmctld.read_nodes_and_room()
@@ -241,7 +241,12 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
         if len(away) > 5:
             parts.append(f"and {len(away) - 5} more ({hostlist.compress(node.name for node in away[5:])})")
         missing = "; ".join(parts)
-    raise WaitTimeout(f"Not all nodes are in service after {timeout:g} s: {missing.rstrip('.')}. Run again to go on waiting.")
+        refused = hostlist.compress(node.name for node in away if node.refused)
+    if refused:
+        todo = f"Slurm refuses {refused}: compare the node set in the document with what its machines have, and run again."
+    else:
+        todo = "Run again to go on waiting."
+    raise WaitTimeout(f"Not all nodes are in service after {timeout:g} s: {missing.rstrip('.')}. {todo}")
 
 
 def _named(found: list[nodes.Node], names: list[str]) -> list[nodes.Node]:
