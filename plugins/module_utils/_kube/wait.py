@@ -186,7 +186,13 @@ class _Wait:
             if event is not None and event.reason in ("WaitForFirstConsumer", "WaitForPodScheduled"):
                 self.pending.pop(ref)
             elif event is not None and event.reason in ("FailedBinding", "ProvisioningFailed") and now - pending.since >= GRACE:
-                raise WaitFailed(f"{ref}: it is not bound to a volume: {event.reason}: {event.message}.")
+                volume, todo = pending.obj["spec"].get("volumeName"), ""
+                if volume and "different claim" in event.message:
+                    todo = (
+                        f" If the claim in the claimRef of {volume} is gone and its reclaim policy is Retain, 'kubectl delete pv {volume}' takes "
+                        "no data away, and the next run makes it anew."
+                    )
+                raise WaitFailed(f"{ref}: it is not bound to a volume: {event.reason}: {event.message.rstrip('.')}.{todo}")
 
     def _pods_of(self, pending: _Pending) -> list[Object]:
         ref = pending.item.ref

@@ -242,6 +242,13 @@ def test_claims(engine: Engine) -> None:
         engine.absent(objects=[claim("")], wait=True)
         with pytest.raises(WaitFailed, match=r"PersistentVolumeClaim .*/c: it is not bound to a volume: ProvisioningFailed: .*not found"):
             engine.apply(claim("no-such-class"), wait=True, wait_timeout=60)
+        engine.absent(objects=[claim("")], wait=True)
+        again = claim("")
+        again["spec"]["volumeName"] = name = volume["metadata"]["name"]
+        with pytest.raises(
+            WaitFailed, match=rf"already bound to a different claim\. If the claim .* 'kubectl delete pv {name}' takes no data away"
+        ):
+            engine.apply(volume, again, wait=True, wait_timeout=60)
     finally:
         engine.absent(objects=[volume, late])
 
