@@ -91,7 +91,7 @@ def explain(
     # Of a node whose name had no address slurmctld says so in the reason, though it is not out.
     counts = node.out or "FUTURE" in node.state
     standing = reasons.standing(node.reason, node.drained) if counts else ""
-    if "INVALID_REG" in node.state and reasons.is_over(standing):
+    if node.refused and reasons.is_over(standing):
         standing = ""  # Slurm keeps a reason that is there when it drains such a node; the flag says more
     shut = closed(node, partitions or {})
     places = {

@@ -165,9 +165,8 @@ class Fake:
         self._allow(path)
         if method == "DELETE":
             name = path.rsplit("/", 1)[-1]
-            version = {"resourceVersion": "7"} if "resourceVersion" in body["preconditions"] else {}
-            assert body["preconditions"] == {"uid": name, **version}, "only the pod that was looked at may go"
-            self.deleted.append(path.rsplit("/", 1)[-1])
+            assert body["preconditions"] == {"uid": name, "resourceVersion": "7"}, "only the pod that was looked at may go, as it was seen"
+            self.deleted.append(name)
             return type("Response", (), {"code": 200})()
         assert method == "PATCH"
         self.patches.append((path, body))
