@@ -123,6 +123,13 @@ options:
       - Delete a Job of the batch that has failed, and make it anew, once.
     type: bool
     default: false
+  rebind_volumes:
+    description:
+      - Have a PersistentVolume of the batch whose claim is gone (V(Released), with C(persistentVolumeReclaimPolicy=Retain)) serve the next claim of the
+        same name and namespace, with its data, when the object's C(claimRef) names that claim without a C(uid).
+      - Kubernetes keeps such a volume for the claim that is gone, and a new one of that name waits for it without end.
+    type: bool
+    default: false
   replace_stuck_pods:
     description:
       - Delete the pods of a StatefulSet of the batch that can not start (crash loop, image, configuration) and were made from an older template,
@@ -271,6 +278,7 @@ def argument_spec() -> dict[str, object]:
         "wait_timeout": {"type": "int", "default": 300},
         "wait_load_balancer": {"type": "bool", "default": False},
         "retry_failed_jobs": {"type": "bool", "default": False},
+        "rebind_volumes": {"type": "bool", "default": False},
         "replace_stuck_pods": {"type": "bool", "default": False},
         "replace_idle_pods": {
             "type": "dict",

@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
-from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, Client, Response
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, MERGE, Client, Response
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref, Resource, unknown_kind
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
@@ -41,6 +41,10 @@ THREADS = 4
 _WORTH_THREADS = 4
 # The API server serves a new kind shortly after it has called it Established.
 _KIND_COMES = 10.0
+# What Kubernetes adds to a claimRef when it binds the volume.
+_BINDING = ("uid", "resourceVersion")
+# How often a volume is looked at again that somebody writes meanwhile.
+_TRIES = 5
 # Longest wait for an object that is being deleted to make room for its successor.
 _MAKE_ROOM = 120.0
 
@@ -57,6 +61,7 @@ class Applier:
         check: bool,
         diff: bool,
         retry_failed_jobs: bool = False,
+        rebind_volumes: bool = False,
         member_label: str | None = None,
         threads: int = THREADS,
     ) -> None:
@@ -66,6 +71,7 @@ class Applier:
         self._check = check
         self._diff = diff
         self._retry_failed_jobs = retry_failed_jobs
+        self._rebind_volumes = rebind_volumes
         self._live = Live(client, member_label)
         self._threads = threads
         self._lock = threading.Lock()
@@ -138,6 +144,8 @@ class Applier:
                 self._replace(item)
         else:
             item.result = self._verdict(item, response, revision)
+        if self._rebind_volumes and item.ref.resource.kind == "PersistentVolume":
+            self._rebind(item)
         if self._check and item.result == "created":
             self._note_new(item)
 
@@ -232,6 +240,36 @@ class Applier:
         wait_gone(self._client, item.ref, str(metadata["uid"]), timeout=_MAKE_ROOM)
         item.after = self._patch(item).data
 
+    def _rebind(self, item: Item) -> None:
+        """Take the identity of a claim that is gone off a volume that is kept, so that the next claim of that name is bound to it.
+
+        A claimRef of a name alone is what the object says, and Kubernetes adds the uid of the claim that it binds. This field is Kubernetes' own, so no
+        apply takes it away (kubernetes.io/docs/concepts/storage/persistent-volumes, "Retain": an administrator does it by hand).
+        """
+        what = f"give {item.ref} back to its claim's name"
+        for tried in range(_TRIES):
+            after = item.after or {}
+            if not keeps_gone_claim(after, item.body):
+                return
+            # With the version that was judged: whoever binds it meanwhile keeps it.
+            body = {
+                "metadata": {"resourceVersion": after["metadata"]["resourceVersion"]},
+                "spec": {"claimRef": dict.fromkeys(_BINDING)},
+            }
+            query = {"fieldManager": self._manager, **({"dryRun": "All"} if self._check else {})}
+            try:
+                item.after = self._client.request(
+                    "PATCH", item.ref.path, what=what, query=query, body=body, content_type=MERGE, retry_conflict=False
+                ).data
+            except Conflict:
+                if tried == _TRIES - 1:
+                    raise
+                item.after = self._client.get(item.ref.path, what=what).data
+            else:
+                item.result = "configured"
+                item.taken_off = {"f:spec": {"f:claimRef": {f"f:{name}": {} for name in _BINDING}}}
+                return
+
     def _would_be_new(self, item: Item) -> bool:
         return item.ref.namespace in self._new_namespaces or item.ref.resource in self._coming
 
@@ -300,6 +338,21 @@ def at_revision(client: Client, ref: Ref, revision: int) -> dict[str, Any] | Non
     items = client.get(ref.collection, what=f"read {ref} as it was", query=query).data.get("items") or [None]
     found: dict[str, Any] | None = items[0]
     return found
+
+
+def keeps_gone_claim(volume: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """True for a PersistentVolume whose claim is gone and whose data stay, where ``wanted`` names that claim without its uid."""
+    spec = volume.get("spec") or {}
+    live, named = spec.get("claimRef") or {}, (wanted.get("spec") or {}).get("claimRef") or {}
+    return (
+        (volume.get("status") or {}).get("phase") == "Released"
+        and spec.get("persistentVolumeReclaimPolicy") == "Retain"
+        and not (volume.get("metadata") or {}).get("deletionTimestamp")
+        and bool(live.get("uid"))
+        and not named.get("uid")
+        and bool(named.get("name"))
+        and all(live.get(key) == named.get(key) for key in ("namespace", "name"))
+    )
 
 
 def job_failed(job: dict[str, Any]) -> bool:

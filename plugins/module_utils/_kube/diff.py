@@ -26,6 +26,7 @@ def difference(item: Item, manager: str) -> list[dict[str, Any]]:
     else:
         # Also what was ours and is no longer, so that a removed field shows.
         tree = fields.union(fields.owned(item.after, manager), fields.owned(item.before or {}, manager))
+        tree = fields.union(tree, item.taken_off)
         before = fields.project(item.before, tree) if item.before is not None and item.result == "configured" else {}
         after = fields.project(item.after, tree) if tree else item.body
     name = str(item.ref)

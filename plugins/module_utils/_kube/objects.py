@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery, Ref, Resource, split_api_version
@@ -58,6 +58,8 @@ class Item:
     """The live object before this run, where it was read."""
     after: dict[str, Any] | None = None
     """The API server's answer; in check mode that of the dry run."""
+    taken_off: dict[str, Any] = field(default_factory=dict)
+    """Fields of others that were taken off the object besides (as a tree of FieldsV1)."""
     imagined: bool = False
     """Check mode could not ask: the object's namespace or kind would be made by this very run."""
 

@@ -127,6 +127,7 @@ class Batch:
             check=self._check,
             diff=self._diff,
             retry_failed_jobs=bool(self._params.get("retry_failed_jobs")),
+            rebind_volumes=bool(self._params.get("rebind_volumes")),
             member_label=self._set.selector if self._set is not None and self._set.exists else None,
         )
         applier.start(revision)

@@ -253,6 +253,56 @@ def test_claims(engine: Engine) -> None:
         engine.absent(objects=[volume, late])
 
 
+def test_a_volume_that_is_kept_serves_the_next_claim_of_its_name_where_that_is_asked_for(engine: Engine) -> None:
+    volume: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": engine.namespace},
+        "spec": {
+            "capacity": {"storage": "1Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"namespace": engine.namespace, "name": "c"},
+            "hostPath": {"path": "/var/lib/nothing"},
+        },
+    }
+    bound = claim("")
+    bound["spec"]["volumeName"] = engine.namespace
+
+    def live() -> Any:
+        return engine.get("pv", engine.namespace)
+
+    def phase_comes(phase: str) -> None:
+        deadline = time.monotonic() + 60
+        while live()["status"]["phase"] != phase:
+            assert time.monotonic() < deadline, live()
+            time.sleep(0.2)
+
+    try:
+        engine.apply(volume, bound, wait=True, wait_timeout=60)
+        before = live()
+        assert engine.results(volume, bound, rebind_volumes=True) == {engine.namespace: "unchanged", "c": "unchanged"}, (
+            "while its claim is there"
+        )
+        assert live() == before
+        engine.absent(objects=[bound], wait=True)
+        phase_comes("Released")
+        before = live()
+        assert engine.results(volume) == {engine.namespace: "unchanged"}, "it was not asked for"
+        would = engine.apply(volume, rebind_volumes=True, check=True, diff=True)
+        assert would["changed"] and live() == before
+        [shown] = would["diff"]
+        assert shown["before"]["spec"]["claimRef"]["uid"] == before["spec"]["claimRef"]["uid"]
+        assert shown["after"]["spec"]["claimRef"] == volume["spec"]["claimRef"]
+        did = engine.apply(volume, bound, rebind_volumes=True, wait=True, wait_timeout=60)
+        assert {row["name"]: row["result"] for row in did["objects"]} == {engine.namespace: "configured", "c": "created"}
+        assert live()["spec"]["claimRef"]["uid"] == engine.get("pvc", "c")["metadata"]["uid"] != before["spec"]["claimRef"]["uid"]
+        assert engine.results(volume, bound, rebind_volumes=True) == {engine.namespace: "unchanged", "c": "unchanged"}
+    finally:
+        engine.absent(objects=[bound, volume])
+
+
 def test_somebody_who_deletes_what_is_waited_for_is_told(engine: Engine, image: str) -> None:
     threading.Timer(1.0, engine.kubectl, ("delete", "statefulset", "s", "-n", engine.namespace)).start()
     template = pod_template(image, "sleep 600", nodeSelector={"corral.hpc/no": "such-node"})

@@ -615,8 +615,25 @@ def test_no_right_was_given_in_vain_and_none_was_missing(operator: Operator) -> 
     assert {right for right, namespace in refused if namespace != "test-unserved"} <= {("", "secrets", "list")}
 
 
-def test_a_namespace_that_is_deleted_takes_its_cluster_along(cluster: Served) -> None:
+def test_a_namespace_that_is_deleted_takes_its_cluster_along_but_for_its_data(operator: Operator, cluster: Served) -> None:
     """With it goes the RoleBinding by which the operator works there, so nothing may wait for a run."""
     cluster.apply()
-    eventually(lambda: cluster.is_("Reconciling", "True") and bool(cluster.objects()), "the cluster is being made", 30)
+    volume = f"{cluster.namespace}-{cluster.name}-jail"
+
+    def said(what: str) -> str:
+        return cluster.kubectl("get", "pv", volume, "--ignore-not-found", "-o", f"jsonpath={{{what}}}")
+
+    eventually(lambda: cluster.is_("Reconciling", "True") and said(".status.phase") == "Bound", "the cluster is being made", 30)
+    made = said(".metadata.uid")
     cluster.kubectl("delete", "namespace", cluster.namespace, "--timeout=120s")
+    eventually(lambda: said(".status.phase") == "Released", "its volume is kept for a claim that is gone")
+    # A cluster of the same name in a new namespace of that name gets it.
+    cluster.kubectl("create", "namespace", cluster.namespace)
+    run = operator.install()
+    assert run.rc == 0, run.output
+    cluster.apply()
+    cluster.wait_ready()
+    assert (said(".status.phase"), said(".metadata.uid")) == ("Bound", made)
+    assert cluster.ssh("srun -N1 echo runs").stdout.strip() == "runs"
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    assert "lastFailure" not in cluster.resource()["status"]

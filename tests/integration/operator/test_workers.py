@@ -22,11 +22,6 @@ pytestmark = pytest.mark.lab
 def cluster(operator: Operator, cluster: Served) -> Served:
     """The folder's, whatever other tests have made of its document."""
     assert operator.led()
-    if not operator.kubectl("get", "namespace", cluster.namespace, "--ignore-not-found", "-o", "name"):
-        # A test has deleted it, and with it the operator's rights there.
-        operator.kubectl("create", "namespace", cluster.namespace)
-        run = operator.install()
-        assert run.rc == 0, run.output
     cluster.spec = make_spec(NAME, Path(f"{cluster.key}.pub").read_text().strip(), PORT)
     cluster.spec["nodeSets"][0]["replicas"] = 3
     cluster.spec["nodeSets"][1]["replicas"] = 2
