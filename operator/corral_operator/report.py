@@ -12,6 +12,8 @@ import json
 from collections import Counter
 from typing import Any
 
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
+
 Json = dict[str, Any]
 
 _LONGEST = 2000
@@ -81,7 +83,7 @@ def _result(data: Json) -> Json:
             if row.get("result") in _CHANGES
         ][:_MOST]
     elif action == "slurm_node_info" and "nodes" in result:
-        found["nodes"] = _nodes(result["nodes"])
+        found["nodes"] = _nodes(result["nodes"], str(result.get("missing") or ""))
     elif action == "slurm_sync":
         leaving = result.get("leaving") or ()
         found["leaving"] = {
@@ -96,12 +98,17 @@ def _result(data: Json) -> Json:
     return found
 
 
-def _nodes(rows: list[Json]) -> Json:
-    """Count the nodes by what can be said of them for longer than a job lasts: whether they are busy is not the cluster's state but its use."""
+def _nodes(rows: list[Json], missing: str) -> Json:
+    """Count the nodes by what can be said of them for longer than a job lasts: whether they are busy is not the cluster's state but its use.
+
+    Those that slurmctld hides (hostlist ``missing``) have never come, or it has forgotten them: they are down.
+    """
     counts: Counter[str] = Counter()
     for row in rows:
         counts["drained" if row.get("drained") else "inService" if row.get("in_service") else "down"] += 1
-    return {"total": len(rows), **{state: counts[state] for state in ("inService", "drained", "down")}}
+    hidden = len(hostlist.expand(missing))
+    counts["down"] += hidden
+    return {"total": len(rows) + hidden, **{state: counts[state] for state in ("inService", "drained", "down")}}
 
 
 def _waiting(row: Json) -> str:

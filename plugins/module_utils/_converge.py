@@ -76,9 +76,11 @@ def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, A
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
         if params.get("wait") and not check:
-            found, full = _wait_for_nodes(slurmctld, names, float(params["wait_timeout"]))
+            awaited = hostlist.expand(str(params.get("wait_nodes") or "")) or names
+            all_nodes, full = _wait_for_nodes(slurmctld, awaited, float(params["wait_timeout"]))
         else:
-            found, full = _named(slurmctld.read_nodes(), names), ""
+            all_nodes, full = slurmctld.read_nodes(), ""
+        found = _named(all_nodes, names)
         known = {node.name for node in found}
         result: dict[str, Any] = {
             "changed": False,
@@ -219,7 +221,7 @@ def _kept(pod: _Pod) -> dict[str, str]:
 
 
 def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> tuple[list[nodes.Node], str]:
-    """Ask until every named node answers. Returns them, and a sentence where the state volume is full or nearly so."""
+    """Ask until every named node answers. Returns all nodes, and a sentence where the state volume is full or nearly so."""
     deadline = time.monotonic() + timeout
     missing, refused = "slurmctld was not asked", ""
     for _dummy in until(deadline):
@@ -235,7 +237,7 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
         absent = [name for name in names if name not in known]
         away = [node for node in found if not node.answers]
         if not absent and not away:
-            return found, full
+            return all_nodes, full
         parts = [f"slurmctld does not know {hostlist.compress(absent)}"] if absent else []
         parts.extend(node.words for node in away[:5])
         if len(away) > 5:

@@ -48,6 +48,11 @@ options:
       - A drained node that answers ends the wait too and is named in RV(drained), since somebody has drained it on purpose.
     type: bool
     default: false
+  wait_nodes:
+    description:
+      - With O(wait=true), wait only for these, as a hostlist. All of O(nodes) when it is empty.
+    type: str
+    default: ""
   wait_timeout:
     description:
       - Longest wait in seconds.
@@ -209,6 +214,7 @@ def argument_spec() -> dict[str, object]:
         "container": {"type": "str", "default": "slurmctld"},
         "nodes": {"type": "str", "default": ""},
         "wait": {"type": "bool", "default": False},
+        "wait_nodes": {"type": "str", "default": ""},
         "wait_timeout": {"type": "int", "default": 300},
     }
 

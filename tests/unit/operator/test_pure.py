@@ -375,9 +375,16 @@ def test_a_report_counts_nodes_and_not_how_busy_they_are() -> None:
         {"in_service": False},
         {"in_service": True, "state": ["ALLOCATED"]},
     ]
-    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_node_info", res={"nodes": rows}))
+    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_node_info", res={"nodes": rows, "missing": ""}))
     assert line is not None
     assert line["nodes"] == {"total": 4, "inService": 2, "drained": 1, "down": 1}
+
+
+def test_a_node_that_slurmctld_hides_is_down() -> None:
+    answer = {"nodes": [{"in_service": True}], "missing": "cpu-[1-2]"}
+    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_node_info", res=answer))
+    assert line is not None
+    assert line["nodes"] == {"total": 3, "inService": 1, "drained": 0, "down": 2}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -38,3 +40,14 @@ def test_one_that_slurm_refuses_is_no_matter_of_time() -> None:
 
 def test_one_that_is_away_is_waited_for_by_the_next_run() -> None:
     assert wait("DOWN", "NOT_RESPONDING").endswith("(Low CPUs). Run again to go on waiting.")
+
+
+def test_only_some_are_waited_for_and_all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is counted of a cluster is never counted of a part of it."""
+    monkeypatch.setattr(_converge, "connected", lambda params: contextlib.nullcontext(SimpleNamespace(requests=1)))
+    monkeypatch.setattr(_converge, "Slurmctld", lambda client, params: Slurmctld("DOWN", "NOT_RESPONDING"))
+    params = {"nodes": "cpu-[0-2]", "wait": True, "wait_nodes": "cpu-1", "wait_timeout": 0}
+    told = _converge.node_info(params, check=False, diff=False)
+    assert ([row["name"] for row in told["nodes"]], told["missing"]) == (["cpu-0", "cpu-1"], "cpu-2")
+    with pytest.raises(WaitTimeout, match="slurmctld does not know cpu-2; cpu-0 is DOWN"):
+        _converge.node_info({**params, "wait_nodes": ""}, check=False, diff=False)
