@@ -36,7 +36,7 @@ _COMPUTES = "slurm_cluster_model"
 # They only look, and a command in a pod takes its time: asked from the beginning on, beside the others.
 _LOOKS = frozenset({"slurm_node_info"})
 # How often somebody was asked; and of Slurm's nodes, what jobs do with them. The status has these of each run, and nothing else depends on them.
-_PASSING = ("requests", "nodes")
+_PASSING = ("requests", "nodes", "counts")
 # The playbook itself looks so often at least: there may be another API server by then, with other defaults.
 _GOOD_FOR = 86400.0
 # k8s_apply takes 0 for its default.

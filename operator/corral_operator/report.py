@@ -9,10 +9,7 @@ a result may be as large as the model of a cluster.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
-
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 Json = dict[str, Any]
 
@@ -20,6 +17,8 @@ _LONGEST = 2000
 _MOST = 50
 # The longest part of a result that is kept on disk, in characters of JSON.
 _KEPT = 10_000
+# How many nodes are in which state, for the status: by what can be said of them for longer than a job lasts.
+_COUNTS = {"total": "total", "inService": "in_service", "drained": "drained", "down": "down"}
 _CHANGES = ("created", "configured", "pruned", "absent", "replaced")
 
 
@@ -82,8 +81,8 @@ def _result(data: Json) -> Json:
             for row in result.get("objects") or ()
             if row.get("result") in _CHANGES
         ][:_MOST]
-    elif action == "slurm_node_info" and "nodes" in result:
-        found["nodes"] = _nodes(result["nodes"], str(result.get("missing") or ""))
+    elif action == "slurm_node_info" and "counts" in result:
+        found["nodes"] = {key: int(result["counts"].get(name, 0)) for key, name in _COUNTS.items()}
     elif action == "slurm_sync":
         leaving = result.get("leaving") or ()
         found["leaving"] = {
@@ -96,19 +95,6 @@ def _result(data: Json) -> Json:
         found["left"] = {action: bool(result.get("left") or set(result.get("held") or ()) - {"hardware", "gres"})}
         found["lines"] = {action: [str(one)[:_LONGEST] for one in (result.get("lines") or ())][:_MOST]}
     return found
-
-
-def _nodes(rows: list[Json], missing: str) -> Json:
-    """Count the nodes by what can be said of them for longer than a job lasts: whether they are busy is not the cluster's state but its use.
-
-    Those that slurmctld hides (hostlist ``missing``) have never come, or it has forgotten them: they are down.
-    """
-    counts: Counter[str] = Counter()
-    for row in rows:
-        counts["drained" if row.get("drained") else "inService" if row.get("in_service") else "down"] += 1
-    hidden = len(hostlist.expand(missing))
-    counts["down"] += hidden
-    return {"total": len(rows) + hidden, **{state: counts[state] for state in ("inService", "drained", "down")}}
 
 
 def _waiting(row: Json) -> str:

@@ -58,6 +58,7 @@ _QUIET: dict[str, Any] = {
     "relines": [],
     "nodes": [],
     "missing": "",
+    "counts": {},
     "drained": "",
     "drained_by": {},
 }

@@ -67,8 +67,9 @@ def reconfigure(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str,
 def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Return what slurmctld says of its nodes; the parameters are those of the module slurm_node_info.
 
-    Returns ``nodes`` (see nodes.Node.to_dict), ``missing`` (hostlist of asked-for names that slurmctld does not know), ``drained``
-    (hostlist), ``drained_by`` (hostlists by the owner of the drain, "" for one that is not of this collection) and ``requests``.
+    Returns ``nodes`` (see nodes.Node.to_dict), ``missing`` (hostlist of asked-for names that slurmctld does not know), ``counts`` (``total``,
+    ``in_service``, ``drained`` and ``down``), ``drained`` (hostlist), ``drained_by`` (hostlists by the owner of the drain, "" for one that is not of
+    this collection) and ``requests``.
     Raises CorralError, with ``wait`` also WaitTimeout that says what is missing.
     """
     del diff  # nothing is changed, so nothing differs
@@ -82,10 +83,12 @@ def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, A
             all_nodes, full = slurmctld.read_nodes(), ""
         found = _named(all_nodes, names)
         known = {node.name for node in found}
+        missing = [name for name in names if name not in known]
         result: dict[str, Any] = {
             "changed": False,
             "nodes": [node.to_dict() for node in found],
-            "missing": hostlist.compress(name for name in names if name not in known),
+            "missing": hostlist.compress(missing),
+            "counts": _counts(found, len(missing)),
             "drained": hostlist.compress(node.name for node in found if node.drained),
             "drained_by": _drained_by(found),
             "requests": client.requests,
@@ -93,6 +96,14 @@ def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, A
         if full:
             result["warnings"] = [full]
         return result
+
+
+def _counts(found: list[nodes.Node], missing: int) -> dict[str, int]:
+    """Count each node once. Those that slurmctld hides have never come, or it has forgotten them: they are down."""
+    drained = sum(node.drained for node in found)
+    serving = sum(node.in_service for node in found)
+    total = len(found) + missing
+    return {"total": total, "in_service": serving, "drained": drained, "down": total - drained - serving}
 
 
 def _drained_by(found: list[nodes.Node]) -> dict[str, str]:

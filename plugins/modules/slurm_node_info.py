@@ -180,6 +180,12 @@ missing:
   returned: success
   type: str
   sample: ""
+counts:
+  description:
+    - How many nodes are drained, in service though not drained, and neither, which is down. Those of RV(missing) count as down.
+  returned: success
+  type: dict
+  sample: {"total": 4, "in_service": 3, "drained": 1, "down": 0}
 drained:
   description: Hostlist of the drained ones.
   returned: success

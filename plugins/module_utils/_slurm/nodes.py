@@ -71,6 +71,11 @@ class Node:
         return "DRAIN" in self.state
 
     @property
+    def in_service(self) -> bool:
+        """True when it takes new jobs, or will when those that it has have ended."""
+        return self.answers and not self.drained
+
+    @property
     def out(self) -> bool:
         """True when somebody, or Slurm itself, has taken it out of service."""
         return bool(OUT & set(self.state))
@@ -98,7 +103,7 @@ class Node:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types, with the two verdicts."""
-        return {**asdict(self), "in_service": self.answers and not self.drained, "drained": self.drained}
+        return {**asdict(self), "in_service": self.in_service, "drained": self.drained}
 
 
 def parse(text: str) -> list[Node]:

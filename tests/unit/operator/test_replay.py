@@ -270,7 +270,8 @@ def call(action: str, returned: Json, **params: Any) -> Call:
 def test_calls_wait_for_nothing_and_those_that_only_look_are_made_beside_the_others() -> None:
     given: list[tuple[str, Json]] = []
     asked = threading.Event()
-    busy = {"changed": False, "requests": 1, "nodes": [{"name": "cpu-0", "in_service": True, "allocated_cpus": 4}], "drained": ""}
+    counts = {"total": 1, "in_service": 1, "drained": 0, "down": 0}
+    busy = {"changed": False, "requests": 1, "nodes": [{"name": "cpu-0", "allocated_cpus": 4}], "counts": counts, "drained": ""}
 
     def apply(params: Json, **_modes: bool) -> Json:
         assert asked.wait(10), "the other call has been made by now"
@@ -284,7 +285,7 @@ def test_calls_wait_for_nothing_and_those_that_only_look_are_made_beside_the_oth
 
     calls = [
         call("k8s_apply", {"changed": False, "requests": 9, "writes": 0}, wait=True, wait_timeout=300, objects=[]),
-        call("slurm_node_info", {**busy, "nodes": [], "requests": 2}, wait=True, wait_timeout=60),
+        call("slurm_node_info", {**busy, "nodes": [], "counts": {}, "requests": 2}, wait=True, wait_timeout=60),
     ]
     outcome, said = Outcome(), []
     held = Replay("1", calls, Known()).go({"k8s_apply": apply, "slurm_node_info": look}, lambda line: outcome.add(line or {}), said.append)

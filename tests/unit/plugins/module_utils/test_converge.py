@@ -44,10 +44,11 @@ def test_one_that_is_away_is_waited_for_by_the_next_run() -> None:
 
 def test_only_some_are_waited_for_and_all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is counted of a cluster is never counted of a part of it."""
-    monkeypatch.setattr(_converge, "connected", lambda params: contextlib.nullcontext(SimpleNamespace(requests=1)))
-    monkeypatch.setattr(_converge, "Slurmctld", lambda client, params: Slurmctld("DOWN", "NOT_RESPONDING"))
+    monkeypatch.setattr(_converge, "connected", lambda _params: contextlib.nullcontext(SimpleNamespace(requests=1)))
+    monkeypatch.setattr(_converge, "Slurmctld", lambda _client, _params: Slurmctld("DOWN", "NOT_RESPONDING"))
     params = {"nodes": "cpu-[0-2]", "wait": True, "wait_nodes": "cpu-1", "wait_timeout": 0}
     told = _converge.node_info(params, check=False, diff=False)
     assert ([row["name"] for row in told["nodes"]], told["missing"]) == (["cpu-0", "cpu-1"], "cpu-2")
+    assert told["counts"] == {"total": 3, "in_service": 1, "drained": 0, "down": 2}, "each node once, hidden ones as down"
     with pytest.raises(WaitTimeout, match="slurmctld does not know cpu-2; cpu-0 is DOWN"):
         _converge.node_info({**params, "wait_nodes": ""}, check=False, diff=False)
