@@ -34,7 +34,7 @@ def wanted(node: Node | None, *, free: bool) -> list[Condition]:
     words = [word for word in node.state if word not in _NOISE]
     message = "+".join(words) + (f": {node.reason}" if node.out and node.reason else "")
     telling = next((word for word in _TELLING if word in words), words[0] if words else "UNKNOWN")
-    ready = "True" if node.answers and not node.drained else "False"
+    ready = "True" if node.in_service else "False"
     if not node.drained:
         drained = _condition(DRAINED, "False", "InService" if ready == "True" else "NotDrained", "")
     elif free and not node.busy:

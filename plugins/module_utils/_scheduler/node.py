@@ -123,7 +123,7 @@ def _wait(slurmctld: Slurmctld, names: list[str], state: str, timeout: float, pl
 
     def in_service() -> tuple[list[nodes.Node], str]:
         live = slurmctld.nodes_named(names)
-        away = [node for node in live if node.name not in foreign and not (node.answers and not node.drained)]
+        away = [node for node in live if node.name not in foreign and not node.in_service]
         return live, "; ".join(node.words for node in away[:5]) + (f" and {len(away) - 5} more" if len(away) > 5 else "")
 
     shown = hostlist.compress(names)

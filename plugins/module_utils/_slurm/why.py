@@ -131,7 +131,7 @@ def explain(
     return Verdict(
         node=node.name,
         state="+".join(node.state),
-        in_service=node.answers and not node.drained and cause == "none",
+        in_service=node.in_service and cause == "none",
         cause=cause,
         who=who,
         since=since,

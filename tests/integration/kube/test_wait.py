@@ -211,6 +211,23 @@ def claim(storage_class: str) -> dict[str, Any]:
     }
 
 
+def kept_volume(namespace: str) -> dict[str, Any]:
+    """For the claim of a namespace, whose name it has, too."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": namespace},
+        "spec": {
+            "capacity": {"storage": "1Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"namespace": namespace, "name": "c"},
+            "hostPath": {"path": "/var/lib/nothing"},
+        },
+    }
+
+
 @pytest.mark.slow
 def test_claims(engine: Engine) -> None:
     late = {
@@ -220,18 +237,7 @@ def test_claims(engine: Engine) -> None:
         "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": engine.namespace},
-        "spec": {
-            "capacity": {"storage": "1Mi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "",
-            "claimRef": {"namespace": engine.namespace, "name": "c"},
-            "hostPath": {"path": "/var/lib/nothing"},
-        },
-    }
+    volume = kept_volume(engine.namespace)
     try:
         began = time.monotonic()
         engine.apply(late, claim(engine.namespace), wait=True, wait_timeout=30)
@@ -254,19 +260,7 @@ def test_claims(engine: Engine) -> None:
 
 
 def test_a_volume_that_is_kept_serves_the_next_claim_of_its_name_where_that_is_asked_for(engine: Engine) -> None:
-    volume: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": engine.namespace},
-        "spec": {
-            "capacity": {"storage": "1Mi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "",
-            "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": engine.namespace, "name": "c"},
-            "hostPath": {"path": "/var/lib/nothing"},
-        },
-    }
+    volume = kept_volume(engine.namespace)
     bound = claim("")
     bound["spec"]["volumeName"] = engine.namespace
 
