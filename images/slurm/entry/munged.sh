@@ -24,5 +24,6 @@ umask 022
 mkdir -p /run/munge/jail
 LD_PRELOAD=/usr/local/lib/corral/munged_for_users.so /usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy" \
 	--socket=/run/munge/jail/munge.socket.2 --pid-file=/run/munge-key/jail.pid --seed-file=/run/munge-key/jail.seed &
-exec /usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy" \
+# As the first process of its container it would leave what a probe that took too long has begun as dead entries for ever.
+exec tini -- /usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy" \
 	--socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge-key/munged.seed

@@ -99,7 +99,8 @@ class Controller:
     ``backup`` is the backup's pod or None; ``affinity`` is as a pod has it, empty for one replica. ``dns_searches`` are
     the domains in which it finds worker and login pods by their host names, as jobs' clients give them. ``jail`` is where it finds the accounts;
     ``accounts`` is for the container that writes them, where each pod has a jail of its own. ``probes`` are startup, readiness and liveness, as a
-    container has their times; ``host_users`` is as a pod has it, None where nothing is asked.
+    container has their times, and ``startup.wait_seconds``, how long a look waits for a start; ``host_users`` is as a pod has it, None where
+    nothing is asked.
     """
 
     name: str
@@ -175,8 +176,8 @@ class NodeSet:
     ``environment``, ``sysctls``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor``
     are as a pod or container has them, empty where nothing is asked; ``runtime_class`` is None where the nodes' own is; ``accounts`` as in Login.
 
-    ``init_scripts`` are the texts that the document itself has, by name, for the ConfigMap ``init_config_map``; ``probes`` are startup, readiness
-    and liveness, as a container has their times; ``host_users`` is as the controller's; ``place`` is the switch or block of spec.slurm.topology, None without
+    ``init_scripts`` are the texts that the document itself has, by name, for the ConfigMap ``init_config_map``; ``probes`` and
+    ``host_users`` are as the controller's; ``place`` is the switch or block of spec.slurm.topology, None without
     one."""
 
     name: str

@@ -904,13 +904,12 @@ def _volume_source(spec: Json) -> Json:
 
 
 def _probes(pods: Json) -> Json:
-    """The times of the document; a start takes as long as its scripts may, besides."""
+    """The times of the document; a start takes as long as its scripts may, besides. ``wait_seconds`` is how long a look waits for a start."""
     probes: Json = pods["probes"]
     startup = probes["startup"]
-    return {
-        **probes,
-        "startup": {**startup, "failureThreshold": startup["failureThreshold"] - -_init_seconds(pods) // startup["periodSeconds"]},
-    }
+    wait = startup["timeoutSeconds"] // 2
+    scripts = -(-_init_seconds(pods) // max(startup["periodSeconds"], wait))
+    return {**probes, "startup": {**startup, "failureThreshold": startup["failureThreshold"] + scripts, "wait_seconds": wait}}
 
 
 def _init_seconds(pods: Json) -> int:

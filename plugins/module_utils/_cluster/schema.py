@@ -572,7 +572,11 @@ def _init_scripts(daemon: str, failure: str) -> Schema:
 
 
 def _probes(daemon: str, *, startup: str, failures: int, readiness: str, ready: int, liveness: str) -> Schema:
-    """Times of a daemon's probes: so many failures of a look each second end a start, and ``ready`` seconds are between looks at one that runs."""
+    """Times of a daemon's probes: so many failures end a start, and ``ready`` seconds are between looks at one that runs.
+
+    A look costs a machine some 35 ms of a CPU, whatever it looks at: at a start it waits, so that many that start together do not
+    keep each other from it.
+    """
 
     def probe(text: str, period: int, timeout: int, failures: int | None = None) -> Schema:
         properties = {
@@ -587,7 +591,11 @@ def _probes(daemon: str, *, startup: str, failures: int, readiness: str, ready: 
         f"How Kubernetes looks at {daemon}, for machines that are slower than others.",
         {
             "startup": probe(
-                f"Has it started? If not in periodSeconds × failureThreshold, the container is started anew.{startup}", 1, 5, failures
+                "Has it started? A look waits for it, half of timeoutSeconds. After failureThreshold looks the container is started anew."
+                + startup,
+                1,
+                20,
+                failures,
             ),
             "readiness": probe(readiness, ready, 10),
             "liveness": probe(liveness, 60, 30, 5),
@@ -783,7 +791,7 @@ def _node_set() -> Schema:
             "probes": _probes(
                 "slurmd",
                 startup=_AND_SCRIPTS,
-                failures=300,
+                failures=30,
                 readiness="Does it work, with its configuration and the jail? Who waits for the node waits for that.",
                 ready=30,
                 liveness="Does it run at all? If not, the container is started again, which ends the node's jobs.",
@@ -1111,7 +1119,7 @@ def spec() -> Schema:
                     "probes": _probes(
                         "slurmctld",
                         startup="",
-                        failures=120,
+                        failures=12,
                         readiness="Does it answer? Clients and other daemons are sent to it then.",
                         ready=20,
                         liveness="Does it answer at all? If not, the container is started again; jobs run on.",
@@ -1201,7 +1209,7 @@ def spec() -> Schema:
                     "probes": _probes(
                         "sshd",
                         startup=_AND_SCRIPTS,
-                        failures=120,
+                        failures=12,
                         readiness="Does it work, with the jail? The Service sends users there then.",
                         ready=20,
                         liveness="Does it run at all? If not, the container is started again, which ends its sessions.",

@@ -93,7 +93,7 @@ def test_scripts_are_files_of_their_names_and_run_in_their_order() -> None:
 def test_login_nodes_have_scripts_too() -> None:
     found = resolve.model(edited("spec.login.initScripts", SCRIPTS)).to_dict()["login"]
     assert (found["init_config_map"], found["init_scripts"]) == ("demo-login-init", {"disks": SCRIPTS[0]["script"]})
-    assert found["probes"]["startup"]["failureThreshold"] == 270
+    assert found["probes"]["startup"]["failureThreshold"] == 12 + 15
     names = [
         source["configMap"]["name"]
         for volume in found["jail"]["volumes"]
@@ -111,11 +111,17 @@ def test_login_scripts_that_can_not_be() -> None:
 
 
 def test_a_start_may_take_as_long_as_its_scripts() -> None:
-    assert node_set(good())["probes"]["startup"]["failureThreshold"] == 300
-    assert node_set(edited(f"{SET}.initScripts", SCRIPTS))["probes"]["startup"]["failureThreshold"] == 450
+    """90 and 60 seconds, by looks of 10 seconds or by what is between them if that is longer."""
+    assert node_set(good())["probes"]["startup"]["failureThreshold"] == 30
+    assert node_set(edited(f"{SET}.initScripts", SCRIPTS))["probes"]["startup"]["failureThreshold"] == 30 + 15
     document = edited(f"{SET}.initScripts", SCRIPTS)
-    document["spec"]["nodeSets"][1]["probes"] = {"startup": {"periodSeconds": 7}}
-    assert node_set(document)["probes"]["startup"] == {"periodSeconds": 7, "timeoutSeconds": 5, "failureThreshold": 300 + 22}
+    document["spec"]["nodeSets"][1]["probes"] = {"startup": {"periodSeconds": 40}}
+    assert node_set(document)["probes"]["startup"] == {"periodSeconds": 40, "timeoutSeconds": 20, "failureThreshold": 30 + 4, "wait_seconds": 10}
+
+
+@pytest.mark.parametrize(("timeout", "wait"), [(1, 0), (2, 1), (5, 2), (60, 30)])
+def test_a_look_at_a_start_waits_for_half_of_its_time(timeout: int, wait: int) -> None:
+    assert node_set(edited(f"{SET}.probes", {"startup": {"timeoutSeconds": timeout}}))["probes"]["startup"]["wait_seconds"] == wait
 
 
 @pytest.mark.parametrize(
@@ -136,7 +142,7 @@ def test_scripts_that_can_not_be(script: dict[str, Any], words: str) -> None:
 
 def test_times_of_probes() -> None:
     assert node_set(good())["probes"] == {
-        "startup": {"periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 300},
+        "startup": {"periodSeconds": 1, "timeoutSeconds": 20, "failureThreshold": 30, "wait_seconds": 10},
         "readiness": {"periodSeconds": 30, "timeoutSeconds": 10},
         "liveness": {"periodSeconds": 60, "timeoutSeconds": 30, "failureThreshold": 5},
     }
@@ -147,7 +153,7 @@ def test_times_of_probes() -> None:
 @pytest.mark.parametrize("part", ["login", "controller"])
 def test_times_of_the_other_daemons_probes(part: str) -> None:
     usual = {
-        "startup": {"periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 120},
+        "startup": {"periodSeconds": 1, "timeoutSeconds": 20, "failureThreshold": 12, "wait_seconds": 10},
         "readiness": {"periodSeconds": 20, "timeoutSeconds": 10},
         "liveness": {"periodSeconds": 60, "timeoutSeconds": 30, "failureThreshold": 5},
     }
