@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
@@ -6,7 +6,10 @@
 # munged wants a plain file of its own, so it gets a copy in a volume in memory.
 #
 # A second one is for those in the jail (munged_for_users.c); the directory of its socket is what they see as /run/munge.
-set -eu
+#
+# This script stays the container's first process: it ends when either of them does, so that the container is started again at once and not when
+# somebody asks, and it takes in what a probe that was ended has left.
+set -euo pipefail
 
 key=/etc/corral/munge/munge.key
 copy=/run/munge-key/munge.key
@@ -22,8 +25,12 @@ chmod 0400 "$copy"
 # Users talk to the second one; nothing else lies in the directory of its socket.
 umask 022
 mkdir -p /run/munge/jail
-LD_PRELOAD=/usr/local/lib/corral/munged_for_users.so /usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy" \
+trap 'kill $(jobs -p) 2>/dev/null; wait; exit 0' TERM
+munged=(/usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy")
+LD_PRELOAD=/usr/local/lib/corral/munged_for_users.so "${munged[@]}" \
 	--socket=/run/munge/jail/munge.socket.2 --pid-file=/run/munge-key/jail.pid --seed-file=/run/munge-key/jail.seed &
-# As the first process of its container it would leave what a probe that took too long has begun as dead entries for ever.
-exec tini -- /usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy" \
-	--socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge-key/munged.seed
+"${munged[@]}" --socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge-key/munged.seed &
+status=0
+wait -n || status=$?
+echo "munged.sh: a munged ended with status $status; the container is started again" >&2
+exit 1

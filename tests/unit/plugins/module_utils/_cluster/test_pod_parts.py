@@ -144,18 +144,18 @@ def test_times_of_probes() -> None:
     assert node_set(good())["probes"] == {
         "startup": {"periodSeconds": 1, "timeoutSeconds": 20, "failureThreshold": 30, "wait_seconds": 10},
         "readiness": {"periodSeconds": 30, "timeoutSeconds": 10},
-        "liveness": {"periodSeconds": 60, "timeoutSeconds": 30, "failureThreshold": 5},
+        "liveness": {"periodSeconds": 120, "timeoutSeconds": 30, "failureThreshold": 3},
     }
     found = node_set(edited(f"{SET}.probes", {"liveness": {"timeoutSeconds": 60}}))["probes"]
-    assert found["liveness"] == {"periodSeconds": 60, "timeoutSeconds": 60, "failureThreshold": 5}
+    assert found["liveness"] == {"periodSeconds": 120, "timeoutSeconds": 60, "failureThreshold": 3}
 
 
 @pytest.mark.parametrize("part", ["login", "controller"])
 def test_times_of_the_other_daemons_probes(part: str) -> None:
     usual = {
         "startup": {"periodSeconds": 1, "timeoutSeconds": 20, "failureThreshold": 12, "wait_seconds": 10},
-        "readiness": {"periodSeconds": 20, "timeoutSeconds": 10},
-        "liveness": {"periodSeconds": 60, "timeoutSeconds": 30, "failureThreshold": 5},
+        "readiness": {"periodSeconds": 30, "timeoutSeconds": 10},
+        "liveness": {"periodSeconds": 120, "timeoutSeconds": 30, "failureThreshold": 3},
     }
     assert resolve.model(good()).to_dict()[part]["probes"] == usual
     found = resolve.model(edited(f"spec.{part}.probes", {"startup": {"failureThreshold": 600}})).to_dict()[part]["probes"]

@@ -1,0 +1,104 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""munged.sh: two daemons that live and die together, against one of a few lines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "munged.sh"
+DAEMON = """\
+#!/bin/bash
+socket=$(tr ' ' '\\n' <<<"$*" | sed -n 's/^--socket=//p')
+: >"$socket"
+echo "$$ $socket ${{LD_PRELOAD:-}} $*" >>{folder}/began
+trap 'echo "$socket" >>{folder}/ended; exit 0' TERM
+while [ ! -e {folder}/die ] || [[ $socket != */"$(cat {folder}/die)" ]]; do sleep 0.05; done
+exit 3
+"""
+LIBRARY = "/usr/local/lib/corral/munged_for_users.so"
+PAIR = ["jail/munge.socket.2", "munge.socket.2"]
+
+
+class Container:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("etc/corral/munge", "run/munge", "run/munge-key"):
+            (folder / name).mkdir(parents=True)
+        (folder / "etc/corral/munge/munge.key").write_text("key")
+        (folder / "munged").write_text(DAEMON.format(folder=folder))
+        text = SCRIPT.read_text()
+        for path, here in (("/usr/sbin/munged", "munged"), ("/etc/corral", "etc/corral"), ("/run/munge", "run/munge")):
+            assert path in text
+            text = text.replace(path, str(folder / here))
+        # The dynamic linker would complain of one that is not there, each time.
+        assert LIBRARY in text
+        text = text.replace(LIBRARY, "libm.so.6")
+        (folder / "munged.sh").write_text(text)
+        for name in ("munged", "munged.sh"):
+            (folder / name).chmod(0o755)
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> subprocess.Popen[str]:
+        self.process = subprocess.Popen([self.folder / "munged.sh"], stderr=subprocess.PIPE, text=True, start_new_session=True)
+        end = time.monotonic() + 30
+        while len(self.lines("began")) < 2 and time.monotonic() < end and self.process.poll() is None:
+            time.sleep(0.02)
+        return self.process
+
+    def lines(self, name: str) -> list[list[str]]:
+        file = self.folder / name
+        return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Container]:
+    found = Container(tmp_path)
+    yield found
+    for pid in [int(line[0]) for line in found.lines("began")]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    if found.process:
+        found.process.kill()
+        found.process.communicate()
+
+
+def test_both_are_told_to_end_and_it_waits_for_them(container: Container) -> None:
+    process = container.start()
+    assert sorted(line[1].partition("run/munge/")[2] for line in container.lines("began")) == PAIR
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert sorted(line[0].partition("run/munge/")[2] for line in container.lines("ended")) == PAIR
+
+
+@pytest.mark.parametrize("which", PAIR)
+def test_with_either_the_container_ends(container: Container, which: str) -> None:
+    process = container.start()
+    # Of the two names one ends like the other.
+    (container.folder / "die").write_text("run/munge/" + which)
+    assert process.wait(30) == 1
+    assert process.stderr is not None
+    assert "munged.sh: a munged ended with status 3; the container is started again" in process.stderr.read(200)
+
+
+def test_only_those_in_the_jail_get_the_library_and_the_key_is_its_own_file(container: Container) -> None:
+    container.start()
+    preload = {line[1].partition("run/munge/")[2]: line[2] == "libm.so.6" for line in container.lines("began")}
+    assert preload == {"jail/munge.socket.2": True, "munge.socket.2": False}
+    copy = container.folder / "run/munge-key/munge.key"
+    assert copy.read_text() == "key" and copy.stat().st_mode & 0o777 == 0o400 and not copy.is_symlink()
+
+
+def test_no_key(container: Container) -> None:
+    (container.folder / "etc/corral/munge/munge.key").unlink()
+    done = subprocess.run([container.folder / "munged.sh"], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1 and "munge.key is missing or not readable" in done.stderr and container.lines("began") == []

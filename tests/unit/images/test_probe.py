@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""probe.sh: what a look at a daemon finds, and how a look at a start waits, against files and programs of a folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "probe.sh"
+# 6818 and 22, listening, and a connection of 6817, which is none.
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:1AA2 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
+   1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
+   2: 0100007F:1AA1 0100007F:8000 01 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
+"""
+
+
+class Pod:
+    """A container with all of its daemons at work; ``gone`` takes something away, ``after`` brings it back when the look has paused so often."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        for file in ("run/slurm/conf/slurm.conf", "mnt/jail/etc/corral-jail"):
+            self.file(file)
+        for number, comm in enumerate(("tini", "slurmctld", "slurmd", "sackd", "sshd"), 1):
+            self.file(f"proc/{number}/comm", comm + "\n")
+        for family in ("tcp", "tcp6"):
+            self.file(f"proc/net/{family}", TCP if family == "tcp" else "")
+        for socket in ("run/munge/munge.socket.2", "run/munge/jail/munge.socket.2"):
+            self.file(socket)
+        self.file("common.sh", "attach_submounts() { :; }\n")
+        for name in ("munge", "scontrol", "jail-exec", "sleep"):
+            self.program(name, "")
+        text = SCRIPT.read_text().replace("[ ! -S ", "[ ! -e ")
+        for path in ("/proc/", "/run/", "/mnt/jail", "/tmp/corral-"):
+            assert path in text
+            text = text.replace(path, f"{folder}{path}")
+        for path in ("/opt/corral/bin/jail-exec", "/usr/local/lib/corral/common.sh"):
+            assert path in text
+            text = text.replace(path, str(folder / Path(path).name))
+        self.file("probe.sh", text)
+
+    def file(self, name: str, text: str = "") -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def program(self, name: str, does: str) -> None:
+        self.file(name, f'#!/bin/bash\necho "{name} $*" >>{self.log}\n{does}\n')
+        (self.folder / name).chmod(0o755)
+
+    def asked(self, name: str) -> list[str]:
+        """Each call of a program, by its arguments."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [line.removeprefix(name).strip() for line in lines if line.split()[0] == name]
+
+    def look(self, *arguments: str) -> tuple[int, str]:
+        path = f"{self.folder}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", self.folder / "probe.sh", *arguments], env={"PATH": path}, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.stderr == ""
+        return done.returncode, done.stdout.strip()
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    return Pod(tmp_path)
+
+
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "sackd", "sshd", "munged"])
+def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
+    for depth in ((), ("alive",), ("10",)):
+        assert pod.look(daemon, *depth) == (0, "")
+    assert pod.asked("sleep") == []
+
+
+@pytest.mark.parametrize(
+    ("daemon", "gone", "words", "alive"),
+    [
+        ("slurmctld", "proc/2/comm", "slurmctld is not running", False),
+        ("slurmd", "proc/3/comm", "slurmd is not running", False),
+        ("slurmd", "proc/net/tcp", "slurmd does not listen on port 6818 yet", False),
+        ("slurmd", "run/slurm/conf/slurm.conf", "slurmd has no configuration from slurmctld yet", True),
+        ("slurmd", "mnt/jail/etc/corral-jail", "is not mounted or not populated", True),
+        ("sackd", "proc/4/comm", "sackd is not running", False),
+        ("sackd", "run/slurm/conf/slurm.conf", "sackd has no configuration from slurmctld yet", False),
+        ("sshd", "proc/net/tcp", "sshd does not listen on port 22 yet", False),
+        ("sshd", "mnt/jail/etc/corral-jail", "is not mounted or not populated", True),
+        ("munged", "run/munge/munge.socket.2", "/run/munge/munge.socket.2", False),
+        ("munged", "run/munge/jail/munge.socket.2", "/run/munge/jail/munge.socket.2", False),
+    ],
+)
+def test_what_lacks_is_named_and_alive_asks_for_the_daemon_only(pod: Pod, daemon: str, gone: str, words: str, alive: bool) -> None:
+    (pod.folder / gone).unlink()
+    code, said = pod.look(daemon)
+    assert code == 1 and words in said and "\n" not in said
+    assert (pod.look(daemon, "alive")[0] == 0) is alive
+
+
+@pytest.mark.parametrize(
+    ("daemon", "program", "says", "words"),
+    [
+        ("munged", "munge", "exit 1", "munged does not answer on"),
+        ("slurmctld", "scontrol", "echo first; echo 'Slurmctld(primary) is DOWN'; exit 1", "slurmctld does not answer: Slurmctld(primary) is DOWN"),
+        ("slurmd", "jail-exec", "echo 'jail-exec: no such file' >&2; exit 1", "no step can enter the jail: no such file"),
+        ("sshd", "jail-exec", "echo 'jail-exec: no space' >&2; exit 1", "the jail is not made ready for sessions: no space"),
+    ],
+)
+def test_a_daemon_that_does_not_answer(pod: Pod, daemon: str, program: str, says: str, words: str) -> None:
+    pod.program(program, says)
+    code, said = pod.look(daemon)
+    assert code == 1 and words in said and "\n" not in said
+
+
+def test_a_standby_and_a_step_that_has_entered_are_not_asked_again(pod: Pod) -> None:
+    assert pod.look("slurmd")[0] == pod.look("slurmd")[0] == 0
+    assert len(pod.asked("jail-exec")) == 1
+    (pod.folder / "proc/2/comm").unlink()
+    pod.file("tmp/corral-waiting")
+    assert pod.look("slurmctld") == (0, "") and pod.asked("scontrol") == []
+
+
+def test_a_look_at_a_start_waits_for_it(pod: Pod) -> None:
+    conf = pod.folder / "run/slurm/conf/slurm.conf"
+    conf.unlink()
+    pod.program("sleep", f"[ $(grep -c ^sleep {pod.log}) -lt 5 ] || : >{conf}")
+    assert pod.look("sackd", "10") == (0, "")
+    assert pod.asked("sleep") == ["0.1", "0.2", "0.4", "1", "1"], "more often at first, and never in a busy loop"
+
+
+def test_it_does_not_wait_for_ever(pod: Pod) -> None:
+    (pod.folder / "proc/4/comm").unlink()
+    pod.program("sleep", 'exec /bin/sleep "$1"')
+    assert pod.look("sackd", "1") == (1, "sackd is not running")
+    assert 3 <= len(pod.asked("sleep")) <= 4
+    assert pod.look("sackd", "0")[0] == 1 and len(pod.asked("sleep")) <= 4
+
+
+@pytest.mark.parametrize("arguments", [(), ("slurmdbd",), ("slurmd", "10s"), ("slurmd", "-1")])
+def test_what_it_can_not_be_asked(pod: Pod, arguments: tuple[str, ...]) -> None:
+    code, said = pod.look(*arguments)
+    assert code == 1 and said.startswith("usage: probe.sh ")
