@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
-from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, MERGE, Client, Response
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, Client, Response, patch_as_seen
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref, Resource, unknown_kind
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
@@ -43,8 +43,6 @@ _WORTH_THREADS = 4
 _KIND_COMES = 10.0
 # What Kubernetes adds to a claimRef when it binds the volume.
 _BINDING = ("uid", "resourceVersion")
-# How often a volume is looked at again that somebody writes meanwhile.
-_TRIES = 5
 # Longest wait for an object that is being deleted to make room for its successor.
 _MAKE_ROOM = 120.0
 
@@ -247,28 +245,17 @@ class Applier:
         apply takes it away (kubernetes.io/docs/concepts/storage/persistent-volumes, "Retain": an administrator does it by hand).
         """
         what = f"give {item.ref} back to its claim's name"
-        for tried in range(_TRIES):
-            after = item.after or {}
-            if not keeps_gone_claim(after, item.body):
-                return
-            # With the version that was judged: whoever binds it meanwhile keeps it.
-            body = {
-                "metadata": {"resourceVersion": after["metadata"]["resourceVersion"]},
-                "spec": {"claimRef": dict.fromkeys(_BINDING)},
-            }
-            query = {"fieldManager": self._manager, **({"dryRun": "All"} if self._check else {})}
-            try:
-                item.after = self._client.request(
-                    "PATCH", item.ref.path, what=what, query=query, body=body, content_type=MERGE, retry_conflict=False
-                ).data
-            except Conflict:
-                if tried == _TRIES - 1:
-                    raise
-                item.after = self._client.get(item.ref.path, what=what).data
-            else:
-                item.result = "configured"
-                item.taken_off = {"f:spec": {"f:claimRef": {f"f:{name}": {} for name in _BINDING}}}
-                return
+
+        def change(volume: dict[str, Any]) -> dict[str, Any] | None:
+            item.after = volume
+            return {"spec": {"claimRef": dict.fromkeys(_BINDING)}} if keeps_gone_claim(volume, item.body) else None
+
+        query = {"fieldManager": self._manager, **({"dryRun": "All"} if self._check else {})}
+        after = patch_as_seen(self._client, item.ref.path, item.after or {}, change, what=what, query=query)
+        if after is not None:
+            item.after = after
+            item.result = "configured"
+            item.taken_off = {"f:spec": {"f:claimRef": {f"f:{name}": {} for name in _BINDING}}}
 
     def _would_be_new(self, item: Item) -> bool:
         return item.ref.namespace in self._new_namespaces or item.ref.resource in self._coming

@@ -27,6 +27,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     ConfigError,
+    Conflict,
     KubeError,
     Status,
     Unreachable,
@@ -48,6 +49,8 @@ MERGE = "application/merge-patch+json"
 JSON = "application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+# How often an object is judged again that somebody writes meanwhile.
+_SEEN_TRIES = 5
 _NOT_NOW = frozenset((429, 500, 502, 503, 504))
 
 
@@ -286,6 +289,35 @@ class Client:
             f"Could not {what}: the API server {self.access.server} ({self.access.source}) does not answer: {reason}; "
             "is it running, and is this the right cluster?"
         )
+
+
+def patch_as_seen(
+    client: Client,
+    path: str,
+    seen: dict[str, Any],
+    change: Callable[[dict[str, Any]], dict[str, Any] | None],
+    *,
+    what: str,
+    query: Mapping[str, str] | None = None,
+) -> dict[str, Any] | None:
+    """Change an object as it was when it was judged: whoever writes it in between is not overwritten, and ``change`` judges anew.
+
+    ``change`` is given the object and returns a merge patch, or None where there is nothing to do; ``seen`` is the object as it was read.
+    Returns the object after the change, None where there was none to make. Raises Conflict when somebody came first each time, NotFound.
+    """
+    for tried in range(_SEEN_TRIES):
+        body = change(seen)
+        if body is None:
+            return None
+        body = {**body, "metadata": {**body.get("metadata", {}), "resourceVersion": seen["metadata"]["resourceVersion"]}}
+        try:
+            return client.request("PATCH", path, what=what, query=query, body=body, content_type=MERGE, retry_conflict=False).data
+        except Conflict:
+            if tried == _SEEN_TRIES - 1:
+                raise
+            time.sleep(0.1 * 2**tried)
+            seen = client.get(path, what=what).data
+    return None
 
 
 class Stop:

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, METADATA_LIST, Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import METADATA_LIST, Client, patch_as_seen
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, KubeError, NotFound
-
-_TRIES = 5
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound
 
 
 def release(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
@@ -63,25 +60,13 @@ def _objects(client: Client, params: dict[str, Any]) -> list[tuple[Ref, dict[str
 def _let_go(client: Client, ref: Ref, metadata: dict[str, Any], finalizer: str, *, check: bool) -> bool:
     """Return False for an object that does not carry the finalizer, or is gone."""
     what = f"take the finalizer {finalizer} off {ref}"
-    for tried in range(_TRIES):
-        finalizers = metadata.get("finalizers") or []
-        if finalizer not in finalizers:
-            return False
-        # With the version that was read, so that nobody else's finalizer is lost.
-        body = {"metadata": {"finalizers": [one for one in finalizers if one != finalizer], "resourceVersion": metadata["resourceVersion"]}}
+
+    def change(obj: dict[str, Any]) -> dict[str, Any] | None:
+        finalizers = obj["metadata"].get("finalizers") or []
+        return {"metadata": {"finalizers": [one for one in finalizers if one != finalizer]}} if finalizer in finalizers else None
+
+    try:
         query = {"dryRun": "All"} if check else None
-        try:
-            client.request("PATCH", ref.path, what=what, query=query, body=body, content_type=MERGE, retry_conflict=False)
-        except NotFound:
-            return False
-        except Conflict:
-            if tried == _TRIES - 1:
-                raise
-            time.sleep(0.1 * 2**tried)
-            try:
-                metadata = client.get(ref.path, what=what).data["metadata"]
-            except NotFound:
-                return False
-        else:
-            return True
-    return False
+        return patch_as_seen(client, ref.path, {"metadata": metadata}, change, what=what, query=query) is not None
+    except NotFound:
+        return False

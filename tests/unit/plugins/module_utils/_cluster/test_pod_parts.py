@@ -116,7 +116,12 @@ def test_a_start_may_take_as_long_as_its_scripts() -> None:
     assert node_set(edited(f"{SET}.initScripts", SCRIPTS))["probes"]["startup"]["failureThreshold"] == 30 + 15
     document = edited(f"{SET}.initScripts", SCRIPTS)
     document["spec"]["nodeSets"][1]["probes"] = {"startup": {"periodSeconds": 40}}
-    assert node_set(document)["probes"]["startup"] == {"periodSeconds": 40, "timeoutSeconds": 20, "failureThreshold": 30 + 4, "wait_seconds": 10}
+    assert node_set(document)["probes"]["startup"] == {
+        "periodSeconds": 40,
+        "timeoutSeconds": 20,
+        "failureThreshold": 30 + 4,
+        "wait_seconds": 10,
+    }
 
 
 @pytest.mark.parametrize(("timeout", "wait"), [(1, 0), (2, 1), (5, 2), (60, 30)])
