@@ -19,8 +19,8 @@ DAEMON = """\
 #!/bin/bash
 socket=$(tr ' ' '\\n' <<<"$*" | sed -n 's/^--socket=//p')
 : >"$socket"
-echo "$$ $socket ${{LD_PRELOAD:-}} $*" >>{folder}/began
 trap 'echo "$socket" >>{folder}/ended; exit 0' TERM
+echo "$$ $socket ${{LD_PRELOAD:-}} $*" >>{folder}/began
 while [ ! -e {folder}/die ] || [[ $socket != */"$(cat {folder}/die)" ]]; do sleep 0.05; done
 exit 3
 """
