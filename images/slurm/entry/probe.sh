@@ -30,8 +30,12 @@ listening() {
 	grep -qE "^ *[0-9]+: [0-9A-F]+$port [0-9A-F]+:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null || bad "$2 does not listen on port $1 yet"
 }
 
-readable() {
-	[ -r "$1" ] || bad "$2"
+configured() {
+	[ -r /run/slurm/conf/slurm.conf ] || bad "$1 has no configuration from slurmctld yet (/run/slurm/conf)"
+}
+
+populated() {
+	[ -e /mnt/jail/etc/corral-jail ] || bad "the jail at /mnt/jail is not mounted or not populated"
 }
 
 munged() {
@@ -58,8 +62,7 @@ slurmd() {
 	local said
 	running slurmd && listening "${SLURMD_PORT:-6818}" slurmd || return
 	[ "$depth" != alive ] || return 0
-	readable /run/slurm/conf/slurm.conf "slurmd has no configuration from slurmctld yet (/run/slurm/conf)" || return
-	[ -e /mnt/jail/etc/corral-jail ] || bad "the jail at /mnt/jail is not mounted or not populated" || return
+	configured slurmd && populated || return
 	# What the plugin does for a step, once: a pod in which no step has ever come up must not count as one that works, least of all in a roll-out.
 	[ ! -e /run/corral-entered ] || return 0
 	said=$(/opt/corral/bin/jail-exec plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=3 -- /bin/true 2>&1) ||
@@ -68,14 +71,14 @@ slurmd() {
 }
 
 sackd() {
-	running sackd && readable /run/slurm/conf/slurm.conf "sackd has no configuration from slurmctld yet (/run/slurm/conf)"
+	running sackd && configured sackd
 }
 
 sshd() {
 	local said
 	running sshd && listening 22 sshd || return
 	[ "$depth" != alive ] || return 0
-	[ -e /mnt/jail/etc/corral-jail ] || bad "the jail at /mnt/jail is not mounted or not populated" || return
+	populated || return
 	# What login.sh did, again: it changes nothing where all is there. A mount goes when its directory in the jail is removed where it is none,
 	# and sshd has no capability left to bring it back.
 	# shellcheck source-path=SCRIPTDIR source=common.sh

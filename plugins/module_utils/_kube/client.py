@@ -305,7 +305,8 @@ def patch_as_seen(
     ``change`` is given the object and returns a merge patch, or None where there is nothing to do; ``seen`` is the object as it was read.
     Returns the object after the change, None where there was none to make. Raises Conflict when somebody came first each time, NotFound.
     """
-    for tried in range(_SEEN_TRIES):
+    tried = 0
+    while True:
         body = change(seen)
         if body is None:
             return None
@@ -313,11 +314,11 @@ def patch_as_seen(
         try:
             return client.request("PATCH", path, what=what, query=query, body=body, content_type=MERGE, retry_conflict=False).data
         except Conflict:
-            if tried == _SEEN_TRIES - 1:
+            tried += 1
+            if tried == _SEEN_TRIES:
                 raise
-            time.sleep(0.1 * 2**tried)
+            time.sleep(0.05 * 2**tried)
             seen = client.get(path, what=what).data
-    return None
 
 
 class Stop:

@@ -32,6 +32,20 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., pathlib.Pat
     return make
 
 
+@pytest.fixture(scope="session")
+def script() -> Callable[[str, dict[str, str]], str]:
+    """Gives the text of an entry point of images/slurm/entry, with words of it replaced, each of which it must have."""
+
+    def read(name: str, instead: dict[str, str]) -> str:
+        text = (REPOSITORY / "images" / "slurm" / "entry" / name).read_text()
+        for word, other in instead.items():
+            assert word in text, word
+            text = text.replace(word, other)
+        return text
+
+    return read
+
+
 @pytest.fixture
 def jail(tmp_path: pathlib.Path) -> pathlib.Path:
     """Root of a jail with Debian's usual files, one account of somebody else, and a skeleton."""

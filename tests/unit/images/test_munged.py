@@ -9,12 +9,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "munged.sh"
 DAEMON = """\
 #!/bin/bash
 socket=$(tr ' ' '\\n' <<<"$*" | sed -n 's/^--socket=//p')
@@ -24,25 +23,20 @@ echo "$$ $socket ${{LD_PRELOAD:-}} $*" >>{folder}/began
 while [ ! -e {folder}/die ] || [[ $socket != */"$(cat {folder}/die)" ]]; do sleep 0.05; done
 exit 3
 """
-LIBRARY = "/usr/local/lib/corral/munged_for_users.so"
 PAIR = ["jail/munge.socket.2", "munge.socket.2"]
 
 
 class Container:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, script: Callable[..., str]) -> None:
         self.folder = folder
         for name in ("etc/corral/munge", "run/munge", "run/munge-key"):
             (folder / name).mkdir(parents=True)
         (folder / "etc/corral/munge/munge.key").write_text("key")
         (folder / "munged").write_text(DAEMON.format(folder=folder))
-        text = SCRIPT.read_text()
-        for path, here in (("/usr/sbin/munged", "munged"), ("/etc/corral", "etc/corral"), ("/run/munge", "run/munge")):
-            assert path in text
-            text = text.replace(path, str(folder / here))
-        # The dynamic linker would complain of one that is not there, each time.
-        assert LIBRARY in text
-        text = text.replace(LIBRARY, "libm.so.6")
-        (folder / "munged.sh").write_text(text)
+        moved = {"/usr/sbin/munged": f"{folder}/munged", "/etc/corral": f"{folder}/etc/corral", "/run/munge": f"{folder}/run/munge"}
+        # The dynamic linker would complain of a library that is not there, each time.
+        library = {"/usr/local/lib/corral/munged_for_users.so": "libm.so.6"}
+        (folder / "munged.sh").write_text(script("munged.sh", {**moved, **library}))
         for name in ("munged", "munged.sh"):
             (folder / name).chmod(0o755)
         self.process: subprocess.Popen[str] | None = None
@@ -60,8 +54,8 @@ class Container:
 
 
 @pytest.fixture
-def container(tmp_path: Path) -> Iterator[Container]:
-    found = Container(tmp_path)
+def container(tmp_path: Path, script: Callable[..., str]) -> Iterator[Container]:
+    found = Container(tmp_path, script)
     yield found
     for pid in [int(line[0]) for line in found.lines("began")]:
         with contextlib.suppress(ProcessLookupError):

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "probe.sh"
 # 6818 and 22, listening, and a connection of 6817, which is none.
 TCP = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -23,7 +23,7 @@ TCP = """\
 class Pod:
     """A container with all of its daemons at work; ``gone`` takes something away, ``after`` brings it back when the look has paused so often."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, script: Callable[..., str]) -> None:
         self.folder = folder
         self.log = folder / "log"
         for file in ("run/slurm/conf/slurm.conf", "mnt/jail/etc/corral-jail"):
@@ -37,14 +37,9 @@ class Pod:
         self.file("common.sh", "attach_submounts() { :; }\n")
         for name in ("munge", "scontrol", "jail-exec", "sleep"):
             self.program(name, "")
-        text = SCRIPT.read_text().replace("[ ! -S ", "[ ! -e ")
-        for path in ("/proc/", "/run/", "/mnt/jail", "/tmp/corral-"):
-            assert path in text
-            text = text.replace(path, f"{folder}{path}")
-        for path in ("/opt/corral/bin/jail-exec", "/usr/local/lib/corral/common.sh"):
-            assert path in text
-            text = text.replace(path, str(folder / Path(path).name))
-        self.file("probe.sh", text)
+        moved = {path: f"{folder}{path}" for path in ("/proc/", "/run/", "/mnt/jail", "/tmp/corral-")}
+        programs = {path: str(folder / Path(path).name) for path in ("/opt/corral/bin/jail-exec", "/usr/local/lib/corral/common.sh")}
+        self.file("probe.sh", script("probe.sh", {"[ ! -S ": "[ ! -e ", **moved, **programs}))
 
     def file(self, name: str, text: str = "") -> None:
         path = self.folder / name
@@ -70,8 +65,8 @@ class Pod:
 
 
 @pytest.fixture
-def pod(tmp_path: Path) -> Pod:
-    return Pod(tmp_path)
+def pod(tmp_path: Path, script: Callable[..., str]) -> Pod:
+    return Pod(tmp_path, script)
 
 
 @pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "sackd", "sshd", "munged"])

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "worker_stop.sh"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +24,7 @@ SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "w
         ("", False),
     ],
 )
-def test_a_node_that_goes_is_down_unless_somebody_took_it_out(tmp_path: Path, state: str, told: bool) -> None:
+def test_a_node_that_goes_is_down_unless_somebody_took_it_out(tmp_path: Path, script: Callable[..., str], state: str, told: bool) -> None:
     said = tmp_path / "said"
     (tmp_path / "node").write_text("cpu-0\n")
     show = f"echo 'NodeName=cpu-0 State={state} Reason=x'" if state else "exit 1"
@@ -33,11 +32,8 @@ def test_a_node_that_goes_is_down_unless_somebody_took_it_out(tmp_path: Path, st
         f'#!/bin/sh\ncase $1 in show) {show} ;; *) printf "%s\\n" "$@" >>{said}; cat "$SLURM_CONF" >>{said} ;; esac\n'
     )
     (tmp_path / "slurm.conf").write_text("ClusterName=demo\nAuthInfo=socket=/run/munge/munge.socket.2\n")
-    text = SCRIPT.read_text()
-    for path, here in (("/run/corral-node", "node"), ("/run/slurm/conf/slurm.conf", "slurm.conf")):
-        assert path in text
-        text = text.replace(path, str(tmp_path / here))
-    (tmp_path / "stop.sh").write_text(text)
+    moved = {"/run/corral-node": f"{tmp_path}/node", "/run/slurm/conf/slurm.conf": f"{tmp_path}/slurm.conf"}
+    (tmp_path / "stop.sh").write_text(script("worker_stop.sh", moved))
     for name in ("scontrol", "stop.sh"):
         (tmp_path / name).chmod(0o755)
     subprocess.run([tmp_path / "stop.sh"], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=True)
