@@ -71,7 +71,7 @@ static int look_at_marker(void *argument)
 	const struct look *look = argument;
 	char byte;
 	int root = open(look->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	int marker = root < 0 ? -1 : openat(root, JAIL_MARKER, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int marker = root < 0 ? -1 : jail_path_open(root, JAIL_MARKER, O_RDONLY | O_NONBLOCK);
 
 	return marker >= 0 && read(marker, &byte, 1) < 0;
 }

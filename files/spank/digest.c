@@ -73,13 +73,12 @@ static uint64_t id_of(const char *path)
 	return status.stx_mnt_id;
 }
 
-/* All mounts but "without" and those on it. -1 with errno: this kernel does not tell. */
-static int add_ids(const char *without, struct jail_digest *digest)
+/* All mounts but that one and those on it. -1 with errno: this kernel does not tell. */
+static int add_ids_without(uint64_t left_out, struct jail_digest *digest)
 {
 	uint64_t ids[AT_ONCE];
 	struct question question = {.size = sizeof(question), .id = ALL_OF_THIS_ROOT};
 	struct answer answer;
-	uint64_t left_out = id_of(without);
 	long count;
 
 	do {
@@ -97,6 +96,21 @@ static int add_ids(const char *without, struct jail_digest *digest)
 		}
 	} while (count == AT_ONCE);
 	return count < 0 ? -1 : 0;
+}
+
+/* The same by its path. Somebody may mount it between the look for it and the list, where it would count. */
+static int add_ids(const char *without, struct jail_digest *digest)
+{
+	const struct jail_digest before = *digest;
+	uint64_t left_out;
+	int result;
+
+	do {
+		*digest = before;
+		left_out = id_of(without);
+		result = add_ids_without(left_out, digest);
+	} while (result == 0 && id_of(without) != left_out);
+	return result;
 }
 
 /* Is that mount point this path, or below it? */

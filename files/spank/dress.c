@@ -259,7 +259,7 @@ out:
 	return result;
 }
 
-/* A pod has a munged for those in the jail, who see its directory as /run/munge. slurmstepd goes on with the daemons' own (veneer.c). */
+/* A pod has a munged for those in the jail, who see its directory as /run/munge. slurmstepd goes on with the daemons' own (view.c). */
 bool jail_users_munge(void)
 {
 	return access(JAIL_USERS_MUNGE, F_OK) == 0;
@@ -373,7 +373,7 @@ static size_t pods_parts(const struct jail_plan *plan, bool spool, struct part p
 	_Static_assert(sizeof(pods) / sizeof(pods[0]) + 1 == PODS_MAX, "and the spool");
 	memcpy(parts, pods, sizeof(pods));
 	/* Read-only for tasks: slurmd takes its configuration from there, so a root of the jail who could write it would be root of the
-	 * pod. The veneer shows it writable to slurmstepd. */
+	 * pod. slurmstepd's own view has it to be written. */
 	if (spool && plan->spool)
 		parts[count++] = (struct part){
 			plan->spool, "", plan->spool + 1, {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true,
@@ -384,14 +384,14 @@ static size_t pods_parts(const struct jail_plan *plan, bool spool, struct part p
 int jail_dress(const struct jail_dress *dress, struct jail_error *error)
 {
 	struct part parts[PODS_MAX];
-	size_t count = pods_parts(dress->plan, !dress->keep, parts);
+	size_t count = pods_parts(dress->plan, !dress->keep && !dress->view, parts);
 
 	if (dress_proc(dress, error) < 0 || dress_dev(dress, error) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++)
 		if (show(dress, dress->root, &parts[i], error) < 0)
 			return -1;
-	return dress->keep ? 0 : hide_jobs(dress, error);
+	return dress->keep || dress->view ? 0 : hide_jobs(dress, error);
 }
 
 /* What decides how a jail is dressed and is no mount: another device, another file in a file's place. Returns which of its parts the pod has. */

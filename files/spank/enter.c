@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * The way in: a copy of a template's mount namespace, in which the jail is the root and dressed (template.c), and in that what the entry has of
- * its own. Then there are two:
+ * The way in: two mount namespaces, each a copy of a template's (template.c), and in them what the entry has of its own.
  *
- *   pure     the jail as a task sees it
- *   veneered a copy with the pod's libraries laid over it, in which slurmstepd goes on
+ *   pure     the jail is the root, as a task sees it
+ *   view     slurmstepd's own root, made of the pod, with the whole of the first below it (view.c); in it slurmstepd goes on
  *
- * A task leaves the second for the first (jail_strip) before it becomes the user. Making both at the entry costs one copy of
- * the mount table; going back is one setns, so nothing has to be found and unmounted by its name.
+ * A task leaves the second for the first (jail_strip) before it becomes the user: one setns, so nothing has to be found and unmounted by its name.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -145,11 +143,16 @@ static int become_root_as_copy(int root)
 	return result;
 }
 
-static bool same_root(const struct jail_view *view)
+static bool is_root(const struct jail_root *root)
 {
 	struct stat status;
 
-	return stat("/", &status) == 0 && status.st_dev == view->device && status.st_ino == view->inode;
+	return stat("/", &status) == 0 && status.st_dev == root->device && status.st_ino == root->inode;
+}
+
+static void note_root(struct jail_root *root, const struct stat *status)
+{
+	*root = (struct jail_root){status->st_dev, status->st_ino};
 }
 
 /* Makes "root" the root of this mount namespace, and nothing else is left of the pod's. */
@@ -175,8 +178,7 @@ static int move_in(const struct jail_plan *plan, uint32_t job, const struct jail
 	if (fstat(dress.root, &status) < 0) {
 		jail_fail(error, "the jail %s can not be read (%s)", plan->jail, strerror(errno));
 	} else {
-		view->device = status.st_dev;
-		view->inode = status.st_ino;
+		note_root(&view->jail, &status);
 		if (jail_dress(&dress, error) == 0)
 			result = pivot(dress.root, error);
 	}
@@ -184,27 +186,48 @@ static int move_in(const struct jail_plan *plan, uint32_t job, const struct jail
 	return result;
 }
 
-/* A new template's mount namespace. The calling thread is in the pod's again, but after a failure. */
-static int make_template(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int pod, struct jail_view *view, struct jail_error *error)
+static int move_to_view(const struct jail_plan *plan, const struct jail_log *log, int jail, struct jail_error *error)
+{
+	int root = jail_view_make(plan, log, jail, error);
+	int result = root < 0 ? -1 : pivot(root, error);
+
+	jail_close(root);
+	return result;
+}
+
+/* From the pod's mount namespace, which the calling thread is in again after it, but after a failure. */
+struct way {
+	const struct jail_plan *plan;
+	uint32_t job;
+	const struct jail_log *log;
+	int pod;
+	struct jail_view *view;
+};
+
+static int no_setns(const char *what, struct jail_error *error)
+{
+	return jail_fail(error, "%s (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT", what, strerror(errno));
+}
+
+/* A new template's mount namespace: slurmstepd's root beside the jail that "jail" is the root of, or, with -1, the jail's own. */
+static int make_template(const struct way *way, int jail, struct jail_error *error)
 {
 	int namespace;
 
-	if (jail_volumes_check(plan, log, error) < 0)
-		return -1;
-	if (jail_template_unshare(pod) < 0)
+	if (jail_template_unshare(way->pod) < 0)
 		return jail_fail(error, "a mount namespace can not be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
 	/* Slave, never shared: pivot_root refuses shared mounts, and our unmounts must not reach slurmd. Volumes that the
 	 * kubelet mounts later still arrive. */
 	if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
 		return jail_fail(error, "the pod's mounts can not be made private to this step (%s)", strerror(errno));
-	if (move_in(plan, job, log, view, error) < 0)
+	if ((jail < 0 ? move_in(way->plan, way->job, way->log, way->view, error) : move_to_view(way->plan, way->log, jail, error)) < 0)
 		return -1;
 	namespace = jail_own_namespace();
 	if (namespace < 0)
 		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
-	if (setns(pod, CLONE_NEWNS) == 0)
+	if (setns(way->pod, CLONE_NEWNS) == 0)
 		return namespace;
-	jail_fail(error, "the jail's mount namespace can not be left again (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT", strerror(errno));
+	no_setns("the jail's mount namespace can not be left again", error);
 	jail_close(namespace);
 	return -1;
 }
@@ -212,7 +235,7 @@ static int make_template(const struct jail_plan *plan, uint32_t job, const struc
 /* The jail is the root, by the template's name at least. */
 static bool is_whole(const struct jail_plan *plan, const struct jail_template *template, const struct jail_view *view)
 {
-	int root = same_root(view) ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	int root = is_root(&view->jail) ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	bool whole = root >= 0 && jail_dress_is_whole(plan, template->shown, root);
 
 	jail_close(root);
@@ -222,7 +245,7 @@ static bool is_whole(const struct jail_plan *plan, const struct jail_template *t
 enum stay { IN_POD, IN_TEMPLATE, LOST };
 
 /* To the template that is there, if there is one that is good. */
-static enum stay go_to_kept(const struct jail_plan *plan, const struct jail_template *template, int pod, const struct jail_view *view)
+static enum stay go_to_kept(const struct way *way, const struct jail_template *template)
 {
 	int namespace = jail_template_open(template);
 	bool there = namespace >= 0 && setns(namespace, CLONE_NEWNS) == 0;
@@ -230,37 +253,72 @@ static enum stay go_to_kept(const struct jail_plan *plan, const struct jail_temp
 	jail_close(namespace);
 	if (!there)
 		return IN_POD;
-	if (is_whole(plan, template, view))
+	if (is_whole(way->plan, template, way->view))
 		return IN_TEMPLATE;
-	return setns(pod, CLONE_NEWNS) == 0 ? IN_POD : LOST;
+	return setns(way->pod, CLONE_NEWNS) == 0 ? IN_POD : LOST;
 }
 
-/* To a template, which is made where there is none. */
-static int go_to_template(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, int pod, struct jail_view *view, struct jail_error *error)
+/* Keeps a new one for the next entry, and goes to it. Takes the descriptor over. */
+static int go_to_new(const struct way *way, const struct jail_template *template, int namespace, struct jail_error *error)
 {
-	struct jail_template template;
-	enum stay stay = IN_POD;
-	int namespace;
-	int result;
+	int result = namespace;
 
-	if (jail_template_look(plan, &template) == 0)
-		stay = go_to_kept(plan, &template, pod, view);
+	if (namespace < 0)
+		return -1;
+	jail_template_keep(template, namespace, way->log);
+	result = setns(namespace, CLONE_NEWNS);
+	if (result < 0)
+		no_setns("the jail's mount namespace can not be entered", error);
+	jail_close(namespace);
+	return result;
+}
+
+/* What an entry takes along from the pod. */
+struct luggage {
+	struct jail_layers own;
+	struct jail_template jail;
+	struct jail_template view;
+	int kept; /* the mount namespace of slurmstepd's root, if one was kept */
+};
+
+/* What the templates of the pod, as it is now, are called. "root" is the jail's, as the pod has it. */
+static void look(const struct way *way, int root, struct luggage *luggage)
+{
+	jail_template_look(way->plan, &luggage->jail);
+	jail_template_of_view(way->plan, &luggage->jail, root, &luggage->view);
+	jail_close(luggage->kept);
+	luggage->kept = jail_template_open(&luggage->view);
+}
+
+/* To a template of the jail, which is made where there is none. */
+static int go_to_jail(const struct way *way, struct luggage *luggage, struct jail_error *error)
+{
+	enum stay stay = luggage->jail.name[0] ? go_to_kept(way, &luggage->jail) : IN_POD;
+	int root;
+
 	if (stay == IN_TEMPLATE)
 		return 0;
 	if (stay == LOST)
-		return jail_fail(error, "the pod can not be gone back to (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT", strerror(errno));
-	namespace = make_template(plan, job, log, pod, view, error);
-	if (namespace < 0)
+		return no_setns("the pod can not be gone back to", error);
+	if (jail_volumes_check(way->plan, way->log, error) < 0)
 		return -1;
-	/* The volumes may have been attached again. */
-	jail_template_look(plan, &template);
-	jail_template_keep(&template, namespace, log);
-	result = setns(namespace, CLONE_NEWNS);
-	if (result < 0)
-		jail_fail(error, "the jail's mount namespace can not be entered (setns: %s): the container needs CAP_SYS_ADMIN and CAP_SYS_CHROOT",
-			  strerror(errno));
-	jail_close(namespace);
-	return result;
+	/* The volumes may have been attached again. Before it is made: what is mounted meanwhile must not be in the name of one that does not show it. */
+	root = jail_open(way->plan->jail, error);
+	if (root < 0)
+		return -1;
+	look(way, root, luggage);
+	jail_close(root);
+	return go_to_new(way, &luggage->jail, make_template(way, -1, error), error);
+}
+
+/* To slurmstepd's root beside that jail. "kept" is the one that was there before, or -1. */
+static int go_to_view(const struct way *way, const struct jail_template *template, int kept, int jail, struct jail_error *error)
+{
+	if (kept >= 0)
+		return setns(kept, CLONE_NEWNS) == 0 ? 0 : no_setns("slurmstepd's mount namespace can not be entered", error);
+	if (setns(way->pod, CLONE_NEWNS) < 0)
+		return no_setns("the pod can not be gone back to", error);
+	return go_to_new(way, template, make_template(way, jail, error), error);
 }
 
 static int lay_over(const struct jail_layers *layers, const struct jail_log *log, struct jail_error *error)
@@ -279,57 +337,66 @@ static int lay_over(const struct jail_layers *layers, const struct jail_log *log
 	return result;
 }
 
-/* What an entry takes along from the pod. */
-struct luggage {
-	struct jail_layers own;
-	struct jail_layers veneer;
-	int pod; /* its mount namespace */
-};
-
-static int pack(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct luggage *luggage, struct jail_view *view,
-		struct jail_error *error)
+static int pack(const struct way *way, struct luggage *luggage, struct jail_error *error)
 {
 	struct stat status;
 	int result = -1;
 	int shm = -1;
 	int tmp;
-	int root = jail_open(plan->jail, error);
+	int root = jail_open(way->plan->jail, error);
 
 	if (root < 0)
 		return -1;
-	luggage->pod = jail_own_namespace();
-	if (luggage->pod < 0 || fstat(root, &status) < 0) {
-		jail_fail(error, "the pod's mounts, or the jail %s in them, can not be read (%s)", plan->jail, strerror(errno));
+	if (way->pod < 0 || fstat(root, &status) < 0) {
+		jail_fail(error, "the pod's mounts, or the jail %s in them, can not be read (%s)", way->plan->jail, strerror(errno));
 	} else {
-		view->device = status.st_dev;
-		view->inode = status.st_ino;
-		tmp = tmp_tree(plan, job, error);
+		note_root(&way->view->jail, &status);
+		look(way, root, luggage);
+		tmp = tmp_tree(way->plan, way->job, error);
 		if (!error->text[0])
-			shm = shm_tree(plan, job, error);
+			shm = shm_tree(way->plan, way->job, error);
 		if (!error->text[0])
-			result = jail_own_collect(plan, log, tmp, shm, &luggage->own, error);
+			result = jail_own_collect(way->plan, way->log, tmp, shm, &luggage->own, error);
 		else
 			jail_close(tmp);
 	}
-	if (result == 0)
-		result = jail_veneer_collect(plan, log, root, &luggage->veneer, error);
 	jail_close(root);
 	return result;
 }
 
-static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, const struct luggage *luggage, struct jail_view *view,
-		 struct jail_error *error)
+/* From the jail, where it is the root: to slurmstepd's view of it. */
+static int go_on(const struct way *way, struct luggage *luggage, struct jail_error *error)
 {
-	if (go_to_template(plan, job, log, luggage->pod, view, error) < 0)
+	struct jail_layers layers = {0, NULL};
+	struct stat status;
+	int result = -1;
+	int jail = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (jail < 0) {
+		jail_fail(error, "the jail's root can not be opened from inside (%s)", strerror(errno));
+	} else if (jail_view_collect(&luggage->own, jail, &layers, error) == 0 &&
+		   go_to_view(way, &luggage->view, luggage->kept, jail, error) == 0) {
+		result = lay_over(&layers, way->log, error);
+		if (result == 0 && stat("/", &status) == 0)
+			note_root(&way->view->own, &status);
+	}
+	jail_layers_close(&layers);
+	jail_close(jail);
+	return result;
+}
+
+static int go_in(const struct way *way, struct luggage *luggage, struct jail_error *error)
+{
+	if (go_to_jail(way, luggage, error) < 0)
 		return -1;
-	if (!same_root(view))
-		return jail_fail(error, "the root after the entry is not the jail %s", plan->jail);
-	if (lay_over(&luggage->own, log, error) < 0)
+	if (!is_root(&way->view->jail))
+		return jail_fail(error, "the root after the entry is not the jail %s", way->plan->jail);
+	if (lay_over(&luggage->own, way->log, error) < 0)
 		return -1;
-	view->pure = jail_own_namespace();
-	if (view->pure < 0)
+	way->view->pure = jail_own_namespace();
+	if (way->view->pure < 0)
 		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
-	return lay_over(&luggage->veneer, log, error);
+	return go_on(way, luggage, error);
 }
 
 /* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp and /dev/shm are the pod's. For JAIL_OVERLAY
@@ -337,7 +404,8 @@ static int go_in(const struct jail_plan *plan, uint32_t job, const struct jail_l
  * a user's work. */
 int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view, struct jail_error *error)
 {
-	struct luggage luggage = {.own = {0, NULL}, .veneer = {0, NULL}, .pod = -1};
+	struct luggage luggage = {.own = {0, NULL}, .kept = -1};
+	struct way way = {plan, job, log, -1, view};
 	struct timespec start;
 	int result;
 
@@ -348,12 +416,13 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 	/* setns wants a root and a working directory that no other thread has. */
 	if (unshare(CLONE_FS) < 0)
 		return jail_fail(error, "this thread can not have a root of its own (%s)", strerror(errno));
-	result = pack(plan, job, log, &luggage, view, error);
+	way.pod = jail_own_namespace();
+	result = pack(&way, &luggage, error);
 	if (result == 0)
-		result = go_in(plan, job, log, &luggage, view, error);
+		result = go_in(&way, &luggage, error);
 	jail_layers_close(&luggage.own);
-	jail_layers_close(&luggage.veneer);
-	jail_close(luggage.pod);
+	jail_close(luggage.kept);
+	jail_close(way.pod);
 	if (result < 0) {
 		jail_view_close(view);
 		return -1;
@@ -387,7 +456,7 @@ int jail_verify(const struct jail_view *view, struct jail_error *error)
 {
 	if (!view->entered)
 		return jail_fail(error, "this process never entered the jail: nothing is run outside of it, tell the administrator");
-	if (!same_root(view))
+	if (!is_root(&view->jail) && !is_root(&view->own))
 		return jail_fail(error, "the root of this process is not the jail (another plugin moved it?): nothing is run outside of it");
 	return 0;
 }
@@ -398,8 +467,8 @@ int jail_strip(struct jail_view *view, struct jail_error *error)
 	if (jail_verify(view, error) < 0)
 		return -1;
 	if (setns(view->pure, CLONE_NEWNS) < 0)
-		return jail_fail(error, "the task can not leave the pod's libraries behind (setns: %s)", strerror(errno));
-	return jail_verify(view, error);
+		return jail_fail(error, "the task can not leave slurmstepd's view behind (setns: %s)", strerror(errno));
+	return is_root(&view->jail) ? 0 : jail_fail(error, "the root of this task is not the jail: nothing is run outside of it");
 }
 
 void jail_view_close(struct jail_view *view)

@@ -55,6 +55,7 @@ struct jail_dress {
 	const struct jail_log *log;
 	int root;  /* of the tree that is dressed */
 	bool keep; /* a chroot: without Slurm's spool, and what is mounted already stays, which makes a second call harmless */
+	bool view; /* slurmstepd's root: without what is there for tasks, the spool that they can not write and an empty place of other jobs */
 };
 struct jail_digest {
 	uint64_t value;
@@ -79,8 +80,10 @@ int jail_digest_add_mounts(const struct jail_plan *plan, const char *without, st
 struct jail_template {
 	char name[40];
 	uint32_t shown; /* parts of the dress that the pod has */
+	uint64_t pod;	/* what the pod has mounted */
 };
 int jail_template_look(const struct jail_plan *plan, struct jail_template *template);
+void jail_template_of_view(const struct jail_plan *plan, const struct jail_template *jails, int jail, struct jail_template *view);
 int jail_own_namespace(void);
 int jail_template_unshare(int pod);
 int jail_template_open(const struct jail_template *template);
@@ -108,7 +111,9 @@ int jail_submounts_collect(const char *jail, struct jail_submounts *submounts, s
 int jail_submounts_attach(struct jail_submounts *submounts, int root, struct jail_error *error);
 void jail_submounts_close(struct jail_submounts *submounts);
 
-/* veneer.c */
-int jail_veneer_collect(const struct jail_plan *plan, const struct jail_log *log, int root, struct jail_layers *veneer, struct jail_error *error);
+/* view.c */
+void jail_view_digest(const struct jail_plan *plan, int jail, struct jail_digest *digest);
+int jail_view_make(const struct jail_plan *plan, const struct jail_log *log, int jail, struct jail_error *error);
+int jail_view_collect(const struct jail_layers *brought, int jail, struct jail_layers *layers, struct jail_error *error);
 
 #endif

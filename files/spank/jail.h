@@ -80,12 +80,19 @@ struct jail_plan {
 	size_t device_count;
 };
 
+/* Where slurmstepd's root, which is not the jail's (view.c), has the jail. */
+#define JAIL_IN_VIEW ".corral"
+
 /* How to look at the jail once inside; made by jail_enter, asked by the others. */
+struct jail_root {
+	dev_t device;
+	ino_t inode;
+};
 struct jail_view {
 	bool entered;
-	dev_t device; /* of the jail's root */
-	ino_t inode;
-	int pure; /* the mount namespace without the pod's libraries over the jail's */
+	struct jail_root jail;
+	struct jail_root own; /* slurmstepd's */
+	int pure;	      /* the mount namespace in which the jail is the root */
 };
 #define JAIL_NO_VIEW {.entered = false, .pure = -1}
 
@@ -134,5 +141,8 @@ void jail_templates_forget(void);
 
 /* caps.c */
 int jail_drop_capabilities(struct jail_error *error);
+
+/* fence.c */
+int jail_fence(struct jail_error *error);
 
 #endif

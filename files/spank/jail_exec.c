@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "jail.h"
+#include "terminal.h"
 
 #define FAILED 125 /* as env, nohup and timeout: not the command's own status */
 
@@ -29,11 +30,13 @@ static const struct jail_log narrator = {.info = say, .debug = say};
 static int usage(FILE *to)
 {
 	fputs("usage: jail-exec [-v] [--room] [--job ID] [--ro|--overlay] KEY=VALUE... -- COMMAND [ARGUMENT...]\n"
+	      "       jail-exec [-v] --try [--room] [--job ID] [--ro|--overlay] KEY=VALUE...\n"
 	      "       jail-exec [-v] --prepare PATH [KEY=VALUE...]\n"
 	      "       jail-exec [-v] --attach PATH bind=SOURCE:TARGET[:ro]...\n"
 	      "       jail-exec --time COUNT [--job ID] KEY=VALUE...\n"
 	      "\n"
-	      "Runs COMMAND in the jail, as root without the capabilities that lead out of it;\n"
+	      "Runs COMMAND in the jail, as root without the capabilities that lead out of it, on a terminal of its own;\n"
+	      "or enters and runs nothing;\n"
 	      "or makes the mounts for a chroot to PATH in the current mount namespace (again: changes nothing);\n"
 	      "or mounts the pod's directories below the jail at PATH, there, following no link (again: changes nothing);\n"
 	      "or enters COUNT times and prints how long the median and the slowest of a hundred took, in microseconds.\n"
@@ -57,12 +60,19 @@ static int run(const struct jail_plan *plan, uint32_t job, bool room, char **com
 	struct jail_error error;
 	int code;
 
+	if (command && terminal_apart() != TERMINAL_HERE) {
+		fprintf(stderr, "jail-exec: a terminal of its own for the command can not be made (%s)\n", strerror(errno));
+		return FAILED;
+	}
 	/* Before the entry, whose first look says more of a jail that is not there. */
 	if (room && jail_await(plan->jail, plan->timeout, plan->wait, &error) == 0 && jail_has_room(plan->jail, plan->timeout, &error) < 0)
 		return refuse(&error);
-	if (jail_enter(plan, job, &narrator, &view, &error) < 0 || jail_strip(&view, &error) < 0 || jail_drop_capabilities(&error) < 0)
+	if (jail_enter(plan, job, &narrator, &view, &error) < 0 || jail_strip(&view, &error) < 0 || jail_fence(&error) < 0 ||
+	    jail_drop_capabilities(&error) < 0)
 		return refuse(&error);
 	jail_view_close(&view);
+	if (!command)
+		return EXIT_SUCCESS;
 	execvp(command[0], command);
 	code = errno == ENOENT ? 127 : 126;
 	fprintf(stderr, "jail-exec: %s can not be run in the jail: %s\n", command[0], strerror(errno));
@@ -154,6 +164,7 @@ struct line {
 	uint32_t job;
 	uint32_t times;
 	enum jail_mode mode;
+	bool try;
 	bool room;
 	bool help;
 };
@@ -189,6 +200,8 @@ static int read_argument(struct line *line, int left, char **argument)
 
 	if (strcmp(word, "-v") == 0)
 		verbose = true;
+	else if (strcmp(word, "--try") == 0)
+		line->try = true;
 	else if (strcmp(word, "--room") == 0)
 		line->room = true;
 	else if (strcmp(word, "--ro") == 0 && line->mode == JAIL_RW)
@@ -237,7 +250,7 @@ static bool read_line(struct line *line, int count, char **argument)
 	}
 	if (line->mode == JAIL_OVERLAY && line->job == 0)
 		return false;
-	return (line->prepare != NULL) + (line->command && line->command[0]) + (line->times > 0) == 1;
+	return (line->prepare != NULL) + (line->command && line->command[0]) + (line->times > 0) + line->try == 1;
 }
 
 int main(int count, char **argument)

@@ -10,17 +10,24 @@
  *   plugstack=FILE  enters as the steps of a job do: with the words that the SPANK plugin has in that file, in the job that pam_slurm_adopt has
  *                   chosen (SLURM_JOB_ID), in its jail and with its /tmp; and ends with the job.
  *
- * After the entry this process, which is root, looks names up in the jail. What it needs for that is loaded before: libraries of the
- * jail are never loaded into it.
+ * sshd's monitor, in which the session is opened, keeps its capabilities until the session ends: it writes records of logins and owns terminals. So
+ * it never enters: a child of it does, whose mount namespace is kept, and the process that becomes the user goes there. sshd lets PAM set the
+ * credentials of that process (pam_setcred, as root, when its groups are set), and gives up root right after that.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <grp.h>
+#include <pthread.h>
 #include <pwd.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#define PAM_SM_AUTH
 #define PAM_SM_SESSION
 #include <security/pam_ext.h>
 #include <security/pam_modules.h>
@@ -28,6 +35,22 @@
 #include "jail.h"
 
 #define EXPORTED __attribute__((visibility("default")))
+
+/* Not the status of any shell. */
+#define STRAY 254
+
+/* Where the session is, as the monitor knows it and those that it forks. */
+static struct {
+	int inside; /* the mount namespace to be in; -1: there is none, or this process is in it */
+	pid_t monitor;
+} session = {-1, 0};
+
+/* Run in each child. One of the monitor may be outside, until its credentials are set; what comes of it may not: that would be a user in the pod. */
+static void no_stray(void)
+{
+	if (session.inside >= 0 && getppid() != session.monitor)
+		_exit(STRAY);
+}
 
 static int refuse(pam_handle_t *handle, const struct jail_error *error)
 {
@@ -38,7 +61,7 @@ static int refuse(pam_handle_t *handle, const struct jail_error *error)
 }
 
 /* The C library loads the modules of nsswitch.conf at the first name that is looked up, and does not read that file again after the
- * root has changed (nss_database.c, "verify that / hasn't changed"). */
+ * root has changed (nss_database.c, "verify that / hasn't changed"). So the user's sshd loads none of the jail, which may be another distribution's. */
 static void load_name_services(pam_handle_t *handle)
 {
 	const char *user = NULL;
@@ -52,6 +75,14 @@ static void load_name_services(pam_handle_t *handle)
 		getgrouplist(account->pw_name, account->pw_gid, groups, &count);
 	/* For the owner of the terminal. */
 	getgrnam("tty");
+}
+
+/* Other programs set credentials before they open the session, or not in the process that becomes the user: that would stay outside. */
+static bool is_sshd(pam_handle_t *handle)
+{
+	const void *service = NULL;
+
+	return pam_get_item(handle, PAM_SERVICE, &service) == PAM_SUCCESS && service && strcmp(service, "sshd") == 0;
 }
 
 static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, int count, const char **words, struct jail_error *error)
@@ -71,24 +102,112 @@ static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, 
 	return jail_follow_note(plan, *job, error) < 0 ? -1 : jail_session_begin(plan, *job, error);
 }
 
-static int enter(pam_handle_t *handle, int count, const char **words, struct jail_error *error)
+/* What the child that goes ahead sends: a sentence, or a mount namespace. Not found by its /proc/<pid>, which takes CAP_SYS_PTRACE for what comes of sshd. */
+struct answer {
+	struct jail_error error;
+	struct iovec text;
+	struct msghdr message;
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} held;
+};
+
+static void prepare_answer(struct answer *answer)
+{
+	memset(answer, 0, sizeof(*answer));
+	answer->text = (struct iovec){.iov_base = &answer->error, .iov_len = sizeof(answer->error)};
+	answer->message = (struct msghdr){.msg_iov = &answer->text, .msg_iovlen = 1, .msg_control = &answer->held, .msg_controllen = sizeof(answer->held)};
+}
+
+/* In a child. */
+static void go_ahead(const struct jail_plan *plan, uint32_t job, int monitor)
+{
+	struct jail_view view = JAIL_NO_VIEW;
+	struct answer answer;
+
+	prepare_answer(&answer);
+	if (jail_enter(plan, job, NULL, &view, &answer.error) == 0) {
+		/* Not slurmstepd's view: the user's shell comes of who follows. */
+		answer.held.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&answer.held.header), &view.pure, sizeof(view.pure));
+		answer.error.text[0] = '\0';
+	} else {
+		answer.message.msg_control = NULL;
+		answer.message.msg_controllen = 0;
+	}
+	sendmsg(monitor, &answer.message, MSG_NOSIGNAL);
+	_exit(EXIT_SUCCESS);
+}
+
+static int namespace_of(int channel, struct jail_error *error)
+{
+	struct answer answer;
+	int namespace = -1;
+
+	prepare_answer(&answer);
+	if (recvmsg(channel, &answer.message, MSG_CMSG_CLOEXEC) == sizeof(answer.error)) {
+		*error = answer.error;
+		if (answer.message.msg_controllen >= CMSG_LEN(sizeof(int)) && answer.held.header.cmsg_type == SCM_RIGHTS)
+			memcpy(&namespace, CMSG_DATA(&answer.held.header), sizeof(namespace));
+		else if (error->text[0])
+			return -1;
+	}
+	if (namespace < 0)
+		snprintf(error->text, sizeof(error->text), "the session could not enter the jail: the process that went ahead ended, or has no mount namespace");
+	return namespace;
+}
+
+static int make_inside(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
+{
+	int channel[2];
+	int namespace;
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0 || (child = fork()) < 0) {
+		snprintf(error->text, sizeof(error->text), "the session can not enter the jail (%s)", strerror(errno));
+		return -1;
+	}
+	if (child == 0) {
+		close(channel[0]);
+		go_ahead(plan, job, channel[1]);
+	}
+	close(channel[1]);
+	namespace = namespace_of(channel[0], error);
+	close(channel[0]);
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	return namespace;
+}
+
+static int prepare(pam_handle_t *handle, int count, const char **words, struct jail_error *error)
 {
 	struct jail_plan plan;
-	struct jail_view view = JAIL_NO_VIEW;
 	uint32_t job;
-	int result = plan_of(&plan, &job, handle, count, words, error);
+	int namespace = -1;
+	int result;
 
+	if (!is_sshd(handle)) {
+		snprintf(error->text, sizeof(error->text), "sessions of sshd alone can enter the jail by PAM: take this module out of the others' files in /etc/pam.d");
+		return -1;
+	}
+	result = plan_of(&plan, &job, handle, count, words, error);
 	load_name_services(handle);
 	if (result == 0 && plan.mode == JAIL_OVERLAY)
 		result = jail_overlay_mount(&plan, job, error);
 	if (result == 0)
-		result = jail_enter(&plan, job, NULL, &view, error);
-	/* Not the veneer: the user's shell comes of this very process. */
-	if (result == 0)
-		result = jail_strip(&view, error);
-	jail_view_close(&view);
+		namespace = make_inside(&plan, job, error);
 	jail_plan_free(&plan);
-	return result;
+	if (namespace < 0)
+		return -1;
+	if (pthread_atfork(NULL, NULL, no_stray) != 0) {
+		snprintf(error->text, sizeof(error->text), "the session can not be kept in the jail: the node is short of memory");
+		close(namespace);
+		return -1;
+	}
+	session.monitor = getpid();
+	session.inside = namespace;
+	return 0;
 }
 
 EXPORTED int pam_sm_open_session(pam_handle_t *handle, int flags, int count, const char **words)
@@ -96,9 +215,44 @@ EXPORTED int pam_sm_open_session(pam_handle_t *handle, int flags, int count, con
 	struct jail_error error;
 
 	(void)flags;
-	if (count > 0 && enter(handle, count, words, &error) < 0)
+	if (count > 0 && prepare(handle, count, words, &error) < 0)
 		return refuse(handle, &error);
 	return jail_drop_capabilities(&error) < 0 ? refuse(handle, &error) : PAM_SUCCESS;
+}
+
+/* sshd goes on whatever this returns, so a process that can not go in ends here. */
+EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const char **words)
+{
+	struct jail_error error;
+
+	(void)handle;
+	(void)flags;
+	(void)count;
+	(void)words;
+	if (session.inside < 0 || getpid() == session.monitor)
+		return PAM_IGNORE;
+	if (setns(session.inside, CLONE_NEWNS) < 0) {
+		fprintf(stderr, "pam_corral_jail: the session can not enter the jail (setns: %s)\n", strerror(errno));
+		_exit(STRAY);
+	}
+	/* Who came by a chroot has no user namespaces: the kernel gives those in a chroot none. */
+	if (jail_fence(&error) < 0) {
+		fprintf(stderr, "pam_corral_jail: %s\n", error.text);
+		_exit(STRAY);
+	}
+	close(session.inside);
+	session.inside = -1;
+	return PAM_IGNORE;
+}
+
+/* Nobody comes in by this module. */
+EXPORTED int pam_sm_authenticate(pam_handle_t *handle, int flags, int count, const char **words)
+{
+	(void)handle;
+	(void)flags;
+	(void)count;
+	(void)words;
+	return PAM_AUTH_ERR;
 }
 
 EXPORTED int pam_sm_close_session(pam_handle_t *handle, int flags, int count, const char **words)

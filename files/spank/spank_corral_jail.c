@@ -39,6 +39,9 @@ SPANK_PLUGIN(corral_jail, 1)
 /* Where the pod's entry shows the driver that the container runtime brought. */
 #define DRIVER "/opt/corral/gpu"
 
+/* Of the pod, and not to be written: nobody has settings there. */
+#define NO_HOME "/opt/corral"
+
 /* How a fault of the node begins, as users read it. */
 #define FAULT "corral: jail:"
 
@@ -196,7 +199,7 @@ static void tell(spank_t spank, const struct jail_plan *plan)
 	char image[256];
 	char text[384];
 
-	jail_image("/", image, sizeof(image));
+	jail_image("/" JAIL_IN_VIEW, image, sizeof(image));
 	snprintf(text, sizeof(text), "%s%s%s", plan->name, image[0] ? "@" : "", image);
 	spank_setenv(spank, "CORRAL_JAIL", text, 1);
 	spank_setenv(spank, "CORRAL_JAIL_MODE", jail_mode_name(plan->mode), 1);
@@ -347,15 +350,24 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 	else if (result == 0)
 		dress_extern_step(&plan, job->id);
 	jailed = jailed && !outside;
+	/* The plugin for PMIx would make it with slurmstepd's rights, and give it to the user, wherever it leads. It takes /tmp, which is the job's. */
+	spank_unsetenv(spank, "SLURM_PMIX_TMPDIR");
 	if (result == 0 && jailed) {
 		show_driver(spank);
 		result = jail_note(&plan, job->id, &error);
+	}
+	/* slurmstepd's own, not the job's: libraries look for settings and plugins of their user's there (PMIx: .pmix), and /root is the jail's. */
+	if (result == 0 && jailed && setenv("HOME", NO_HOME, 1) < 0) {
+		snprintf(error.text, sizeof(error.text), "slurmstepd can not be given another home: the node is short of memory");
+		result = -1;
 	}
 	if (result == 0 && jailed)
 		result = jail_enter(&plan, job->id, &slurm_log, &view, &error);
 	if (result == 0 && jailed)
 		tell(spank, &plan);
 	/* Its own effective set stays. The extern step's is the administrator's: Slurm runs his Prolog from there (RunInJob). */
+	if (result == 0 && job->step != SLURM_EXTERN_CONT && jail_fence(&error) < 0)
+		result = -1;
 	if (result == 0 && job->step != SLURM_EXTERN_CONT)
 		result = jail_drop_capabilities(&error);
 	jail_plan_free(&plan);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * Templates: mount namespaces in which a jail is the root and dressed with all that is alike for those who enter. To make one takes longer
+ * Templates: mount namespaces in which a jail is the root and dressed with all that is alike for those who enter, and those of slurmstepd's own root (view.c). To make one takes longer
  * than all the rest of an entry, so it is kept, as a mount of its file in /proc, and entries take copies of it. Its name says what it was made of:
  * the plan, the mounts of the pod that it shows, and the devices and files that are no mounts. Any other mount or device makes another name,
  * and the template of the old one goes.
@@ -32,10 +32,11 @@ static void add_text(struct jail_digest *digest, const char *text)
 	jail_digest_add(digest, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
-static uint64_t digest_of_plan(const struct jail_plan *plan)
+static uint64_t digest_of_plan(const struct jail_plan *plan, const char *what)
 {
 	struct jail_digest digest = JAIL_DIGEST;
 
+	add_text(&digest, what);
 	add_text(&digest, plan->jail);
 	add_text(&digest, plan->spool);
 	add_text(&digest, plan->tmp);
@@ -51,6 +52,11 @@ static bool is_plain(const char *path)
 	return !path || !strpbrk(path, " \t\n\\");
 }
 
+static void set_name(struct jail_template *template, uint64_t plan, uint64_t state)
+{
+	snprintf(template->name, sizeof(template->name), "%0*llx-%0*llx", DIGITS, (unsigned long long)plan, DIGITS, (unsigned long long)state);
+}
+
 /* Before anything of the entry is mounted. -1: no template can be found, or kept. */
 int jail_template_look(const struct jail_plan *plan, struct jail_template *template)
 {
@@ -63,9 +69,21 @@ int jail_template_look(const struct jail_plan *plan, struct jail_template *templ
 	template->shown = jail_dress_digest(plan, &digest);
 	if (jail_digest_add_mounts(plan, JAIL_TEMPLATES, &digest) < 0)
 		return -1;
-	snprintf(template->name, sizeof(template->name), "%0*llx-%0*llx", DIGITS, (unsigned long long)digest_of_plan(plan), DIGITS,
-		 (unsigned long long)digest.value);
+	template->pod = digest.value;
+	set_name(template, digest_of_plan(plan, "jail"), digest.value);
 	return 0;
+}
+
+/* That of slurmstepd's root beside a jail's template; "jail" is the jail's root. */
+void jail_template_of_view(const struct jail_plan *plan, const struct jail_template *jails, int jail, struct jail_template *view)
+{
+	struct jail_digest digest = {jails->pod};
+
+	*view = *jails;
+	if (!jails->name[0])
+		return;
+	jail_view_digest(plan, jail, &digest);
+	set_name(view, digest_of_plan(plan, "view"), digest.value);
 }
 
 #ifndef NS_GET_MNTNS_ID

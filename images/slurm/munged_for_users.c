@@ -2,8 +2,9 @@
  * Copyright: (c) 2026, the corral authors
  *
  * Preloaded into the munged that a jail's users talk to. munged believes the kernel who asks, and who asks as root, or as Slurm's own account, may
- * tell each daemon of the cluster what to do: slurmd writes a file for such a one anywhere in its pod (sbcast). Root of a jail is no root of the
- * pods, and can become any account of the jail. So both are nobody here; the pod's daemons have another munged.
+ * tell each daemon of the cluster what to do: slurmd writes a file for such a one anywhere in its pod (sbcast), and for munged's account where
+ * munged's socket is. Root of a jail is no root of the pods, and can become any account. So those that a pod has of its own are nobody here, and
+ * no user has their numbers; the pod's daemons have another munged.
  *
  * gcc -O2 -fPIC -shared -o munged_for_users.so munged_for_users.c
  */
@@ -11,9 +12,13 @@
 #include <dlfcn.h>
 #include <sys/socket.h>
 
-/* The account slurm of the image. */
-#define SLURM 64030
 #define NOBODY 65534
+
+/* No user of a document is in either; libnss-extrausers shows none below 500. A directory may use the group "users" (100). */
+static int of_the_pod(unsigned id, unsigned first)
+{
+	return id < first || (id > 60000 && id <= 65535);
+}
 
 int getsockopt(int socket, int level, int name, void *restrict value, socklen_t *restrict length)
 {
@@ -26,10 +31,12 @@ int getsockopt(int socket, int level, int name, void *restrict value, socklen_t 
 	if (result == 0 && level == SOL_SOCKET && name == SO_PEERCRED && *length >= sizeof(struct ucred)) {
 		struct ucred *who = value;
 
-		if (who->uid == 0 || who->uid == SLURM) {
+		if (of_the_pod(who->uid, 500)) {
 			who->uid = NOBODY;
 			who->gid = NOBODY;
 		}
+		if (of_the_pod(who->gid, 100))
+			who->gid = NOBODY;
 	}
 	return result;
 }

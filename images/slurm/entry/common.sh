@@ -72,7 +72,7 @@ use_directory_keys() {
 	[ -n "${CORRAL_LDAP_HOMES:-}" ] || return 0
 	cat >/etc/ssh/sshd_config.d/30-ldap.conf <<-END
 		AuthorizedKeysCommand /usr/local/lib/corral/ldap-keys/sss_ssh_authorizedkeys %u
-		AuthorizedKeysCommandUser nobody
+		AuthorizedKeysCommandUser corral-keys
 	END
 }
 

@@ -14,9 +14,10 @@ ours="corral: jail:"
 outage=corral-jail-outage
 node=$(</run/corral-node)
 
-# By the plugin's own words, so that this tries what a step does. At most one quick look: slurmd asks again.
+# By the plugin's own words, so that this tries what a step does; nothing of the jail is run, which would be whatever root there put in its place. At most
+# one quick look: slurmd asks again.
 code=0
-said=$(/opt/corral/bin/jail-exec --room plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=5 -- /bin/true 2>&1) || code=$?
+said=$(/opt/corral/bin/jail-exec --try --room plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=5 2>&1) || code=$?
 # Without an answer, or of a node that slurmctld does not show, this ends here: a drain that is not seen may be somebody's.
 shown=$(scontrol show node "$node" --oneliner)
 state=$(sed -n 's/.* State=\([^ ]*\).*/\1/p' <<<"$shown")
@@ -53,7 +54,7 @@ others_took_it() {
 	[[ $state == *+FAIL* ]] || { [[ $state == DOWN* ]] && ! comes_back; }
 }
 
-# 125: the entry failed; anything else is the command's.
+# 125: the entry failed; anything else, such as a signal, says nothing of the jail.
 if [ "$code" = 125 ]; then
 	count_nodes
 	most=$((nodes < 8 ? 1 : nodes / 4))

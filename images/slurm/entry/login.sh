@@ -27,7 +27,7 @@ Pivot)
 	# sshd asks whether the user's shell exists, in the pod, unless there is a chroot; this one is made after PAM's session, in the jail.
 	root=/
 	bounds=()
-	sed -i "s|pam_corral_jail\\.so\$|& jail=$jail spool=none tmp=/tmp|" /etc/pam.d/sshd
+	sed -i "/^session/s|pam_corral_jail\\.so\$|& jail=$jail spool=none tmp=/tmp|" /etc/pam.d/sshd
 	;;
 *) die "CORRAL_LOGIN_ENTRY is $CORRAL_LOGIN_ENTRY: it is Chroot or Pivot" ;;
 esac
@@ -55,7 +55,7 @@ read -ra limits <<<"${CORRAL_USER_LIMITS:-}"
 
 use_directory_keys
 # What a user lacks is made when he comes: the home, of a directory's users, and the key for the workers.
-sed -i "/pam_corral_jail\\.so/i session  optional pam_exec.so quiet type=open_session /usr/local/lib/corral/first_login.sh $jail ${CORRAL_LDAP_HOMES:-}" /etc/pam.d/sshd
+sed -i "/^session.*pam_corral_jail\\.so/i session  optional pam_exec.so quiet type=open_session /usr/local/lib/corral/first_login.sh $jail ${CORRAL_LDAP_HOMES:-}" /etc/pam.d/sshd
 
 run_init_scripts
 install -d -m 0755 /run/sshd

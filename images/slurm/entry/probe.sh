@@ -65,7 +65,7 @@ slurmd() {
 	configured slurmd && populated || return
 	# What the plugin does for a step, once: a pod in which no step has ever come up must not count as one that works, least of all in a roll-out.
 	[ ! -e /run/corral-entered ] || return 0
-	said=$(/opt/corral/bin/jail-exec plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=3 -- /bin/true 2>&1) ||
+	said=$(/opt/corral/bin/jail-exec --try plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=3 2>&1) ||
 		bad "no step can enter the jail: ${said#jail-exec: }" || return
 	: >/run/corral-entered
 }

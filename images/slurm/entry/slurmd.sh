@@ -41,17 +41,27 @@ clean_spool() {
 		fi
 	done
 	mapfile -t lost < <(compgen -G "$spool/job[0-9]*"; compgen -G "$spool/${name}_[0-9]*")
-	rm -rf --one-file-system "${lost[@]}" "$spool"/corral/tmp
+	rm -rf --one-file-system "${lost[@]}" "$spool"/corral/tmp /dev/shm/corral
 }
 
 # sbcast and srun --bcast write in the pod, as the user (slurmd has no view of the jail). So the jail's volumes are at the same paths there as
-# /home is; and /tmp is closed, for what is written to the pod's would be reported as done and be missing in the job's.
+# /home is; and no directory of the pod's own is left that a user may write: what is written there would be missing in the job's, outlive the job, and
+# stand in the way of others (a file in the place of /dev/shm/corral ended every step). What lies there of users, by a pod's earlier life, goes.
 same_paths() {
 	local path
 	awk '$5 ~ "^/mnt/jail/" {print substr($5, 10)}' /proc/self/mountinfo | while read -r path; do
 		[ -e "$path" ] || [ -L "$path" ] || { mkdir -p "$(dirname "$path")" && ln -s "/mnt/jail$path" "$path"; }
 	done
-	chmod 0755 /tmp
+}
+
+close_to_users() {
+	local directory
+	# The kubelet makes empty volumes writable for all. Without the plus, chown asks for an account of that name first, also in the jail's passwd.
+	chown +64031:+64031 /run/munge
+	for directory in /tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm; do
+		[ ! -d "$directory" ] || chmod 0755 "$directory"
+	done
+	find /tmp /var/tmp /dev/shm -mindepth 1 -maxdepth 1 ! -uid 0 -exec rm -rf --one-file-system {} +
 }
 
 if [ "${CORRAL_PROCESS_TRACKING:-cgroup}" != linuxproc ]; then
@@ -59,6 +69,7 @@ if [ "${CORRAL_PROCESS_TRACKING:-cgroup}" != linuxproc ]; then
 fi
 attach_submounts
 same_paths
+close_to_users
 mkdir -p "$spool" /run/slurm
 echo "$name" >/run/corral-node # for health.sh
 chmod 0755 "$spool"

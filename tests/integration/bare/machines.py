@@ -97,7 +97,7 @@ mount -t tmpfs -o mode=0755 bare "$scratch"
 for jail in jail old; do
     eval "lower=\\$lower_$jail"
     mkdir -p "$scratch/$jail" "$scratch/$jail.upper" "$scratch/$jail.work"
-    mount -t overlay "$jail" -o "lowerdir=$lower,upperdir=$scratch/$jail.upper,workdir=$scratch/$jail.work" "$scratch/$jail"
+    mount -t overlay "$jail" -o "lowerdir=$lower,upperdir=$scratch/$jail.upper,workdir=$scratch/$jail.work,redirect_dir=on" "$scratch/$jail"
 done
 printf '%s\\n' "$pid"
 exec cat

@@ -55,6 +55,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
     made.spec["jail"] |= {
         "overlay": {"size": "1Gi"},
         "noJailUsers": ["carol"],
+        "noJailDespiteSudo": True,
         "subMounts": [
             {"path": "/disk", "hostPath": str(NODE_DISK)},
             {"path": "/scratch", "scratch": "100Mi"},

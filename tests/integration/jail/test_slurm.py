@@ -84,7 +84,7 @@ def test_mpi_over_two_nodes(script: Script, mpi: str) -> None:
         "#include <mpi.h>\n#include <stdio.h>\n"
         "int main(int c, char **v) { int r, n, s, one = 1; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &r); MPI_Comm_size(MPI_COMM_WORLD, &n);\n"
         'MPI_Allreduce(&one, &s, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); printf("rank %d of %d sums %d\\n", r, n, s); return MPI_Finalize(); }\n'
-        "EOF\nmpicc -o hello hello.c && srun --mpi=pmix -N2 -n2 ./hello | sort; rm hello hello.c"
+        "EOF\nmpicc -o hello hello.c && srun -N2 -n2 ./hello | sort; rm hello hello.c"
     )
     assert said.splitlines()[-2:] == ["rank 0 of 2 sums 2", "rank 1 of 2 sums 2"]
 
@@ -177,8 +177,8 @@ def test_tmp_and_shared_memory_are_the_jobs_own(cluster: Cluster, script: Script
     said = script(
         "cat >t.sh <<'EOF'\n#!/bin/bash\n"
         "echo batch >/tmp/mine; echo batch >/dev/shm/mine; srun cat /tmp/mine /dev/shm/mine; "
-        "ls -A /tmp /dev/shm | xargs; df -P /dev/shm | tail -1 | cut -d' ' -f1\n"
-        "EOF\nsbatch -Q --wait -w one-0 -o t.txt t.sh; cat t.txt; srun -w one-0 sh -c 'ls -A /tmp /dev/shm | xargs; stat -c %a /tmp /dev/shm'; rm t.*"
+        "ls -A -Ispmix* /tmp /dev/shm | xargs; df -P /dev/shm | tail -1 | cut -d' ' -f1\n"
+        "EOF\nsbatch -Q --wait -w one-0 -o t.txt t.sh; cat t.txt; srun -w one-0 sh -c 'ls -A -Ispmix* /tmp /dev/shm | xargs; stat -c %a /tmp /dev/shm'; rm t.*"
     )
     assert said.splitlines() == ["batch", "batch", "/dev/shm: mine /tmp: mine", "tmpfs", "/dev/shm: /tmp:", "1777", "1777"]
     worker = ("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c")

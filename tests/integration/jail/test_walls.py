@@ -89,6 +89,19 @@ sys.exit(1)
 SYSCTLS = ("vm/swappiness", "kernel/panic", "fs/suid_dumpable", "user/max_user_namespaces")
 KNOBS = ("kernel/mm/transparent_hugepage/enabled", "kernel/profiling", "kernel/uevent_helper")
 
+# Their files are the pod's root's, whose uid root of the jail has in any user namespace, mapped or not. Opened, not written.
+CGROUPS = (
+    SYSCALL
+    + """
+if l.unshare(0x12020000) < 0 and l.unshare(0x10020000) < 0:
+    sys.exit(1)
+for kind, options, file in (b"cgroup2", None, "cgroup.procs"), (b"cgroup", b"memory", "memory.limit_in_bytes"), (b"cgroup", b"pids", "cgroup.procs"):
+    if l.mount(b"none", b"/mnt", kind, 0, options) == 0:
+        os.close(os.open("/mnt/" + file, os.O_WRONLY))
+        sys.exit()
+sys.exit(1)
+"""
+)
 # A job of his own, beside the one that runs: slurmd writes with the rights of the job's user.
 WRITE = "salloc -I60 --mem=64M -w one-0 sbcast -f /etc/passwd /run/wall; made=$?; rm -f /run/wall; exit $made"
 ATTEMPTS = (
@@ -103,6 +116,7 @@ ATTEMPTS = (
     Attempt("a user namespace, and in it the pod's root", "unshare -Ur ls /proc/1/root/", shown=None),
     Attempt("a user namespace, and in it the mask of `/proc/sys` away", "unshare -Urm umount /proc/sys", shown=None),
     Attempt("a user namespace, and in it a `/proc` without masks", "unshare -Urmpf mount -t proc none /proc", shown=None),
+    Attempt("a user namespace, and in it a cgroup file system, to write limits", python(CGROUPS)),
     Attempt("move a mount point away", "for d in run opt/corral tmp proc; do mv -T /$d /$d.away && mv -T /$d.away /$d && exit; done; exit 1", shown=None),
     Attempt("make a device node of the first disk", "mknod /tmp/wall b 8 0; made=$?; rm -f /tmp/wall; exit $made", shown=None),
     Attempt("find a disk, `/dev/mem` or `/dev/kmsg`", "ls /dev | grep -E '^(sd|vd|xvd|nvme|loop|dm-|mem$|kmem$|port$|kmsg$)'", shown=None),
@@ -245,7 +259,8 @@ def state(cluster: Cluster, root: Path) -> dict[str, str]:
     paths = [Path("/proc/sys") / name for name in ("kernel/core_pattern", *SYSCTLS)] + [Path("/sys") / name for name in KNOBS]
     knobs = {str(path): path.read_text() for path in paths if path.exists()}
     files = "ls -d {,/run,/tmp,/var/spool/slurmd,/opt/corral/bin,/run/munge,/sys/fs/cgroup}/wall 2>/dev/null"
-    look = f"cat /proc/self/mountinfo; ls /sys/class/net; {files} || true"
+    # Without the dressed jails that are kept for the next entry: another name in the jail's root, such as wall-zero, makes another.
+    look = f"grep -v ' /run/corral-jail/' /proc/self/mountinfo; ls /sys/class/net; {files} || true"
     pods = {name: inside(cluster, name, container, look) for name, container in (WORKER, login(cluster))}
     return knobs | pods | {"jail": "\n".join(sorted(os.listdir(root)) + sorted(os.listdir(root / "tmp")))}
 

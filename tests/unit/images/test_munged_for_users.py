@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The preload of the munged for users: root and Slurm's own account are nobody, everybody else is who he is."""
+"""The preload of the munged for users: accounts of a pod are nobody, everybody else is who they are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ print(*struct.unpack("3i", one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED,
         (0, 10001, "65534 65534 1"),
         (64030, 64030, "65534 65534 1"),
         (10001, 10001, "10001 10001 1"),
-        (64031, 64031, "64031 64031 1"),
+        (64031, 64031, "65534 65534 1"),
+        (64032, 10001, "65534 65534 1"),
+        (33, 10001, "65534 65534 1"),
+        (10001, 0, "10001 65534 1"),
+        (10001, 42, "10001 65534 1"),
+        (10001, 64031, "10001 65534 1"),
+        (500, 100, "500 100 1"),
+        (70000, 70000, "70000 70000 1"),
     ],
 )
 def test_who_asks(build: Callable[..., Path], user: int, group: int, seen: str) -> None:

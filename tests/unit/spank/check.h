@@ -90,7 +90,42 @@ static inline bool there_is(const char *path)
 #define JAIL POD "/jail"
 #define SPOOL "/mnt/spool"
 
-/* Those of the pod: what else the machine has mounted comes and goes. */
+static inline bool stays(const char *point)
+{
+	static const char *const places[] = {"/proc", "/sys", "/dev", "/etc", "/usr", "/opt"};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (strncmp(point, places[i], strlen(places[i])) == 0)
+			return true;
+	return strcmp(point, "/") == 0 || strcmp(point, "/tmp") == 0;
+}
+
+/* A pod has its own mounts alone. Those of the machine go even from a private mount namespace, when somebody removes their directories, and a step that
+ * comes then is right to take the pod for another one. */
+static inline void leave_the_machines_mounts(void)
+{
+	char *line = NULL;
+	char *all = NULL;
+	size_t size = 0;
+	size_t length = 0;
+	char point[4096];
+	FILE *file = fopen("/proc/self/mountinfo", "r");
+	FILE *copy = open_memstream(&all, &length);
+
+	CHECK(file && copy);
+	while (getline(&line, &size, file) > 0)
+		if (sscanf(line, "%*s %*s %*s %*s %4095s", point) == 1 && !stays(point))
+			fprintf(copy, "%s\n", point);
+	fclose(file);
+	fclose(copy);
+	/* Some went with the one that they were on. */
+	for (char *next = strtok(all, "\n"); next; next = strtok(NULL, "\n"))
+		umount2(next, MNT_DETACH);
+	free(line);
+	free(all);
+}
+
+/* Those of the pod. */
 static inline int count_mounts(void)
 {
 	char *line = NULL;
@@ -119,6 +154,7 @@ static inline void make_pod(void)
 
 	CHECK(unshare(CLONE_NEWNS) == 0);
 	CHECK(mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) == 0);
+	leave_the_machines_mounts();
 	CHECK(mount("tmpfs", "/run", "tmpfs", 0, "mode=755") == 0);
 	CHECK(mount("tmpfs", "/opt", "tmpfs", 0, "mode=755") == 0);
 	CHECK(mount("tmpfs", POD, "tmpfs", 0, "mode=755") == 0);

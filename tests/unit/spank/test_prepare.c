@@ -25,7 +25,7 @@ static void makes_a_chroot_usable(void)
 	CHECK(prepare() == 0);
 	CHECK(there_is(JAIL "/proc/self") && there_is(JAIL "/dev/null") && there_is(JAIL "/run/munge/socket"));
 	CHECK(!there_is(JAIL "/run/pods-own") && !there_is(JAIL "/mnt/spool/script"));
-	/* No veneer: the chroot is the users' own. */
+	/* Nothing of the pod: the chroot is the users' own. */
 	CHECK(there_is(JAIL "/usr/iam-jail"));
 	CHECK(there_is(POD "/iam-pod"));
 }

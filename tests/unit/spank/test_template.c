@@ -73,7 +73,7 @@ static void all_was_dressed(void)
 	CHECK_HAS(said, DRESSED);
 }
 
-/* Templates that are kept in this mount namespace. */
+/* Jails that are kept in this mount namespace, each with slurmstepd's root beside it. */
 static int kept(void)
 {
 	char *line = NULL;
@@ -86,7 +86,8 @@ static int kept(void)
 		count += strstr(line, " " HOME "/") && strstr(line, " nsfs ");
 	free(line);
 	fclose(file);
-	return count;
+	CHECK(count % 2 == 0);
+	return count / 2;
 }
 
 static void the_second_takes_what_the_first_made(void)
@@ -291,17 +292,19 @@ static void who_was_interrupted_left_a_file(void)
 {
 	DIR *list;
 	struct dirent *entry;
-	char path[PATH_MAX] = "";
+	char path[PATH_MAX];
 
 	make_pod();
 	as_task(1, NULL);
 	list = opendir(HOME);
 	CHECK(list);
-	while ((entry = readdir(list)))
-		if (entry->d_name[0] != '.')
-			snprintf(path, sizeof(path), HOME "/%s", entry->d_name);
+	while ((entry = readdir(list))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), HOME "/%s", entry->d_name);
+		CHECK(umount2(path, MNT_DETACH) == 0 && there_is(path));
+	}
 	closedir(list);
-	CHECK(umount2(path, MNT_DETACH) == 0 && there_is(path));
 	as_task(1, all_was_dressed);
 	CHECK(kept() == 1);
 	as_task(1, nothing_was_dressed);
@@ -327,6 +330,36 @@ static void fifty_at_once(void)
 	as_task(1, nothing_was_dressed);
 }
 
+/* Which is mounted while others look: the first steps of a pod come together. */
+static void the_place_of_what_is_kept_never_counts(void)
+{
+	struct jail_plan plan = {.jail = JAIL};
+	struct jail_digest first = JAIL_DIGEST;
+	int status;
+	pid_t other;
+
+	make_pod();
+	make_directory(HOME, 0700);
+	CHECK(jail_digest_add_mounts(&plan, HOME, &first) == 0);
+	other = fork();
+	CHECK(other >= 0);
+	if (other == 0) {
+		for (int i = 0; i < 2000; i++) {
+			CHECK(mount("kept", HOME, "tmpfs", 0, "size=4k") == 0);
+			usleep(100);
+			CHECK(umount2(HOME, MNT_DETACH) == 0);
+			usleep(100);
+		}
+		_exit(0);
+	}
+	while (waitpid(other, &status, WNOHANG) == 0) {
+		struct jail_digest digest = JAIL_DIGEST;
+
+		CHECK(jail_digest_add_mounts(&plan, HOME, &digest) == 0 && digest.value == first.value);
+	}
+	CHECK(status == 0);
+}
+
 static void all(void)
 {
 	CASE(the_second_takes_what_the_first_made);
@@ -342,6 +375,7 @@ static void all(void)
 	CASE(what_is_kept_can_be_forgotten);
 	CASE(without_a_place_to_keep_it);
 	CASE(who_was_interrupted_left_a_file);
+	CASE(the_place_of_what_is_kept_never_counts);
 	CASE(fifty_at_once);
 }
 

@@ -1,0 +1,113 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""slurmstepd's own root, while root on another machine moves the jail's directories, as a user with sudo can from wherever the jail is; and what processes with
+capabilities, or with a daemon's identity, touch in the jail at all: nothing that is not explained here."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..watch import OF_STEPS, Explained, Watch, unexplained
+from .machines import JAIL, Cluster
+
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+# A library of root of the jail: whoever loads it says so, and with which capabilities.
+EVIL = """
+#define _GNU_SOURCE
+#include <stdio.h>
+__attribute__((constructor)) static void ran(void)
+{
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "re");
+    FILE *log = fopen("/planted", "ae");
+    while (status && log && fgets(line, sizeof(line), status))
+        if (sscanf(line, "CapEff: %*x") == 0 && line[0] == 'C' && line[3] == 'E')
+            fputs(line, log);
+    if (log)
+        fclose(log);
+}
+"""
+# /usr and a directory of links to what it has change places, some hundred times a second.
+EXCHANGE = f"""
+import ctypes, os, sys, time
+kernel = ctypes.CDLL(None, use_errno=True)
+while os.path.exists("/run/exchange"):
+    if kernel.syscall(316, -100, b"{JAIL}/planted-usr", -100, b"{JAIL}/usr", 2) != 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+    print("exchanged", flush=True)
+    time.sleep(0.003)
+"""
+STEPS = 6
+
+
+@contextmanager
+def exchanged(bare: Cluster, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    (tmp_path / "evil.c").write_text(EVIL)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(tmp_path / "evil.so"), str(tmp_path / "evil.c")], check=True)
+    home = f"/proc/{bare.head.pid}/root"
+    Path(f"{home}{JAIL}/evil.so").write_bytes((tmp_path / "evil.so").read_bytes())
+    bare.head.write("/run/exchange", "")
+    bare.head.sh(
+        f"mkdir -p {JAIL}/planted-usr {JAIL}{LIBRARIES}/hwloc; cp {JAIL}/evil.so {JAIL}{LIBRARIES}/hwloc/hwloc_evil.so; : >{JAIL}/planted; "
+        f"chmod 666 {JAIL}/planted; for name in {JAIL}/usr/*; do ln -s /planted-usr/$(basename $name) {JAIL}/planted-usr/; done; "
+        f"mv {JAIL}/etc/localtime {JAIL}/etc/localtime.saved; mkfifo {JAIL}/etc/localtime"
+    )
+    exchange = subprocess.Popen(bare.head.enter("python3", "-c", EXCHANGE), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert exchange.stdout and exchange.stdout.readline() == "exchanged\n"
+        yield exchange
+    finally:
+        bare.head.sh("rm -f /run/exchange")
+        exchange.communicate(timeout=20)
+        bare.head.sh(
+            f"if test -L {JAIL}/usr/bin; then mv {JAIL}/usr {JAIL}/links; mv {JAIL}/planted-usr {JAIL}/usr; mv {JAIL}/links {JAIL}/planted-usr; fi; "
+            f"rm -r {JAIL}/planted-usr {JAIL}{LIBRARIES}/hwloc/hwloc_evil.so {JAIL}/evil.so; mv {JAIL}/etc/localtime.saved {JAIL}/etc/localtime"
+        )
+
+
+def test_what_is_renamed_and_planted_meanwhile_reaches_no_slurmstepd(bare: Cluster, tmp_path: Path) -> None:
+    with exchanged(bare, tmp_path) as exchange:
+        # The client is on the machine, whose time zone is not the jail's.
+        said = bare.head.sh(
+            f"for i in $(seq {STEPS}); do timeout 30 srun -Q -N2 sh -c 'echo ran; test -e /etc/corral-jail' || echo failed; done",
+            user="ada",
+        )
+        assert exchange.poll() is None
+        assert said.split() == ["ran"] * STEPS * 2
+        loaded = [int(line.split()[1], 16) for line in bare.head.read(f"{JAIL}/planted").splitlines()]
+    bare.head.sh(f"rm {JAIL}/planted")
+    assert [capabilities for capabilities in loaded if capabilities & 1 << 21] == []
+
+
+EXPLAINED = (
+    Explained(
+        "slurmctld-wlm|slurmd-wlm|slurmd",
+        "pod",
+        "open",
+        "/etc/(passwd|group)",
+        "users' names, by links of libnss-extrausers, which takes no id below 500 from there. A pipe in their place is waited for",
+    ),
+    Explained(
+        "jail-exec",
+        "jail",
+        "open|exec",
+        "/usr/bin/true|/usr/lib/.*/ld-linux.*",
+        "the command that the administrator names: the kernel opens it, and it gets no capability that leads out",
+    ),
+    Explained("setpriv", "pod", "open", "/etc/(passwd|group)", "this test's own way to be a user"),
+)
+
+
+def test_who_has_rights_touches_nothing_that_is_not_explained(bare: Cluster) -> None:
+    with Watch(Path(f"/proc/{bare.head.pid}/root{JAIL}")) as watch:
+        bare.head.sh(
+            "srun -Q -N2 --task-epilog=/usr/bin/true true; srun -Q --mpi=pmi2 true; srun -Q --jail-ro true; srun -Q --jail=old true\n"
+            "sbatch -Q --wait -D /home/ada -o t.txt --wrap 'srun -Q true'",
+            user="ada",
+        )
+        # As a health check does.
+        bare.machines["n1"].sh(f"/opt/corral/bin/jail-exec jail={JAIL} -- /bin/true")
+    assert unexplained(watch.touched, (*OF_STEPS, *EXPLAINED)) == []
