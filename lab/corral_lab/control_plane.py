@@ -1,21 +1,24 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control plane: etcd, API server, controller manager, scheduler, and the two that serve all nodes of the machine, kube-proxy and CoreDNS."""
+"""The control plane: etcd, API server, controller manager, scheduler, and those that serve all nodes of the machine: kube-proxy, CoreDNS and
+what enforces NetworkPolicies."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from .health import Api, http_answer
 from .network import POD_RANGE, SERVICE_RANGE
 from .processes import Part
-from .state import Paths, write_file
+from .state import LAB_FILES, Paths, write_file
 
 ETCD_PORT, ETCD_PEER_PORT, ETCD_HEALTH_PORT = 16379, 16380, 16381
 API_PORT = 16443
 CONTROLLER_MANAGER_PORT, SCHEDULER_PORT = 16257, 16259
 PROXY_HEALTH_PORT, PROXY_METRICS_PORT = 16256, 16249
+POLICIES_HEALTH_PORT = 16258
 DNS_HEALTH_PORT, DNS_READY_PORT, DNS_PORT = 16080, 16081, 53
 CLIENTS = ("controller-manager", "scheduler", "kube-proxy", "coredns")
 
@@ -219,6 +222,13 @@ def dns_part(paths: Paths, address: str) -> Part:
     command = (f"{paths.bin}/coredns", "-conf", f"{paths.config}/Corefile")
     ports = ((address, DNS_PORT), ("127.0.0.1", DNS_HEALTH_PORT), ("127.0.0.1", DNS_READY_PORT))
     return Part("coredns", command, lambda: http_answer(f"http://127.0.0.1:{DNS_READY_PORT}/ready"), ports)
+
+
+def policies_part(paths: Paths) -> Part:
+    """This program itself (enforcer.py); a daemon's environment is a clean one."""
+    command = ("env", f"CORRAL_LAB_DIR={paths.root}", sys.executable, str(LAB_FILES / "lab"), "enforce")
+    ports = (("127.0.0.1", POLICIES_HEALTH_PORT),)
+    return Part("network-policies", command, lambda: http_answer(f"http://127.0.0.1:{POLICIES_HEALTH_PORT}/"), ports)
 
 
 def grant_dns(api: Api) -> None:

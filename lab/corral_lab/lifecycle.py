@@ -51,6 +51,7 @@ class LabParts:
             control_plane.scheduler_part(paths),
             control_plane.proxy_part(paths),
             control_plane.dns_part(paths, lab.address),
+            control_plane.policies_part(paths),
         ]
         self.containerds = [nodes.containerd_part(paths, name) for name in lab.nodes]
         self.kubelets = [nodes.kubelet_part(paths, name, index, lab.address) for index, name in enumerate(lab.nodes, 1)]

@@ -125,7 +125,7 @@ def removal_script(table: str, lines: Sequence[str]) -> str:
     """Input for iptables-restore --noflush that takes the lab's and kube-proxy's chains, and all rules that lead to them, out of a table."""
 
     def ours(chain: str) -> bool:
-        return chain == CHAIN or chain.startswith("KUBE-")
+        return chain == CHAIN or chain.startswith((f"{CHAIN}-", "KUBE-"))
 
     chains = [line[1:].split()[0] for line in lines if line.startswith(":")]
     own = [chain for chain in chains if ours(chain)]

@@ -25,7 +25,7 @@ def test_no_two_parts_share_a_name_a_port_or_a_folder(paths: Paths) -> None:
     everything = parts(paths).all()
     names = [part.name for part in everything]
     ports = [port for part in everything for _address, port in part.ports]
-    assert len(names) == len(set(names)) == 12
+    assert len(names) == len(set(names)) == 13
     assert len(ports) == len(set(ports))
 
 
