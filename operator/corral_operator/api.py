@@ -132,11 +132,11 @@ class Client:
             self._before_write()
         self.sent["all"] += 1
         self.sent["write"] += method != "GET"
-        headers = {**self._access.headers(), "Accept": accept}
+        headers = [*self._access.headers(), ("Accept", accept)]
         payload = None
         if body is not None:
             payload = json.dumps(body).encode()
-            headers["Content-Type"] = content_type
+            headers.append(("Content-Type", content_type))
         async with self._session.request(
             method, self._access.server + path, params=query, data=payload, headers=headers, timeout=self._timeout, allow_redirects=False
         ) as answer:
@@ -146,7 +146,7 @@ class Client:
         """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for a refusal."""
         self.sent["all"] += 1
         wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        headers = {**self._access.headers(), "Accept": accept}
+        headers = [*self._access.headers(), ("Accept", accept)]
         try:
             async with stream.get(
                 self._access.server,

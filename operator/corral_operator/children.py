@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -189,6 +190,10 @@ class Children:
 
     def __len__(self) -> int:
         return sum(len(table) for table in self._kinds.values())
+
+    def counts(self) -> Counter[str]:
+        """Return of how many objects each cluster consists."""
+        return Counter(owner for table in self._kinds.values() for owner, _child in table.values() if owner)
 
     def of(self, cluster: str) -> list[Child]:
         """Return a cluster's children in a fixed order."""

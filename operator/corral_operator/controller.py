@@ -13,15 +13,16 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, revisions
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import names, revisions
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator import api, plan, status
 from corral_operator.api import Api
+from corral_operator.checker import Checked
 from corral_operator.children import KINDS, Child, Children, Kind, resized
 from corral_operator.engine import Engine, Run, clear
 from corral_operator.events import Events
@@ -45,9 +46,15 @@ _PARKED = 1.5
 _VISIBLE = 2.0
 # Changes of children are gathered so long before the status is written.
 _GATHER = 0.3
+# How often a status is written anew since the document has changed meanwhile.
+_TRIES = 5
 # A status that was refused is written again after this.
 _REFUSED = 10.0
 _PREEMPTED = 2.0
+# Edits that follow one another within this are one; a run comes all the same when they have gone on for so long.
+_BURST = 3.0
+# A cluster of which no node is in service is looked at again after this.
+_OUT_OF_SERVICE = 15.0
 # Runs that were ended for these have failed.
 _OVERDUE = ("timeout", "idle")
 # Pods that come and go are gathered so long before they are looked at, where no machine goes.
@@ -62,19 +69,14 @@ _SCALING = ("StatefulSet", "SlurmNodeSet")
 _OURS = "OperatorError"
 # All clusters are asked for within so long when they are looked at again; the queue has them wait for one another.
 _SPREAD = 5.0
+# A document that nobody looks after yet is left so long to an operator that may, before one that may not says so.
+_UNCLAIMED = 10.0
+# Under this name somebody else's writing of the document itself is counted.
+_DOCUMENT = "SlurmCluster document"
+# The names of another cluster are waited for so long, as long as they are not known at all.
+_COURTESY = 2.0
 # Collections that are listed at the same time.
 _LISTS = 12
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What the collection says of a document's spec: what is wrong with it, or how it wants machines that go to be treated."""
-
-    # Of a document that has not been checked yet; None would be one without a spec.
-    spec: object = ...
-    mistakes: str = ""
-    signs: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    eviction: str = ""
 
 
 @dataclass
@@ -95,12 +97,20 @@ class Cluster:
     settling: bool = False
     waits: Why = Why.RESYNC
     parked: bool = False
-    # Somebody else has set an object during the run.
-    overtaken: bool = False
+    # What somebody else has set during the run; whether the run shall begin anew for it.
+    overtaken: set[str] = field(default_factory=set)
+    outdated: bool = False
+    # The pause after failures was cut short by a change of an object; one that fails again is cut short by an edit only.
+    cut_short: bool = False
+    # All was ready when the last run failed.
+    well: bool = False
     again: bool = False
     # When it was looked at last by time alone, or first seen.
     looked: float = 0.0
-    checked: Checked = Checked()
+    checked: Checked = field(default_factory=Checked)
+    checking: asyncio.Task[Checked] | None = None
+    # The older one whose names it meets, for which it waits.
+    met: Key | None = None
     # The run is one of corral.slurm.sync; when the next of these is due by time alone; the nodes on machines that go, as the last one told them.
     syncing: bool = False
     look_at: float | None = None
@@ -114,6 +124,14 @@ class Cluster:
     calming: asyncio.TimerHandle | None = None
     # How often in a row the operator itself could not go on.
     stumbles: int = 0
+    # The finalizer was taken off by this operator; the status that it wrote last.
+    released: bool = False
+    shown: Json | None = None
+    # When somebody edited it last.
+    edited: float = -math.inf
+    # When it was seen first; the other operator that was told of as the one who looks after it.
+    began: float = 0.0
+    elsewhere: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -171,8 +189,10 @@ class Controller:
         content: str,
         limits: tuple[int, int],
         may_write: Callable[[], bool],
+        check: Callable[[Json], Awaitable[Checked]],
     ) -> None:
         self._api = client
+        self._checker = check
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
@@ -192,6 +212,7 @@ class Controller:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._may_write = may_write
+        self._owner = settings.owner
         self._elected = False
         self._next_resync = 0.0
 
@@ -288,15 +309,20 @@ class Controller:
         waiting, working = (self._queue.waiting, self._queue.at_work) if self.leading else ({}, {})
         metrics.depth.set(self._queue.depth if self.leading else 0)
         metrics.open.set(self._queue.open)
-        ready = [_is_ready(cluster.document) for cluster in self._clusters.values()]
+        own = {key: cluster for key, cluster in self._clusters.items() if not self._foreign(cluster.document)}
+        ready = [_is_ready(cluster.document) for cluster in own.values()]
         metrics.clusters.labels("true").set(sum(ready))
         metrics.clusters.labels("false").set(len(ready) - sum(ready))
-        for gauge in (metrics.waiting, metrics.working, metrics.ready):
+        for gauge in (metrics.waiting, metrics.working, metrics.ready, metrics.orphans):
             gauge.clear()  # of clusters that are gone
-        for key, is_ready in zip(self._clusters, ready, strict=True):
+        for key, is_ready in zip(own, ready, strict=True):
             metrics.waiting.labels(*key).set(waiting.get(key, 0.0))
             metrics.working.labels(*key).set(working.get(key, 0.0))
             metrics.ready.labels(*key).set(is_ready)
+        for namespace in self._namespaces.values():
+            for name, count in namespace.children.counts().items():
+                if (namespace.name, name) not in self._clusters:
+                    metrics.orphans.labels(namespace.name, name).set(count)
         metrics.children.set(sum(len(namespace.children) for namespace in self._namespaces.values()))
         watches = [*self._documents.values(), *(watch for namespace in self._namespaces.values() for watch in namespace.watches.values())]
         metrics.watch_restarts.set(sum(watch.restarts for watch in watches))
@@ -326,7 +352,8 @@ class Controller:
         if cluster is None or cluster.document["metadata"]["uid"] != document["metadata"]["uid"]:
             if cluster is not None:
                 self._gone(key)
-            self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}), looked=self._clock())
+            now = self._clock()
+            self._clusters[key] = Cluster(key, document, status.Facts.of(document.get("status") or {}), looked=now, began=now)
             # The first documents of an operator that starts are many; one that is written meanwhile does not wait behind them.
             self._watch_namespace(key[0], self._turns if why is Why.RESYNC else self._turns_of_new)
             self._ask(key, why)
@@ -334,23 +361,111 @@ class Controller:
         if _older(document, cluster.document):
             return  # a watch that was restarted from a cache that lags
         before, cluster.document = cluster.document, document
-        if _wish(before) == _wish(document):
+        if self._wish(before) == self._wish(document):
             document["spec"] = before.get("spec")  # kept once, also as the one that was checked
+            self._overwritten(cluster, before)
             return
+        if self._foreign(before):  # its status is the memory of whoever looked after it until now
+            cluster.facts, cluster.began = status.Facts.of(document.get("status") or {}), self._clock()
         self._backoff.reset(key)
-        cluster.unsettled = 0
+        cluster.unsettled, cluster.cut_short = 0, False
         cluster.repairs.clear()
-        self._ask(key, Why.EDIT)
+        # The first edit counts at once; of those that follow it closely the last one.
+        burst, cluster.edited = self._clock() < cluster.edited + _BURST, self._clock()
+        self._ask(key, Why.EDIT, self._settings.debounce if burst else 0.0, _BURST if burst else None)
+        self._wake_those_that_met(key)
         if cluster.run is not None:
             if plan.paused(document):
                 cluster.run.end("paused")
-            elif cluster.generation > cluster.run_generation or (cluster.deleting and not before["metadata"].get("deletionTimestamp")):
+            elif (
+                cluster.generation > cluster.run_generation
+                or (cluster.deleting and not before["metadata"].get("deletionTimestamp"))
+                or self._foreign(document)
+            ):
                 cluster.run.end("superseded")
+
+    def _overwritten(self, cluster: Cluster, before: Json) -> None:
+        """Set back what somebody else has written into a document that this operator looks after: finalizer, owner, status."""
+        document = cluster.document
+        if not self.leading or plan.owner(before) != self._owner or self._foreign(document) or plan.paused(document) or cluster.released:
+            return
+        lost = not cluster.deleting and plan.held(before) and not plan.held(document)
+        if lost or not plan.owner(document):
+            self._later(cluster, self._hold_again)
+        shown = document.get("status")
+        if shown not in (before.get("status"), cluster.shown):
+            self._show_soon(cluster, max(_GATHER, self._calm(cluster, _DOCUMENT)))
+            if cluster.shown is not None and status.patch(cluster.shown, shown or {}):
+                self._note_repairs(cluster, [f"{_DOCUMENT} configured"])
+
+    def _later(self, cluster: Cluster, work: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.create_task(work(cluster))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hold_again(self, cluster: Cluster) -> None:
+        """What keeps the document from going without its objects comes back at once; where somebody takes it off again and again, ever later."""
+        await asyncio.sleep(self._calm(cluster, _DOCUMENT))
+        document = cluster.document
+        if not self.leading or self._clusters.get(cluster.key) is not cluster or cluster.deleting or plan.paused(document):
+            return
+        self._note_repairs(cluster, [f"{_DOCUMENT} configured"])
+        try:
+            await self._hold(cluster, finalizer=bool(cluster.facts.observed) or cluster.run is not None)
+        except CorralError as error:
+            log.warning("finalizer not set back", extra={"cluster": "/".join(cluster.key), "error": str(error)})
+            self._ask(cluster.key, Why.RETRY, self._backoff.failed(cluster.key))
+
+    def _foreign(self, document: Json) -> bool:
+        """True for a document that another operator looks after."""
+        return plan.owner(document) not in ("", self._owner)
+
+    def _wish(self, document: Json) -> tuple[object, ...]:
+        return (*_wish(document), self._foreign(document))
+
+    async def _hand_over(self, cluster: Cluster) -> None:
+        """A document that is seen no more is there still, with other labels: another operator may look after it when our run has ended."""
+        while cluster.run is not None:
+            await asyncio.sleep(0.1)
+        what = f"hand over SlurmCluster {'/'.join(cluster.key)}"
+        try:
+            found = await self._api.request("GET", _path(cluster.key), what=what)
+            metadata = found["metadata"]
+            if self.leading and cluster.key not in self._clusters and plan.owner(found) == self._owner:
+                body = {"metadata": {"annotations": {plan.OWNER: None}, "resourceVersion": metadata["resourceVersion"]}}
+                await self._api.request("PATCH", _path(cluster.key), what=what, body=body, content_type=api.MERGE)
+        except CorralError as error:
+            if api.code(error) == 404:
+                self._orphaned(cluster)
+            else:
+                log.warning("document not handed over", extra={"cluster": "/".join(cluster.key), "error": str(error)})
+
+    def _orphaned(self, cluster: Cluster) -> None:
+        """Tell of the objects of a document that went without this operator's having taken the cluster away."""
+        children = self._children(cluster) or []
+        if cluster.released or not children or self._foreign(cluster.document):
+            return
+        name, namespace = cluster.key[1], cluster.key[0]
+        names = ", ".join(f"{one.kind} {one.name}" for one in children[:5])
+        message = (
+            f"The document is gone and its finalizer {plan.FINALIZER} was taken off before, so {len(children)} objects run on without it "
+            f"({names}{', …' if len(children) > 5 else ''}). Apply the document again to have them looked after, or take them away with "
+            f"ansible-playbook corral.slurm.destroy -e slurm_cluster_file=…; kubectl get all,cm,secret,pvc -n {namespace} "
+            f"-l app.kubernetes.io/instance={name} shows them."
+        )
+        log.warning("orphans", extra={"cluster": "/".join(cluster.key), "objects": len(children)})
+        self._later(cluster, lambda gone: self._events.write(gone.document, "Warning", "Orphaned", message))
 
     def _gone(self, key: Key) -> None:
         cluster = self._clusters.pop(key, None)
         if cluster is None:
             return
+        self._wake_those_that_met(key)
+        if self.leading and not self._foreign(cluster.document):
+            if self._settings.selector:
+                self._later(cluster, self._hand_over)
+            else:
+                self._orphaned(cluster)
         for errand in (key, cluster.sync_key):
             self._queue.forget(errand)
             self._backoff.reset(errand)
@@ -370,6 +485,7 @@ class Controller:
             return
         namespace = self._namespaces[name] = Namespace(name, Children(), Places(), {})
         for kind in KINDS:
+            # While the first kind is refused, which all operators may see where they may see anything, it is asked for and the others are not.
             watch = Watch(
                 self._api,
                 Collection(kind.path(name), f"{kind.plural} in namespace {name}", kind.selector, kind.whole, kind.optional),
@@ -378,6 +494,7 @@ class Controller:
                 refused=functools.partial(self._refused, namespace, kind),
                 relist=self._settings.relist,
                 turns=turns,
+                hopeless=functools.partial(_hopeless, namespace, kind),
             )
             namespace.watches[kind.name] = watch
             namespace.tasks.append(asyncio.create_task(watch.run()))
@@ -407,6 +524,8 @@ class Controller:
         """Look at the clusters of what has changed, which is one object where there is a name."""
         if namespace.refused.pop(kind.name, None) is not None:
             namespace.known = False
+            for watch in namespace.watches.values():
+                watch.look()
         if not namespace.synced:
             return
         if not namespace.known:  # only now is there anything to compare with
@@ -420,23 +539,45 @@ class Controller:
             self._show_soon(cluster)
             making = cluster.run is not None and not cluster.syncing
             # What goes by the garbage collector's hand while the cluster is taken away is what the run waits for.
+            calm = self._calm(cluster, f"{kind.name} {name}")
             if making and foreign and kind.name not in _MOVING and not cluster.deleting:
-                cluster.overtaken = True  # a run that only waits might wait for what was undone: it begins again
-                if cluster.run is not None and cluster.parked:
-                    cluster.run.end("superseded")
-            # What a run that failed has left behind, or a pod that fails again and again, does not cut its pause short; that all is well now does.
-            pausing = self._backoff.count(cluster.key) and self._queue.asked(cluster.key)
-            if not making and not (pausing and not self._all_ready(cluster)):
-                calm = plan.calm(self._feud(cluster, f"{kind.name} {name}"), self._settings.backoff_most)
+                cluster.overtaken.add(f"{kind.name} {name}")
+                self._note_repairs(cluster, [f"{kind.name} {name} overwritten"])
+                if self._feud(cluster, f"{kind.name} {name}") == plan.FEUD:
+                    self._later(cluster, functools.partial(self._does_not_settle, what=f"{kind.name} {name}"))
+                if not calm:
+                    cluster.outdated = True  # a run that only waits might wait for what was undone: it begins again
+                    if cluster.run is not None and cluster.parked:
+                        cluster.run.end("superseded")
+            if calm and foreign and kind.name not in _MOVING:
+                cluster.facts.contested |= {f"{kind.name} {name}"}
+            if not making and not self._pauses(cluster, foreign=foreign):
                 if not calm:
                     self._ask(cluster.key, Why.DRIFT, self._settings.debounce, self._settings.debounce_most)
                 elif cluster.calming is None:  # beside the queue, where it would hold up what else is asked for
                     cluster.calming = asyncio.get_running_loop().call_later(calm, self._calmed, cluster)
 
+    def _pauses(self, cluster: Cluster, *, foreign: bool) -> bool:
+        """Whether a change of an object is left to the run that comes after a pause.
+
+        What runs that fail leave behind, and what fails again and again, does not cut the pause short; what somebody else has set does, and that all is
+        well now which was not. But once: for clusters that stay broken, the pauses are what keeps the requests few.
+        """
+        if not (self._backoff.count(cluster.key) and self._queue.asked(cluster.key)):
+            return False
+        if cluster.cut_short or not (foreign or (not cluster.well and self._all_ready(cluster))):
+            return True
+        cluster.cut_short = True
+        return False
+
     def _calmed(self, cluster: Cluster) -> None:
         cluster.calming = None
         if self._clusters.get(cluster.key) is cluster:
             self._ask(cluster.key, Why.DRIFT)
+
+    def _calm(self, cluster: Cluster, name: str) -> float:
+        """Return for how long an object is left to somebody else who writes it, too."""
+        return plan.calm(self._feud(cluster, name), self._settings.backoff_most)
 
     def _feud(self, cluster: Cluster, name: str = "") -> int:
         """Return how often in a row an object was set back, each time soon after the last: this one, or that which is worst."""
@@ -551,7 +692,7 @@ class Controller:
                     cluster.run.end("idle")
                 if parked:
                     self._wake.set()
-                    if cluster.overtaken:
+                    if cluster.outdated:
                         cluster.run.end("superseded")
                     elif cluster.yielding and not cluster.syncing:
                         cluster.run.end("preempted")
@@ -616,11 +757,14 @@ class Controller:
         self._queue.looking(cluster.key)
         document, facts = cluster.document, cluster.facts
         namespace = self._namespaces[cluster.key[0]]
+        if self._foreign(document):
+            await self._leave(cluster, namespace)
+            return
         if cluster.deleting and plan.held(document) and await self._goes(namespace):
             log.info("the document is let go: its namespace goes with all that is in it", extra={"cluster": "/".join(cluster.key)})
             await self._release(cluster)
             return
-        mistakes = self._check(cluster).mistakes
+        mistakes = (await self._check(cluster)).mistakes or ("" if cluster.deleting else await self._meets(cluster))
         decision = plan.decide(
             document,
             children=self._children(cluster),
@@ -634,11 +778,17 @@ class Controller:
         if decision.do is Do.WAIT:  # until the objects have been seen; then it has the same place in the queue
             cluster.waits = min(cluster.waits, why)
             return
+        if decision.reason == "NotPermitted" and not plan.owner(document):
+            await self._unclaimed(cluster, decision)
+            return
+        if decision.do in (Do.STALL, Do.KEEP, Do.DESTROY) or (decision.do is Do.REST and not cluster.deleting):
+            await self._hold(cluster, finalizer=False)
+            if self._foreign(cluster.document):
+                return
         specs = [document.get("spec")]
         if decision.do is Do.DESTROY and decision.message:
-            specs = await self._made_by(cluster)
-            if not specs:
-                decision = plan.Decision(Do.STALL, decision.reason, f"{decision.message} The cluster is taken away when that is right.")
+            # Without any, by what of the document is right: going away waits for nobody's correction.
+            specs = await self._made_by(cluster) or specs
         # One that is made again is looked at when a run has come to its end.
         cluster.waits, cluster.again = Why.RESYNC, cluster.again and decision.do is Do.MAKE
         facts.paused = plan.paused(document)
@@ -666,6 +816,36 @@ class Controller:
             self._backoff.reset(cluster.key)
             cluster.stumbles = 0
 
+    async def _leave(self, cluster: Cluster, namespace: Namespace) -> None:
+        """Write nothing of a document that another operator looks after. Where this one could, it says who does: that one may be gone."""
+        cluster.facts.running = False
+        owner = plan.owner(cluster.document)
+        if cluster.elsewhere == owner or namespace.words or not namespace.synced:
+            return
+        cluster.elsewhere = owner
+        log.info("another operator looks after it", extra={"cluster": "/".join(cluster.key), "owner": owner})
+        await self._events.write(
+            cluster.document,
+            "Normal",
+            "OtherOperator",
+            f"Operator {self._owner} leaves it to operator {owner}, which its annotation {plan.OWNER} names. If that one is gone, "
+            f"kubectl annotate slurmcluster {cluster.key[1]} -n {cluster.key[0]} {plan.OWNER}- has another one take over.",
+        )
+
+    async def _unclaimed(self, cluster: Cluster, decision: plan.Decision) -> None:
+        """Say of a document that nobody looks after why this operator does not, when none that may has come and none has said it."""
+        left = cluster.began + _UNCLAIMED - self._clock()
+        if left > 0:
+            self._ask(cluster.key, Why.RESYNC, left)
+            return
+        cluster.facts.stalled = (decision.reason, decision.message)
+        said = {one["type"]: one for one in (cluster.document.get("status") or {}).get("conditions") or ()}.get("Stalled", {})
+        if said.get("reason") == decision.reason and said.get("observedGeneration") == cluster.generation:
+            return
+        if await self._show(cluster, unclaimed=True):
+            log.warning("nothing is done", extra={"cluster": "/".join(cluster.key), "error": decision.message})
+            await self._events.write(cluster.document, "Warning", decision.reason, decision.message)
+
     async def _made_by(self, cluster: Cluster) -> list[object]:
         """Return the specs that the cluster was made by, as they are kept beside it: that of a run that did not come to its end, and the last that
         did, as far as this version understands them."""
@@ -681,8 +861,13 @@ class Controller:
         tried = [history.tried] if history.tried else []
         done = [one.document for one in reversed(history.known)]
         whole = {"metadata": {"name": name, "namespace": namespace}}
-        good = [[one["spec"] for one in documents if not _checked({**one, **whole}).mistakes][:1] for documents in (tried, done)]
-        return [spec for specs in good for spec in specs]
+        good: list[object] = []
+        for documents in (tried, done):
+            for one in documents:
+                if not (await self._checker({**one, **whole})).mistakes:
+                    good.append(one["spec"])
+                    break
+        return good
 
     async def _still(self, cluster: Cluster, decided: Json) -> bool:
         """Whether what was decided for a document holds: it is read once more, for a watch that is cut off without a word tells of no edit."""
@@ -692,7 +877,7 @@ class Controller:
                 self._ask(cluster.key, Why.RETRY, self._backoff.failed(cluster.key))
             return False
         self._answered(cluster, fresh)
-        return self.leading and self._clusters.get(cluster.key) is cluster and _wish(cluster.document) == _wish(decided)
+        return self.leading and self._clusters.get(cluster.key) is cluster and self._wish(cluster.document) == self._wish(decided)
 
     async def _read(self, cluster: Cluster) -> Json | None:
         """Return the document as it is now; None where it is not, or is not ours to look after any more."""
@@ -726,18 +911,62 @@ class Controller:
             raise
         return bool(found["metadata"].get("deletionTimestamp"))
 
-    def _check(self, cluster: Cluster) -> Checked:
-        if cluster.checked.spec != cluster.document.get("spec"):
-            cluster.checked = _checked(cluster.document)
+    async def _check(self, cluster: Cluster) -> Checked:
+        """Return what is to be said of the document, of which one check goes on at a time, whoever waits for it."""
+        document = cluster.document
+        while cluster.checked.spec != document.get("spec"):
+            if cluster.checking is None:
+                cluster.checking = asyncio.create_task(self._have_checked(cluster, document))
+            found = await asyncio.shield(cluster.checking)
+            if found.spec == document.get("spec"):
+                return found
         return cluster.checked
+
+    async def _have_checked(self, cluster: Cluster, document: Json) -> Checked:
+        try:
+            found = await self._checker(document)
+            cluster.checked = found
+            return found
+        finally:
+            cluster.checking = None
+
+    async def _meets(self, cluster: Cluster) -> str:
+        """Return a sentence where a document that is older wants an object of the same name, "" where none does. Objects of the first are never written."""
+        own = (await self._check(cluster)).names
+        for other in list(self._clusters.values()):
+            if other is cluster or _age(other.document) >= _age(cluster.document):
+                continue
+            if other.checked.spec is ...:  # what is known of it already is waited for by nobody else, however often it is edited
+                with contextlib.suppress(CorralError, TimeoutError):
+                    async with asyncio.timeout(_COURTESY):
+                        await self._check(other)
+            said = names.meeting(own, other.checked.names, "/".join(other.key))
+            if said:
+                cluster.met = other.key
+                return said
+        cluster.met = None
+        return ""
+
+    def _wake_those_that_met(self, key: Key) -> None:
+        for other in self._clusters.values():
+            if other.met == key:
+                self._ask(other.key, Why.EDIT)
 
     async def _sync(self, cluster: Cluster) -> None:
         """Run corral.slurm.sync where the workers' pods or their machines are not as it saw them last, or its time has come."""
         key, document, facts = cluster.sync_key, cluster.document, cluster.facts
         self._queue.looking(key)
-        namespace, checked = self._namespaces[key[0]], self._check(cluster)
+        namespace, checked = self._namespaces[key[0]], await self._check(cluster)
         # A cluster that has not been made has nobody to be told; when it is, this is asked for.
-        if not facts.observed or cluster.deleting or plan.paused(document) or namespace.words or checked.mistakes or not namespace.synced:
+        if (
+            self._foreign(document)
+            or not facts.observed
+            or cluster.deleting
+            or plan.paused(document)
+            or namespace.words
+            or checked.mistakes
+            or not namespace.synced
+        ):
             return
         # What is just being made is made first.
         if cluster.settling and self._queue.asked(cluster.key) and not cluster.yielding:
@@ -800,6 +1029,8 @@ class Controller:
             self._metrics.drift.inc()
         await self._hold(cluster)
         document = cluster.document
+        if self._foreign(document):
+            return
         before = plan.observed(document, self._content, self._children(cluster) or [])
         asked = [child.spec for child in self._children(cluster) or () if child.kind == "SlurmNodeSet"]
         scaled, cluster.asked = cluster.asked not in (None, asked), asked
@@ -824,10 +1055,11 @@ class Controller:
         recovered = facts.failure is not None
         first = facts.observed != cluster.run_generation
         self._backoff.reset(key)
-        cluster.again, cluster.stumbles = False, 0
+        cluster.again, cluster.stumbles, cluster.cut_short = False, 0, False
         facts.failure, facts.failures = None, 0
         facts.observed, facts.revision, facts.nodes = cluster.run_generation, self._content, outcome.nodes
         facts.waiting, facts.lines = outcome.waiting, outcome.lines
+        facts.contested &= cluster.overtaken
         await asyncio.sleep(0)
         after = plan.observed(cluster.document, self._content, self._children(cluster) or [])
         cluster.unsettled = cluster.unsettled + 1 if outcome.changed else 0
@@ -850,17 +1082,23 @@ class Controller:
         cluster.settling = bool(settled.again and not outcome.waiting and not outcome.left and unsettled < plan.FEUD)
         if settled.again is not None:
             self._ask(key, Why.RETRY if outcome.waiting or outcome.left else Why.DRIFT, settled.again)
+        if settled.again is None and status.no_node_serves(outcome.nodes, self._children(cluster)):
+            # Kubernetes does not tell when the first one does.
+            cluster.again = True
+            self._ask(key, Why.RETRY, _OUT_OF_SERVICE)
         if unsettled == plan.FEUD:
-            what = ", ".join(sorted(set(outcome.changed_tasks)))
-            message = f"The cluster does not settle: what was set right is changed again and again ({what}). Does somebody else write the same objects?"
-            await self._events.write(document, "Warning", "DoesNotSettle", message)
+            await self._does_not_settle(cluster, what=", ".join(sorted(set(outcome.changed_tasks))))
         self._ask_sync(cluster, urgent=False)
         await self._show(cluster)
         if first or recovered:
             await self._events.write(document, "Normal", "Recovered" if recovered else "Made", _made(outcome))
-        elif outcome.changes and why is Why.DRIFT:
+        elif why is Why.DRIFT and (done := [one for one in outcome.changes if one.rpartition(" ")[0] not in cluster.overtaken]):
             reason = "Scaled" if scaled else "Repaired"
-            await self._events.write(document, "Normal", reason, f"{reason}: {', '.join(outcome.changes[:10])}.")
+            await self._events.write(document, "Normal", reason, f"{reason}: {', '.join(done[:10])}.")
+        if outcome.foreign:
+            what = "; ".join(sorted(set(outcome.foreign))[:10])
+            message = f"What others had added was taken back: {what}. Fields that may stay are named in spec.foreignFields."
+            await self._events.write(document, "Warning", "TakenBack", message)
         if outcome.waiting:
             await self._events.write(
                 document,
@@ -868,6 +1106,10 @@ class Controller:
                 "WaitingForJobs",
                 f"Nodes go, or get another pod, when their jobs have ended: {', '.join(outcome.waiting)}.",
             )
+
+    async def _does_not_settle(self, cluster: Cluster, *, what: str) -> None:
+        message = f"The cluster does not settle: what was set right is changed again and again ({what}). Does somebody else write the same objects?"
+        await self._events.write(cluster.document, "Warning", "DoesNotSettle", message)
 
     async def _destroy(self, cluster: Cluster, document: Json, specs: list[object]) -> None:
         """Run the destroy playbook for each spec with the data policy of the document, and let the document go."""
@@ -903,6 +1145,7 @@ class Controller:
         else:
             reason, words = "RunFailed", outcome.failure
         pause = self._backoff.failed(cluster.key)
+        cluster.well = self._all_ready(cluster)
         self._metrics.retries.inc()
         facts.failure, facts.failures, facts.hash = (reason, words), self._backoff.count(cluster.key), ""
         log.warning("run failed", extra={"cluster": "/".join(cluster.key), "error": words, "again_in": pause})
@@ -918,7 +1161,8 @@ class Controller:
         """
         key, facts, errand = cluster.key, cluster.facts, cluster.sync_key if playbook == "sync" else cluster.key
         request = self._prepare(cluster, playbook, variables, cluster.document.get("spec") if spec is ... else spec)
-        cluster.parked = cluster.overtaken = cluster.yielding = False
+        cluster.parked = cluster.outdated = cluster.yielding = False
+        cluster.overtaken.clear()
         cluster.syncing = playbook == "sync"
         cluster.run_generation, cluster.run_began = cluster.generation, self._clock()
         cluster.run = Run(self._engine, request, timeout=self._settings.run_timeout, grace=self._settings.grace)
@@ -963,7 +1207,7 @@ class Controller:
             return outcome
         if outcome.ended == "preempted":
             self._ask(errand, Why.RETRY, _PREEMPTED)
-        elif outcome.ended in ("superseded", "paused"):
+        elif outcome.ended in ("superseded", "paused") and not self._queue.asked(errand):
             self._ask(errand, Why.EDIT)
         return None
 
@@ -994,18 +1238,28 @@ class Controller:
         # After a failure the playbook itself has the last word.
         return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts), word, replay=not cluster.facts.failures)
 
-    async def _hold(self, cluster: Cluster) -> None:
-        """Put the finalizer on the document before anything is made of it."""
-        if not plan.held(cluster.document):
-            await self._finalizers(cluster, [*(cluster.document["metadata"].get("finalizers") or ()), plan.FINALIZER])
+    async def _hold(self, cluster: Cluster, *, finalizer: bool = True) -> None:
+        """Put this operator's name on the document before anything is written of it, and the finalizer before anything is made of it."""
+        metadata = cluster.document["metadata"]
+        change: Json = {}
+        if not plan.owner(cluster.document):
+            change["annotations"] = {plan.OWNER: self._owner}
+        if finalizer and not plan.held(cluster.document):
+            change["finalizers"] = [*(metadata.get("finalizers") or ()), plan.FINALIZER]
+        if change:
+            await self._write(cluster, change)
 
     async def _release(self, cluster: Cluster) -> None:
-        finalizers = [one for one in cluster.document["metadata"].get("finalizers") or () if one != plan.FINALIZER]
-        await self._finalizers(cluster, finalizers)
+        cluster.released = True
+        await self._write(
+            cluster, {"finalizers": [one for one in cluster.document["metadata"].get("finalizers") or () if one != plan.FINALIZER]}
+        )
 
-    async def _finalizers(self, cluster: Cluster, finalizers: list[str]) -> None:
-        metadata = cluster.document["metadata"]
-        body = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}
+    async def _write(self, cluster: Cluster, change: Json) -> None:
+        """Change the document's metadata, if it is as it was seen: who looks after it is decided by the API server."""
+        if self._foreign(cluster.document):
+            return
+        body = {"metadata": {**change, "resourceVersion": cluster.document["metadata"]["resourceVersion"]}}
         what = f"write the finalizer of SlurmCluster {'/'.join(cluster.key)}"
         try:
             answer = await self._api.request("PATCH", _path(cluster.key), what=what, body=body, content_type=api.MERGE)
@@ -1027,9 +1281,7 @@ class Controller:
     def _show_now(self, cluster: Cluster) -> None:
         cluster.showing = None
         if cluster.key in self._clusters:
-            task = asyncio.create_task(self._show_quietly(cluster))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._later(cluster, self._show_quietly)
 
     async def _show_quietly(self, cluster: Cluster) -> None:
         try:
@@ -1038,34 +1290,43 @@ class Controller:
             log.warning("status not written", extra={"cluster": "/".join(cluster.key), "error": str(error)})
             self._show_soon(cluster, _REFUSED)
 
-    async def _show(self, cluster: Cluster) -> bool:
-        """Write the status when it says something else than before; True when it was written."""
+    async def _show(self, cluster: Cluster, *, unclaimed: bool = False) -> bool:
+        """Write the status when it says something else than before; True when it was written. ``unclaimed``: also where nobody looks after the document."""
         async with cluster.lock:
             facts = cluster.facts
             facts.generation = cluster.generation
             facts.children = self._children(cluster)
-            await self._tell_sizes(cluster, facts.children or [])
-            before = cluster.document.get("status") or {}
+            if plan.owner(cluster.document) == self._owner:
+                await self._tell_sizes(cluster, facts.children or [])
             now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            wanted = status.build(facts, before, now, legacy=self._settings.legacy_conditions)
-            change = status.patch(wanted, before)
-            if not change or not self.leading:
-                return False
-            try:
-                answer = await self._api.request(
-                    "PATCH",
-                    f"{_path(cluster.key)}/status",
-                    what=f"write the status of SlurmCluster {'/'.join(cluster.key)}",
-                    body={"status": change},
-                    content_type=api.MERGE,
-                )
-            except CorralError as error:
-                if api.code(error) == 404:
+            for _try in range(_TRIES):
+                before = cluster.document.get("status") or {}
+                wanted = status.build(facts, before, now, legacy=self._settings.legacy_conditions)
+                change = status.patch(wanted, before)
+                # Where its name can not be written, that is told all the same.
+                own = plan.owner(cluster.document) in (self._owner, "" if unclaimed or cluster.stumbles else self._owner)
+                if not change or not self.leading or not own:
                     return False
-                raise
-            self._metrics.status_writes.inc()
-            self._answered(cluster, answer)
-            return True
+                what = f"write the status of SlurmCluster {'/'.join(cluster.key)}"
+                # If it is as it was seen: it may be another operator's by now.
+                body = {"metadata": {"resourceVersion": cluster.document["metadata"]["resourceVersion"]}, "status": change}
+                cluster.shown = wanted  # the watch may tell of it before the answer does, and of one whose answer is lost: both are ours
+                try:
+                    path = f"{_path(cluster.key)}/status"
+                    answer = await self._api.request("PATCH", path, what=what, body=body, content_type=api.MERGE)
+                except CorralError as error:
+                    if api.code(error) == 404:
+                        return False
+                    if api.code(error) != 409:
+                        raise
+                    self._answered(cluster, await self._api.request("GET", _path(cluster.key), what=what))
+                    continue
+                cluster.shown = answer.get("status")
+                self._metrics.status_writes.inc()
+                self._answered(cluster, answer)
+                return True
+            self._show_soon(cluster, _REFUSED)
+            return False
 
     async def _tell_sizes(self, cluster: Cluster, children: list[Child]) -> None:
         """Have the scale subresources tell how many nodes there are, which autoscalers count with."""
@@ -1088,6 +1349,10 @@ class Controller:
                 self._metrics.status_writes.inc()
 
 
+def _hopeless(namespace: Namespace, kind: Kind) -> bool:
+    return kind is not KINDS[0] and KINDS[0].name in namespace.refused
+
+
 def _key(document: Json) -> Key:
     return str(document["metadata"]["namespace"]), str(document["metadata"]["name"])
 
@@ -1100,6 +1365,12 @@ def _older(document: Json, than: Json) -> bool:
     """True for an object that was written before another; versions of the API server's store only grow."""
     version, other = str(document["metadata"].get("resourceVersion", "")), str(than["metadata"].get("resourceVersion", ""))
     return version.isdecimal() and other.isdecimal() and int(version) < int(other)
+
+
+def _age(document: Json) -> tuple[str, str]:
+    """Order documents by when they were made, and those of one second by what never changes."""
+    metadata = document["metadata"]
+    return str(metadata.get("creationTimestamp", "")), str(metadata.get("uid", ""))
 
 
 def _wish(document: Json) -> tuple[object, ...]:
@@ -1115,16 +1386,6 @@ def _wish(document: Json) -> tuple[object, ...]:
         plan.paused(document),
         plan.annotation(document, plan.REQUESTED),
     )
-
-
-def _checked(document: Json) -> Checked:
-    """Return what is wrong with the document, as the playbook would say it, or else what it wants."""
-    spec = document.get("spec")
-    try:
-        sync = resolve.model({key: document.get(key) for key in ("apiVersion", "kind", "metadata", "spec")}).sync
-    except CorralError as error:
-        return Checked(spec, str(error))
-    return Checked(spec, signs=(tuple(sync.taints), tuple(sync.conditions)), eviction=sync.eviction)
 
 
 def _made(outcome: Outcome) -> str:

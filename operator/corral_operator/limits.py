@@ -9,8 +9,8 @@ import os
 import resource
 from pathlib import Path
 
-# The controller and the zygote, and what a run needs beside what it shares with the zygote (both measured; docs/operator.md).
-_BASE = 200 << 20
+# The controller, the zygote and the processes of checks, and what a run needs beside what it shares with the zygote (both measured; docs/operator.md).
+_BASE = 256 << 20
 _RUN = 48 << 20
 _MOST = 64
 _UNLIMITED = 1 << 60

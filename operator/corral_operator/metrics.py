@@ -63,6 +63,12 @@ class Metrics:
             registry=registry,
         )
         self.ready = Gauge("corral_operator_cluster_ready", "1 while a cluster is Ready.", cluster, registry=registry)
+        self.orphans = Gauge(
+            "corral_operator_objects_without_document",
+            "Objects of a cluster whose namespace has no such document: a playbook made it, or its document went without its finalizer.",
+            cluster,
+            registry=registry,
+        )
         self.open = Gauge("corral_operator_runs_open", "Runs under way, those that only wait included.", registry=registry)
         self.leader = Gauge("corral_operator_leader", "1 while this process may write.", registry=registry)
         self.clusters = Gauge("corral_operator_clusters", "SlurmClusters.", ("ready",), registry=registry)

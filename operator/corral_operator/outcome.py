@@ -31,6 +31,8 @@ class Outcome:
     leaving: Json = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
+    # What others had added to objects, and was taken back: the field, the object and the manager.
+    foreign: list[str] = field(default_factory=list)
     changed_tasks: list[str] = field(default_factory=list)
     tasks: dict[str, float] = field(default_factory=dict)
     _waiting: dict[str, list[str]] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Outcome:
                 self.changed_tasks.append(str(line["task"]))
             self.warnings += line.get("warnings", ())
             self.changes += [f"{row['kind']} {row['name']} {row['result']}" for row in line.get("objects", ())]
+            self.foreign += line.get("foreign", ())
             self.nodes = line.get("nodes", self.nodes)
             self.leaving = line.get("leaving", self.leaving)
             self._waiting |= line.get("waiting", {})

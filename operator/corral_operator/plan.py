@@ -19,6 +19,8 @@ FINALIZER = "corral.hpc/destroy"
 PAUSED = "corral.hpc/paused"
 REQUESTED = "corral.hpc/requested-at"
 RESYNC = "corral.hpc/resync"
+# Names the operator that looks after the document; no other one writes anything of it.
+OWNER = "corral.hpc/operator"
 
 # Runs or repairs in a row after which somebody else is thought to write the same objects.
 FEUD = 5
@@ -64,6 +66,11 @@ def resync(document: Json, usual: float) -> float:
     except ValueError:
         return usual
     return max(own, _SHORTEST) if 0 < own < math.inf else 0.0 if own == 0 else usual
+
+
+def owner(document: Json) -> str:
+    """Return which operator looks after the document; "" while none does."""
+    return annotation(document, OWNER)
 
 
 def held(document: Json) -> bool:

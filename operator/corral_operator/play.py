@@ -94,7 +94,7 @@ class Reporter:
         self.tell(report.line(event))
         data = event.get("event_data") or {}
         if data.get("res"):
-            data["res"] = report.without_bulk(data["res"])
+            data["res"] = report.without_bulk(data)
         return True
 
     def tell(self, line: dict[str, Any] | None) -> None:
@@ -124,8 +124,8 @@ class Events:
     def set(self, key: str, value: dict[str, Any]) -> None:
         """Take the plugin's half, as text: the plugin goes on to change it."""
         data = value.get("event_data") or {}
-        if "ansible_facts" in (data.get("res") or {}):
-            value = {**value, "event_data": {**data, "res": report.without_bulk(data["res"])}}
+        if data.get("res") and report.computes(data):
+            value = {**value, "event_data": {**data, "res": report.without_bulk(data)}}
         self._said[key.removeprefix(":1:ev-")] = json.dumps(value, cls=self._encoder)
 
     def __call__(self, event: dict[str, Any]) -> None:

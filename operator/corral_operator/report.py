@@ -53,8 +53,16 @@ def line(event: Json) -> Json | None:
     return None
 
 
-def without_bulk(result: Json) -> Json:
+def computes(data: Json) -> bool:
+    """True for a task whose result is the model of the cluster."""
+    return str(data.get("resolved_action") or data.get("task_action") or "").endswith("slurm_cluster_model")
+
+
+def without_bulk(data: Json) -> Json:
     """Return a task's result as it is kept: without the model of the cluster, what the task was given, and whatever is as large."""
+    result: Json = data["res"]
+    if computes(data) and "config" in result:
+        return {"changed": False}
     kept = {key: value for key, value in result.items() if key not in ("ansible_facts", "invocation")}
     for key, value in kept.items():
         size = len(value if isinstance(value, str) else json.dumps(value, default=str)) if isinstance(value, (str, list, dict)) else 0
@@ -81,6 +89,11 @@ def _result(data: Json) -> Json:
             for row in result.get("objects") or ()
             if row.get("result") in _CHANGES
         ][:_MOST]
+        others = [
+            f"{row.get('field')} of {row.get('kind')} {row.get('name')}, by {row.get('manager')}" for row in result.get("foreign") or ()
+        ]
+        if others:
+            found["foreign"] = [one[:_LONGEST] for one in others][:_MOST]
     elif action == "slurm_node_info" and "counts" in result:
         found["nodes"] = {key: int(result["counts"].get(name, 0)) for key, name in _COUNTS.items()}
     elif action == "slurm_sync":

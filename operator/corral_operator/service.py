@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from corral_operator import api, content, engine, fence, limits, settings, web
+from corral_operator.checker import Checker
 from corral_operator.controller import Controller
 from corral_operator.election import Election, Elector
 from corral_operator.metrics import Metrics
@@ -38,9 +39,10 @@ async def run(wanted: settings.Settings, limit: fence.Fence, zygote: Started | N
     logger.info(
         "starting", extra={"engine": wanted.engine, "content": revision, "working": room[0], "open": room[1], "identity": wanted.identity}
     )
+    checker = Checker()
     # The election writes to be let write, so it has a client of its own.
     async with api.Client(access) as voter, api.Client(access, before_write=limit.check) as client:
-        controller = Controller(client, runs, wanted, metrics, content=revision, limits=room, may_write=lambda: limit.open)
+        controller = Controller(client, runs, wanted, metrics, content=revision, limits=room, may_write=lambda: limit.open, check=checker)
         election = Election(wanted.identity, fence.now, lease=wanted.lease, renew_deadline=wanted.renew_deadline, fence=limit.move)
         elector = Elector(
             voter,
@@ -74,7 +76,7 @@ async def run(wanted: settings.Settings, limit: fence.Fence, zygote: Started | N
             unready=lambda: controller.unready,
         )
         webhook = (
-            asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port).run())
+            asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port, checker).run())
             if wanted.webhook_certificates
             else None
         )
@@ -99,5 +101,6 @@ async def run(wanted: settings.Settings, limit: fence.Fence, zygote: Started | N
             await asyncio.gather(webhook, return_exceptions=True)
         for server in servers:
             await server.cleanup()
+    await checker.close()
     await runs.close()
     return 0

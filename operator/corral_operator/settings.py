@@ -76,6 +76,11 @@ class Settings:
     legacy_conditions: bool = False
     log_level: str = "INFO"
 
+    @property
+    def owner(self) -> str:
+        """Return by which name a document says that this operator looks after it: all pods that share a Lease are one operator."""
+        return f"{self.lease_namespace}/{self.lease_name}"
+
 
 def read(environment: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of ``CORRAL_*``. Raises CorralError."""

@@ -40,6 +40,8 @@ class Facts:
     deleting: bool = False
     nodes: Json | None = None
     children: list[Child] | None = None
+    # Objects that somebody else has written and that are left so for a while, since they do it again and again.
+    contested: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, status: Json) -> Facts:
@@ -112,8 +114,12 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
         ready = ("False", "Deleting", "The cluster is being taken away.")
     elif failed and facts.failure:
         ready = ("False", *facts.failure)
+    elif facts.contested:
+        ready = ("False", "DoesNotSettle", _contested(facts))
     elif missing:
         ready = ("False", "NotReady", _sentence(missing))
+    elif current and no_node_serves(facts.nodes, facts.children):
+        ready = ("False", "NoNodeInService", f"{_in_service(facts)[:-1]}; corral.slurm.why tells more.")
     elif not facts.observed:
         ready = ("False", "NotMade", "The cluster has not been made yet.")
     elif unknown:
@@ -153,6 +159,8 @@ def _degraded(facts: Facts, missing: list[str], failed: bool) -> tuple[str, str,
         return "True", *facts.stalled
     if failed and facts.failure:
         return "True", *facts.failure
+    if facts.contested and not facts.deleting:
+        return "True", "DoesNotSettle", _contested(facts)
     if missing and facts.observed and not facts.running and not facts.deleting:
         return "True", "NotReady", _sentence(missing)
     out = {name: int((facts.nodes or {}).get(name) or 0) for name in ("drained", "down")}
@@ -160,6 +168,13 @@ def _degraded(facts: Facts, missing: list[str], failed: bool) -> tuple[str, str,
         words = " and ".join(f"{count} {name}" for name, count in out.items() if count)
         return "True", "NodesOutOfService", f"Of {(facts.nodes or {}).get('total')} nodes {words}; corral.slurm.why tells more."
     return "False", "AsExpected", ""
+
+
+def _contested(facts: Facts) -> str:
+    return (
+        f"Somebody else writes {', '.join(sorted(facts.contested)[:5])} again and again, so it is not as the document says and is set back ever more "
+        "seldom; kubectl get -o yaml --show-managed-fields names who."
+    )
 
 
 def _in_service(facts: Facts) -> str:
@@ -208,6 +223,12 @@ def _legacy(facts: Facts) -> list[Json]:
 
 def _condition(kind: str, status: str, reason: str, message: str, generation: int) -> Json:
     return {"type": kind, "status": status, "reason": reason, "message": _cut(message), "observedGeneration": generation}
+
+
+def no_node_serves(nodes: Json | None, children: list[Child] | None) -> bool:
+    """True when workers run and none of their nodes takes jobs. Those that Slurm starts on demand are no pods of a StatefulSet."""
+    workers = any(one.size for one in children or () if one.kind == "StatefulSet" and one.component == "worker")
+    return workers and bool((nodes or {}).get("total")) and not (nodes or {}).get("inService")
 
 
 def _login(children: list[Child] | None, before: Json) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import functools
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -49,7 +49,7 @@ class Answer:
 
 @asynccontextmanager
 async def get(
-    server: str, where: str, headers: Mapping[str, str], context: ssl.SSLContext | None, *, name: str | None, silence: float
+    server: str, where: str, headers: Iterable[tuple[str, str]], context: ssl.SSLContext | None, *, name: str | None, silence: float
 ) -> AsyncIterator[Answer]:
     """Send a GET and give its answer. Raises OSError (TimeoutError after ``silence`` seconds without a byte) and ValueError for what is no HTTP.
 
@@ -65,7 +65,7 @@ async def get(
             sock = secure = context.wrap_socket(plain, server_hostname=name or host, do_handshake_on_connect=False)
             await _when_ready(secure, secure.do_handshake, _CONNECT)
         connection = h11.Connection(h11.CLIENT)
-        request = h11.Request(method="GET", target=f"{parts.path}{where}", headers=[("Host", parts.netloc), *headers.items()])
+        request = h11.Request(method="GET", target=f"{parts.path}{where}", headers=[("Host", parts.netloc), *headers])
         await _send(sock, (connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
         head = await _head(sock, connection, silence)
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}

@@ -61,6 +61,8 @@ _QUIET: dict[str, Any] = {
     "counts": {},
     "drained": "",
     "drained_by": {},
+    "ipv4": [],
+    "ipv6": [],
 }
 
 _made: dict[str, Any] = {}

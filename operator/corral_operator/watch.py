@@ -9,6 +9,7 @@ that one that vanished in between is noticed too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -62,6 +63,7 @@ class Watch:
         refused: Callable[[CorralError], None],
         relist: float,
         turns: asyncio.Semaphore | None = None,
+        hopeless: Callable[[], bool] = lambda: False,
     ) -> None:
         self._api = client
         self._collection = collection
@@ -71,8 +73,15 @@ class Watch:
         self._relist = relist
         # Of many watches that begin together only some list at a time: each new connection is work for both sides, and the lease must not wait for it.
         self._turns = turns or asyncio.Semaphore(1)
+        # Whether another watch has found out that there is no right here, and goes on asking.
+        self._hopeless = hopeless
+        self._again = asyncio.Event()
         self.synced = False
         self.restarts = 0
+
+    def look(self) -> None:
+        """A right may be there now: what was refused is asked for at once."""
+        self._again.set()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -100,9 +109,12 @@ class Watch:
                     else:
                         self.synced = False
                         self._refused(error)
-                        pause = _WITHHELD if self._collection.optional else _REFUSED
+                        pause = _WITHHELD if self._collection.optional or self._hopeless() else _REFUSED
                 log.info("watch interrupted", extra={"collection": self._collection.path, "error": str(error)})
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                self._again.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause * random.uniform(0.5, 1.0)):
+                        await self._again.wait()
                 pause = min(30.0, pause * 2)
             except Exception:  # an answer that is none, or a mistake of ours: what is watched here must not be forgotten for good
                 log.exception("watch interrupted", extra={"collection": self._collection.path})

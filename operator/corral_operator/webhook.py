@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import validate
+from corral_operator.checker import Checked
+
+Check = Callable[[dict[str, Any]], Awaitable[Checked]]
 
 log = logging.getLogger(__name__)
 
@@ -23,13 +26,13 @@ log = logging.getLogger(__name__)
 LOOK = 30.0
 
 
-def review(asked: dict[str, Any]) -> dict[str, Any]:
-    """Answer an AdmissionReview (admission.k8s.io/v1)."""
+async def review(asked: dict[str, Any], check: Check) -> dict[str, Any]:
+    """Answer an AdmissionReview (admission.k8s.io/v1). Raises CorralError when nothing can be said."""
     request = asked["request"]
-    mistakes = [] if _same_spec(request) else _mistakes(request["object"])
+    mistakes = "" if _same_spec(request) else (await check(request["object"])).mistakes
     response: dict[str, Any] = {"uid": request["uid"], "allowed": not mistakes}
     if mistakes:
-        response["status"] = {"code": 422, "reason": "Invalid", "message": " ".join(mistakes)}
+        response["status"] = {"code": 422, "reason": "Invalid", "message": mistakes}
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 
@@ -39,18 +42,11 @@ def _same_spec(request: dict[str, Any]) -> bool:
     return bool(new.get("metadata", {}).get("deletionTimestamp")) or (bool(old) and new.get("spec") == old.get("spec"))
 
 
-def _mistakes(document: dict[str, Any]) -> list[str]:
-    try:
-        validate.check(document)
-    except validate.InvalidDocument as error:
-        return list(error.data["mistakes"])
-    return []
-
-
 class Webhook:
     """Serves ``review`` over TLS as soon as the folder holds tls.crt and tls.key, and takes up new ones without a pause."""
 
-    def __init__(self, certificates: Path, port: int) -> None:
+    def __init__(self, certificates: Path, port: int, check: Check) -> None:
+        self._check = check
         self._certificates = certificates
         self._port = port
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -89,6 +85,5 @@ class Webhook:
             log.warning("the certificate in %s can not be read (%s); the one before stays in use", self._certificates, error)
         return bool(self._seen)
 
-    @staticmethod
-    async def _answer(request: web.Request) -> web.Response:
-        return web.json_response(review(await request.json()))
+    async def _answer(self, request: web.Request) -> web.Response:
+        return web.json_response(await review(await request.json(), self._check))

@@ -25,6 +25,7 @@ from corral_operator import processes, zygote
 from ..conftest import REPOSITORY, Cluster, Clusters, Run, eventually, playbook
 from ..kubectl import KINDS, Kubectl
 
+SET = "applyset.kubernetes.io/id"
 VERSION = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text())["version"]
 # Another image, which lies in the lab.
 IMAGE = os.environ.get("CORRAL_OPERATOR_IMAGE", f"localhost/corral/operator:{VERSION}")
@@ -163,7 +164,22 @@ class Served(Cluster):
         selector = f"app.kubernetes.io/instance={self.name}"
         items = self.kubectl.json("get", KINDS, "-n", self.namespace, "-l", selector, "--show-managed-fields")["items"]
         history = f"{self.name}-base-revisions"
+        uids = {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"] for item in items}
+        for item in items:
+            if SET in item["metadata"]["labels"]:
+                _anonymize(item, uids)
         return {f"{item['kind']}/{item['metadata']['name']}": _owned(item) for item in items if item["metadata"]["name"] != history}
+
+
+def _anonymize(parent: dict[str, Any], uids: dict[str, str]) -> None:
+    """What a set notes of its members is their UIDs, which are others once they are made anew: the right one of each is as good as another."""
+    members: dict[str, str] = json.loads(parent["data"]["members"]) if "members" in parent.get("data", {}) else {}
+    for key, uid in members.items():
+        kind, _namespace, name = key.split("/")
+        if uids.get(f"{kind.partition('.')[0]}/{name}") == uid:
+            members[key] = "its UID"
+    if members:
+        parent["data"]["members"] = json.dumps(members)
 
 
 def _owned(item: dict[str, Any]) -> Any:

@@ -26,7 +26,7 @@ from corral_operator import processes
 from ...faultproxy.proxy import Fault, FaultProxy, changed
 from ..conftest import REPOSITORY, VOLUMES, Cluster, eventually
 from ..kubectl import Kubectl
-from .conftest import Beside, Served, definitions, keys, let_go
+from .conftest import DOCUMENTS, Beside, Served, definitions, keys, let_go
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 Json = dict[str, Any]
@@ -152,6 +152,8 @@ def test_a_leader_that_is_frozen_in_a_run_writes_nothing_once_another_leads(
         FaultProxy(LAB / "kubeconfig", trace=traces["second"]) as theirs,
     ):
         ours.kill = freeze
+        # With another Lease these are another operator than that of the tests before.
+        cluster.kubectl("annotate", DOCUMENTS, cluster.name, "-n", cluster.namespace, "corral.hpc/operator-", check=False)
         operator.start(KUBECONFIG=str(ours.kubeconfig(tmp_path / "first.kubeconfig")), **election)
         try:
             cluster.apply()

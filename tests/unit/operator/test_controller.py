@@ -16,7 +16,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
-from corral_operator import controller, engine
+from corral_operator import controller, engine, report
 
 from ... import misoperations
 from .world import CHANGED, FAILED, INSTANCE, LABELS, OK, FakeEngine, Json, Request, World, document, path, run
@@ -499,7 +499,7 @@ def test_no_wrong_document_touches_anything(tmp_path: Path) -> None:
                 assert world.condition("Ready", name)[0] == "False"
                 assert "finalizers" not in world.api.objects[path(name)]["metadata"]
             assert world.engine.started == []
-            assert {where.rpartition("/")[2] for _method, where in world.api.writes} == {"status"}
+            assert {where.rpartition("/")[2] for _method, where in world.api.writes} == {"status", *wrong}, "status, and who looks after it"
             for name in wrong:  # and going back heals it
                 world.api.put(path(name), {**world.api.objects[path(name)], "spec": document()["spec"]})
             await asyncio.sleep(60)
@@ -1155,20 +1155,37 @@ def test_a_cluster_whose_document_has_become_invalid_is_taken_away_by_the_one_th
                 world.api.put(
                     "/api/v1/namespaces/one/configmaps/a-base-revisions", {"metadata": {"name": "a-base-revisions"}, "data": data}
                 )
-            partitions = [{"name": "main", "nodeSets": ["nowhere"]}]
-            world.edit(partitions=partitions, deletion={"data": "Delete"})
+            edited = {"partitions": [{"name": "main", "nodeSets": ["nowhere"]}], "deletion": {"data": "Delete"}}
+            world.edit(**edited)
             await asyncio.sleep(10)
             assert world.condition("Stalled")[:2] == ("True", "DocumentInvalid")
             world.api.delete(path())
             await asyncio.sleep(10)
-            if kept:
-                assert path() not in world.api.objects
-                assert [spec for spec, _variables in given] == [good["spec"]]
-                assert given[0][1]["keep_data"] is False
-            else:
-                assert given == []
-                assert "nowhere" in world.condition("Ready")[2]
-                assert "taken away when that is right" in world.condition("Ready")[2]
+            # Without any that is kept, the playbook takes what is right of the document: nothing waits for a correction.
+            assert path() not in world.api.objects
+            assert [spec for spec, _variables in given] == [good["spec"] if kept else {**good["spec"], **edited}]
+            assert given[0][1]["keep_data"] is False
+
+    run(story())
+
+
+def test_a_document_that_wants_objects_of_an_older_one_is_refused_until_they_are_free(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        resources = {"limits": {"cpu": "1", "memory": "1Gi"}}
+        world.api.put(path("m"), document("m", nodeSets=[{"name": "n-x", "resources": resources}]))
+        second = document("m-n", nodeSets=[{"name": "x", "resources": resources}])
+        second["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+        world.api.put(path("m-n"), second)
+        async with world:
+            await asyncio.sleep(20)
+            assert world.condition("Ready", "m")[0] == "True"
+            assert world.condition("Stalled", "m-n")[:2] == ("True", "DocumentInvalid")
+            assert "m-n-x of a StatefulSet, which the cluster one/m has already" in world.condition("Ready", "m-n")[2]
+            world.api.delete(path("m"))
+            await asyncio.sleep(20)
+            assert path("m") not in world.api.objects
+            assert world.condition("Ready", "m-n")[0] == "True"
 
     run(story())
 
@@ -1261,6 +1278,26 @@ def test_different_objects_that_drift_one_after_the_other_are_no_feud(tmp_path: 
                     await asyncio.sleep(2)
                     assert where in world.api.objects
             assert not any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
+
+    run(story())
+
+
+def test_what_it_writes_itself_is_no_feud_where_the_watch_is_faster_than_the_answer(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.answers_after = 0.05
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            state = world.api.objects[WORKER]["status"]
+            for _round in range(4):  # each is two writes of the status
+                for ready in (0, state["readyReplicas"]):
+                    world.api.put(WORKER, {**world.api.objects[WORKER], "status": {**state, "readyReplicas": ready}})
+                    await asyncio.sleep(3)
+            count = len(world.engine.started)
+            world.api.delete(CONFIG)
+            await asyncio.sleep(4)
+            assert len(world.engine.started) >= count + 2, "what was set right is looked at once more, and soon"
 
     run(story())
 
@@ -1520,5 +1557,222 @@ def test_a_document_that_is_another_operators_now_is_left_alone(tmp_path: Path) 
             world.api.delete(CONFIG)
             await asyncio.sleep(30)
             assert world.engine.started == []
+
+    run(story())
+
+
+@pytest.mark.parametrize("trouble", ["its own writing", "a pod that crashes", "somebody else"])
+def test_a_broken_document_asks_ever_less(tmp_path: Path, trouble: str) -> None:
+    """Whatever of the half-made cluster moves: what its run writes, pods that become ready and crash again, another controller."""
+
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            world.make()
+            await asyncio.sleep(0.2)
+            if trouble == "its own writing":
+                asyncio.get_running_loop().call_later(0.5, touch, CONFIG, "corral")
+            return FAILED, 2
+
+        def touch(where: str, manager: str) -> None:
+            found = world.api.objects[where]
+            fields = [{"manager": manager, "time": f"2026-01-01T00:00:{world.api.version % 60:02}Z"}]
+            world.api.put(
+                where, {**found, "metadata": {**found["metadata"], "managedFields": fields, "annotations": {"n": str(world.api.version)}}}
+            )
+
+        async def trouble_maker() -> None:
+            for turn in itertools.count():
+                await asyncio.sleep(5)
+                if trouble == "somebody else":
+                    touch(CONFIG, "kubectl")
+                elif trouble == "a pod that crashes":
+                    state = {"observedGeneration": 1, "readyReplicas": turn % 2, "currentRevision": "r", "updateRevision": "r"}
+                    world.api.put(WORKER, {**world.api.objects[WORKER], "status": state})
+
+        world = World(tmp_path, script)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(3)
+            maker = asyncio.create_task(trouble_maker())
+            await asyncio.sleep(297)
+            began = len(world.engine.started)
+            assert began < 14
+            await asyncio.sleep(1200)
+            maker.cancel()
+            assert len(world.engine.started) - began <= 5
+
+    run(story())
+
+
+def test_what_has_become_well_cuts_a_pause_short_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            world.make()
+            await asyncio.sleep(0.2)
+            return (OK, 0) if world.api.objects[WORKER]["status"]["readyReplicas"] else (FAILED, 2)
+
+        world = World(tmp_path, script)
+        world.make()
+        state = world.api.objects[WORKER]["status"]
+        world.api.put(WORKER, {**world.api.objects[WORKER], "status": {**state, "readyReplicas": 0}})
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(400)
+            world.api.put(WORKER, {**world.api.objects[WORKER], "status": {**state, "readyReplicas": 1}})
+            await asyncio.sleep(3)
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+def test_a_second_writer_is_noticed_in_runs_that_only_wait(tmp_path: Path) -> None:
+    """Each of its writes would have the run begin anew: it is told, and the object is left alone for a while, and not called well."""
+
+    async def story() -> None:
+        async def waits(_request: Request) -> tuple[list[Json], int]:
+            world.make()
+            await asyncio.sleep(200)
+            return OK, 0
+
+        world = World(tmp_path, waits)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(5)
+            for second in range(42):
+                found = world.api.objects[CONFIG]
+                fields = [{"manager": "kubectl", "time": f"2026-01-01T00:01:{second:02}Z"}]
+                world.api.put(CONFIG, {**found, "metadata": {**found["metadata"], "managedFields": fields}})
+                await asyncio.sleep(1.8)
+            assert len(world.engine.started) < 10
+            assert any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
+            assert world.condition("Ready")[:2] == ("False", "DoesNotSettle")
+            assert world.condition("Degraded")[:2] == ("True", "DoesNotSettle")
+            assert "ConfigMap a-config" in world.condition("Ready")[2]
+            world.engine.script = world.well
+            await asyncio.sleep(1000)
+            assert world.condition("Ready")[0] == "True", "it is over"
+
+    run(story())
+
+
+def test_repaired_is_what_was(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def overwritten(request: Request) -> tuple[list[Json], int]:
+            answer = await World.well(world, request)
+            if answer[0] is CHANGED:
+                world.api.delete(CONFIG)
+                await asyncio.sleep(0.1)
+            return answer
+
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            world.engine.script = overwritten
+            world.api.delete(CONFIG)
+            await asyncio.sleep(1)
+            assert not any("/events" in name and found["reason"] == "Repaired" for name, found in world.api.objects.items())
+            world.engine.script = world.well
+            await asyncio.sleep(100)
+            assert any("/events" in name and found["reason"] == "Repaired" for name, found in world.api.objects.items())
+
+    run(story())
+
+
+def test_a_cluster_without_a_node_in_service_is_not_ready_until_it_has_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        serving = 0
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            lines, code = await World.well(world, request)
+            return [
+                {**line, "nodes": {"total": 1, "inService": serving, "drained": 1 - serving, "down": 0}} if "nodes" in line else line
+                for line in lines
+            ], code
+
+        world = World(tmp_path, script)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(20)
+            kind, reason, message = world.condition("Ready")
+            assert (kind, reason) == ("False", "NoNodeInService")
+            assert message.startswith("0 of 1 nodes are in service")
+            world.api.writes.clear()
+            await asyncio.sleep(60)
+            assert world.api.writes == []
+            serving = 1
+            await asyncio.sleep(16)
+            assert world.condition("Ready")[0] == "True"
+            runs = len(world.engine.started)
+            await asyncio.sleep(600)
+            assert len(world.engine.started) == runs
+
+    run(story())
+
+
+def test_fifty_edits_in_a_row_are_a_few_runs_and_the_last_counts(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(20)
+            began = len(world.engine.started)
+            for number in range(50):
+                world.edit(users=[{"name": "alice", "uid": 10001 + number, "sshKeys": [KEY]}])
+                await asyncio.sleep(0.15)
+            await asyncio.sleep(5)
+            assert len(world.engine.started) - began < 10
+            given = json.loads(Path(world.engine.started[-1].private_data_dir, "cluster.json").read_text())
+            assert given["spec"]["users"][0]["uid"] == 10050
+            assert world.status()["observedGeneration"] == world.api.objects[path()]["metadata"]["generation"]
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())
+
+
+def test_a_namespace_without_rights_is_asked_about_a_few_times_a_minute(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        asked: list[str] = []
+
+        def refuse(_method: str, where: str) -> int:
+            if "/namespaces/one/" in where and "slurmclusters" not in where:
+                asked.append(where)
+                return 403
+            return 0
+
+        world.api.refuse = refuse
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(600)
+            asked.clear()
+            await asyncio.sleep(600)
+            assert len(asked) < 100
+            world.api.refuse = lambda _method, _where: 0
+            await asyncio.sleep(25)
+            assert world.condition("Ready")[0] == "True", "a right that comes is noticed as soon as before"
+
+    run(story())
+
+
+def test_what_others_added_is_told_with_field_and_manager(tmp_path: Path) -> None:
+    async def story() -> None:
+        row = {"kind": "NetworkPolicy", "name": "a-worker", "result": "foreign", "field": ".spec.egress", "manager": "kubectl-edit"}
+        told = report.line(
+            {"event": "runner_on_ok", "event_data": {"resolved_action": "corral.slurm.k8s_apply", "res": {"foreign": [row]}}}
+        )
+        assert told is not None
+
+        async def script(_request: Request) -> tuple[list[Json], int]:
+            return [told, *OK], 0
+
+        world = World(tmp_path, script)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            events = [found for name, found in world.api.objects.items() if "/events" in name and found["reason"] == "TakenBack"]
+            assert len(events) == 1
+            assert ".spec.egress of NetworkPolicy a-worker, by kubectl-edit" in events[0]["message"]
 
     run(story())

@@ -482,7 +482,7 @@ def test_the_limits_are_the_cgroups(
 
 @pytest.mark.parametrize(
     ("wanted", "cpus", "memory", "expected"),
-    [(0, 0.5, None, (1, 64)), (0, 1.5, None, (2, 64)), (0, 128, 1 << 30, (17, 17)), (3, 8, None, (3, 64)), (0, 2, 100 << 20, (1, 1))],
+    [(0, 0.5, None, (1, 64)), (0, 1.5, None, (2, 64)), (0, 128, 1 << 30, (16, 16)), (3, 8, None, (3, 64)), (0, 2, 100 << 20, (1, 1))],
 )
 def test_how_many_runs_fit(wanted: int, cpus: float, memory: int | None, expected: tuple[int, int]) -> None:
     assert limits.runs(wanted, cpus, memory) == expected

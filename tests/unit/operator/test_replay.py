@@ -54,7 +54,7 @@ IGNORED = """
 
 
 class Server(ThreadingHTTPServer):
-    """An API server that has Secrets."""
+    """An API server that has Secrets, and no pods."""
 
     daemon_threads = True
 
@@ -78,10 +78,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Be quiet."""
 
     def do_GET(self) -> None:
-        name = self.path.rpartition("/")[2]
+        name = self.path.partition("?")[0].rpartition("/")[2]
         self.server.asked.append(f"GET {name}")
         self.server.hangs.wait(60)
-        if name == self.server.refuses:
+        if name == "pods":
+            self._answer(200, {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []})
+        elif name == self.server.refuses:
             self._answer(403, {"kind": "Status", "code": 403, "message": "You may not."})
         elif name in self.server.secrets:
             self._answer(200, self.server.secrets[name])
@@ -192,7 +194,9 @@ def test_a_run_that_found_nothing_stands_for_the_next_until_something_differs(tm
         drifted = await place.run()
         assert (drifted.successful, drifted.changed, drifted.changed_tasks, drifted.replayed) == (True, 1, ["Make the second"], False)
         assert sorted(server.asked[:2]) == played
-        assert server.asked[2:] == ["GET second", "POST second", *played], "what is missing is looked for once more, in its turn"
+        assert server.asked[2:] == ["GET second", "GET pods", "POST second", *played], (
+            "what is missing is looked for once more, in its turn"
+        )
         assert "Make the second: changed." in place.said() and "The playbook is run." in place.said() and "PLAY RECAP" in place.said()
         assert server.secrets["second"]["metadata"]["labels"] == {"found": "1"}
         assert (await place.run()).replayed is True

@@ -175,7 +175,7 @@ def test_silence_ends_it_and_so_does_whoever_listened(certificate: Path) -> None
         async with serve(story, certificate) as access:
             context = access.ssl_context()
             with pytest.raises(TimeoutError):
-                async with stream.get(access.server, "/", {}, context, name=None, silence=0.2) as answer:
+                async with stream.get(access.server, "/", [], context, name=None, silence=0.2) as answer:
                     await answer.read()
             listening = asyncio.create_task(watched(access))
             await asyncio.sleep(0.3)
@@ -200,7 +200,7 @@ def test_the_certificate_is_checked(certificate: Path) -> None:
     async def go() -> None:
         async with serve(story, certificate) as access:
             for name, right in ((None, True), ("other.name", True), ("wrong.name", False)):
-                ask = stream.get(access.server, "/", {}, access.ssl_context(), name=name, silence=5)
+                ask = stream.get(access.server, "/", [], access.ssl_context(), name=name, silence=5)
                 if right:
                     async with ask as answer:
                         assert await answer.read() == b"ok"
@@ -208,6 +208,6 @@ def test_the_certificate_is_checked(certificate: Path) -> None:
                     with pytest.raises(ssl.SSLCertVerificationError):
                         await ask.__aenter__()
             with pytest.raises(ssl.SSLCertVerificationError):
-                await stream.get(access.server, "/", {}, ssl.create_default_context(), name=None, silence=5).__aenter__()
+                await stream.get(access.server, "/", [], ssl.create_default_context(), name=None, silence=5).__aenter__()
 
     asyncio.run(go())

@@ -19,8 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from corral_operator import webhook
-from corral_operator.webhook import Webhook, review
+from corral_operator import checker, webhook
+from corral_operator.webhook import Webhook
 
 from ..repo.repository import ROOT
 
@@ -29,6 +29,14 @@ DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "examples/minimal.yml").read_t
 
 def request(document: dict[str, Any], old: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"request": {"uid": "7", "operation": "UPDATE" if old else "CREATE", "object": document, "oldObject": old}}
+
+
+def review(asked: dict[str, Any]) -> dict[str, Any]:
+    return asyncio.run(webhook.review(asked, check))
+
+
+async def check(document: dict[str, Any]) -> checker.Checked:
+    return checker.check(document)
 
 
 def wrong() -> dict[str, Any]:
@@ -106,7 +114,7 @@ def test_it_serves_when_the_certificate_comes_and_takes_up_a_new_one(
     monkeypatch.setattr(webhook, "LOOK", 0.05)
 
     async def scenario() -> None:
-        task = asyncio.create_task(Webhook(tmp_path, unused_port).run())
+        task = asyncio.create_task(Webhook(tmp_path, unused_port, check).run())
         await asyncio.sleep(0.1)
         certificate(tmp_path, 1)
         await until(unused_port, 1)

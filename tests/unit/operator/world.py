@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
-from corral_operator import api
+from corral_operator import api, checker
 from corral_operator.children import COMPONENT, INSTANCE
 from corral_operator.controller import Controller
 from corral_operator.engine import Process
@@ -70,6 +70,8 @@ class FakeApi:
         self.sent: dict[str, int] = {}
         self.watches: list[tuple[str, asyncio.Queue[Json | None]]] = []
         self.refuse: Callable[[str, str], int] = lambda _method, _path: 0
+        # So much later than the watches tell of a write does whoever wrote get the answer.
+        self.answers_after = 0.0
 
     def put(self, path: str, found: Json) -> Json:
         """Somebody writes an object."""
@@ -148,7 +150,9 @@ class FakeApi:
         if given is not None and given != old["metadata"]["resourceVersion"]:
             raise api_error(Status(409, reason="Conflict"), what, server="fake")
         new = copy.deepcopy(body or {}) if method == "PUT" else _merged(old, body or {})
-        return copy.deepcopy(self.put(target, new))
+        answer = copy.deepcopy(self.put(target, new))
+        await asyncio.sleep(self.answers_after)
+        return answer
 
     async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = api.JSON) -> AsyncIterator[Json]:
         queue: asyncio.Queue[Json | None] = asyncio.Queue()
@@ -312,7 +316,12 @@ class World:
             content=self.content,
             limits=self.limits,
             may_write=lambda: self.may_write,
+            check=self.check,
         )
+
+    async def check(self, document: Json) -> checker.Checked:
+        """Documents are checked here and now."""
+        return checker.check(document)
 
     async def well(self, request: Request) -> tuple[list[Json], int]:
         """A run that makes what is missing."""
