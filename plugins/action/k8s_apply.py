@@ -41,9 +41,8 @@ class ActionModule(BackendAction):
         return params
 
     def _model(self, task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Return the fact ``corral`` as it stands: it is data, and templating a big dict again costs more than applying it."""
-        facts = task_vars.get("ansible_facts") or {}
-        model = task_vars.get("corral", facts.get("corral"))
+        """Return the variable ``corral`` as it stands: it is data, and templating a big dict again costs more than applying it."""
+        model = task_vars.get("corral")
         if isinstance(model, str):  # written as an expression in vars
             model = self._templar.template(model)
         if _plain[0] is not model:

@@ -11,11 +11,15 @@ class ModuleDocFragment:
 options:
   namespace:
     description:
-      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
+      - Namespace of the cluster. When it is not set, that of the kubeconfig's context is looked in first, then all, as far as they may be read.
+    type: str
+  cluster:
+    description:
+      - Name of the cluster. It is found by itself when it is not set and there is one cluster.
     type: str
   pod:
     description:
-      - Name of the pod that runs slurmctld, C(<cluster>-controller-0). Found by itself when it is not set and the namespace holds one cluster.
+      - Name of the pod that runs slurmctld, C(<cluster>-controller-0). Found by itself when it is not set.
       - Where nothing can be run in it, and the cluster has a second controller, that one is taken.
     type: str
   container:

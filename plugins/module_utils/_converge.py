@@ -8,6 +8,7 @@ The other backends that ask or tell slurmctld by a command in its pod are in _sc
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -36,6 +37,9 @@ STANDBY = ["/usr/local/lib/corral/controller.py", "reread"]
 _MANAGER = "corral-reconfigure"
 # A kubelet that synced the pod before the new ConfigMap had reached it would look again after a minute; another change of the pod wakes it.
 _WAKE_AGAIN = 5.0
+# Seconds that nodes may be away before slurmctld is to look their names up again, then between two such looks, and how many there are in one wait.
+_LOST_FOR, _LOOK_AGAIN_AFTER, _LOOKS_AGAIN = 3.0, 10.0, 3
+_LOOK_AGAIN = 'getent hosts "$1" >/dev/null && exec scontrol reconfigure'
 _COMMAND = 30.0
 
 
@@ -235,6 +239,7 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
     """Ask until every named node answers. Returns all nodes, and a sentence where the state volume is full or nearly so."""
     deadline = time.monotonic() + timeout
     missing, refused = "slurmctld was not asked", ""
+    lost = _Lost(slurmctld)
     for _dummy in until(deadline):
         try:
             all_nodes, full = slurmctld.read_nodes_and_room()
@@ -249,6 +254,7 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
         away = [node for node in found if not node.answers]
         if not absent and not away:
             return all_nodes, full
+        lost.look_again(away)
         parts = [f"slurmctld does not know {hostlist.compress(absent)}"] if absent else []
         parts.extend(node.words for node in away[:5])
         if len(away) > 5:
@@ -260,6 +266,30 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
     else:
         todo = "Run again to go on waiting."
     raise WaitTimeout(f"Not all nodes are in service after {timeout:g} s: {missing.rstrip('.')}. {todo}")
+
+
+class _Lost:
+    """Nodes whose names led nowhere when slurmctld last read its configuration, as while the workers' Service was away.
+
+    slurmctld looks names up only then, and tries the address that it has for minutes (24.11.5). A reading more puts it right within seconds, and jobs do
+    not notice it. A worker that has announced itself since has an address for a name, and is away for another reason.
+    """
+
+    def __init__(self, slurmctld: Slurmctld) -> None:
+        self._slurmctld = slurmctld
+        self._next = time.monotonic() + _LOST_FOR
+        self._left = _LOOKS_AGAIN
+
+    def look_again(self, away: list[nodes.Node]) -> None:
+        """Have slurmctld read its configuration once more where the name of a node that does not respond leads to an address by now."""
+        named = [node.address for node in away if node.named_only]
+        if not named or not self._left or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _LOOK_AGAIN_AFTER
+        # An error of it is no error of the wait, which says what is missing.
+        with contextlib.suppress(KubeError):
+            if self._slurmctld.run(["sh", "-c", _LOOK_AGAIN, "sh", named[0]]).code == 0:
+                self._left -= 1
 
 
 def _named(found: list[nodes.Node], names: list[str]) -> list[nodes.Node]:

@@ -24,7 +24,8 @@ Json = dict[str, Any]
 def revision(params: Json, *, check: bool, diff: bool) -> Json:
     """Note a document, or give the cluster one that was noted; the parameters are those of the module slurm_revision.
 
-    Returns ``changed``, ``requests``, ``pending``, and for a restored one ``revision``, ``document`` and ``operator``. Raises CorralError.
+    Returns ``changed``, ``requests``, ``pending``, for a tried one ``removed_users``, and for a restored one ``revision``, ``document`` and ``operator``.
+    Raises CorralError.
     """
     client = Client(auth.resolve(params))
     try:
@@ -90,6 +91,8 @@ class _Work:
             query = {"fieldManager": _MANAGER, "force": "true"}
             self._client.request("PATCH", self._ref.path, what=f"apply {self._ref}", query=query, body=body, content_type=APPLY)
         result: Json = {"changed": changed, "pending": tries and found.is_pending(document), "requests": self._client.requests}
+        if tries:
+            result["removed_users"] = history.removed_users(document)
         if self._diff and changed:
             result["diff"] = [
                 {

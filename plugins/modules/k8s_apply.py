@@ -70,6 +70,17 @@ options:
       - Take over fields that another manager owns with another value. Otherwise such a conflict fails and names field and manager.
     type: bool
     default: false
+  foreign_fields:
+    description:
+      - When it is set, even to an empty list, what others have added to objects of the batch is taken back, and a warning, RV(foreign) and the diff name
+        manager and field. Looked at are pod templates, whether a Job is suspended, the C(spec) of Services and NetworkPolicies, the C(data) of ConfigMaps,
+        roles and bindings, and whether a ServiceAccount mounts its token.
+      - The list names fields that may be somebody else's. Each entry has C(field), the field's name as the API server writes it, with C(*) for anything,
+        and what is below it (C(.spec.template.spec.containers[name="istio-proxy"])), or C(manager), the name of who owns it, or both, and perhaps
+        C(kind) and C(labels) of the objects that it is about.
+      - The annotation of C(kubectl rollout restart) may always be there.
+    type: list
+    elements: dict
   owner:
     description:
       - An owner reference for the objects in the owner's namespace, C(apiVersion), C(kind), C(name) and C(uid), perhaps C(controller) and
@@ -191,7 +202,7 @@ objects:
   description:
     - One row for each object, in the order of the input, then those that were pruned or deleted with their set, and replaced pods.
     - RV(objects[].result) is V(created), V(configured), V(unchanged), V(pruned), V(absent) (deleted by this run), V(replaced) (a pod
-      deleted for O(replace_stuck_pods)) or V(skipped) (not reached).
+      deleted for O(replace_stuck_pods)), V(refused) (the error is about it) or V(skipped) (not reached).
   returned: always
   type: list
   elements: dict
@@ -232,6 +243,13 @@ outdated:
   type: list
   elements: str
   sample: [demo-cpu]
+foreign:
+  description: The fields that others had added and that were taken back, or would be in check mode.
+  returned: when there are any
+  type: list
+  elements: dict
+  sample:
+    - {kind: Service, namespace: demo, name: demo-login, result: foreign, field: .spec.externalIPs, manager: kubectl-edit}
 conflicts:
   description: The fields that other managers own, when these made the task fail.
   returned: on a field conflict
@@ -246,6 +264,7 @@ from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import shown
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
 
 CONSTRAINTS: dict[str, list[tuple[str, ...]]] = {"mutually_exclusive": [("create_only", "applyset")]}
@@ -264,6 +283,7 @@ def argument_spec() -> dict[str, object]:
         "namespace": {"type": "str"},
         "field_manager": {"type": "str", "default": "corral"},
         "force": {"type": "bool", "default": False},
+        "foreign_fields": {"type": "list", "elements": "dict"},
         "owner": {"type": "dict"},
         "applyset": {
             "type": "dict",
@@ -297,8 +317,11 @@ def main() -> None:
         module.fail_json(
             msg="Templates are rendered by the action plugin of the same name on the controller; it was not found, so install the whole collection."
         )
+    params = dict(module.params)
+    # The result of a module shows its parameters from three -v on.
+    module.params["objects"] = [shown(obj, str(obj.get("kind"))) for obj in params["objects"]]
     try:
-        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
+        module.exit_json(**run(params, check=module.check_mode, diff=module._diff))
     except CorralError as error:
         module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
 

@@ -49,6 +49,17 @@ options:
       - Label selector of the objects. Empty - all.
     type: str
     default: ""
+  annotation:
+    description:
+      - The annotation that names the owner of an object. Empty - whoever owns it is not asked.
+    type: str
+    default: ""
+  owner:
+    description:
+      - With O(annotation), only objects whose annotation has this value are let go of, and the annotation is taken off with the finalizer.
+      - Empty - only objects without the annotation.
+    type: str
+    default: ""
 author:
   - the corral authors (@corral-hpc)
 seealso:
@@ -61,11 +72,13 @@ EXAMPLES = r"""
     api_version: corral.hpc/v1alpha1
     kind: SlurmCluster
     finalizer: corral.hpc/destroy
+    annotation: corral.hpc/operator
+    owner: corral-operator/corral-operator
 """
 
 RETURN = r"""
 objects:
-  description: One row for each object that carried the finalizer.
+  description: One row for each object that carried the finalizer, or the owner's name.
   returned: always
   type: list
   elements: dict
@@ -100,6 +113,8 @@ def argument_spec() -> dict[str, object]:
         "finalizer": {"type": "str", "required": True},
         "namespaces": {"type": "list", "elements": "str", "default": []},
         "selector": {"type": "str", "default": ""},
+        "annotation": {"type": "str", "default": ""},
+        "owner": {"type": "str", "default": ""},
     }
 
 

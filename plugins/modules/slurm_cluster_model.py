@@ -10,7 +10,8 @@ short_description: Checks a SlurmCluster document and returns the model of the c
 version_added: 0.1.0
 description:
   - Reads a C(SlurmCluster) document, checks it by the schema of its custom resource and for sense, fills in the defaults, and computes everything
-    that the roles of this collection need, as the fact C(corral).
+    that the roles of this collection need, as its result. Register it as C(corral), the
+    variable by which they have it.
   - It talks to no cluster and changes nothing.
   - The document is data; text in it that looks like a template stays text.
 author:
@@ -46,12 +47,18 @@ options:
       - How many nodes are asked for of each node set that can be scaled, as M(corral.slurm.slurm_node_set) returns them. The bounds of the document hold.
       - Without it, these sets have the size that the document begins them with.
     type: dict
+  teardown:
+    description:
+      - Whether the model is to take the cluster away by. A document with mistakes is no obstacle then; what it says of volumes counts as far as that is right.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
 - name: Read the document
   corral.slurm.slurm_cluster_model:
     path: my.yml
+  register: corral
 
 - name: Show the nodes that Slurm will know
   ansible.builtin.debug:
@@ -61,14 +68,30 @@ EXAMPLES = r"""
   corral.slurm.slurm_cluster_model:
     model: "{{ corral }}"
     held: "{{ scale.held }}"
+  register: corral
 """
 
 RETURN = r"""
-corral:
-  description: The model. Its fields are described in the dataclasses of C(plugins/module_utils/_cluster/model.py).
+name:
+  description: The cluster's name. This and all that follows is the model; its fields are those of C(plugins/module_utils/_cluster/model.py).
   returned: success
-  type: dict
-  sample: {"name": "demo", "namespace": "demo", "node_names": "cpu-[0-3]", "node_count": 4}
+  type: str
+  sample: demo
+namespace:
+  description: The namespace.
+  returned: success
+  type: str
+  sample: demo
+node_names:
+  description: The nodes that Slurm will know, as a hostlist.
+  returned: success
+  type: str
+  sample: cpu-[0-3]
+node_count:
+  description: How many they are.
+  returned: success
+  type: int
+  sample: 4
 mistakes:
   description: One sentence for each mistake of the document.
   returned: when the document is wrong
@@ -79,14 +102,9 @@ mistakes:
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
-try:
-    import yaml
-except ImportError:
-    yaml = None  # type: ignore[assignment]
-
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import held, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import held, reading, remains, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
 CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document", "model"]]}
@@ -100,43 +118,39 @@ def argument_spec() -> dict[str, Any]:
         "model": {"type": "dict"},
         "held": {"type": "dict", "default": {}},
         "sizes": {"type": "dict"},
+        "teardown": {"type": "bool", "default": False},
     }
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Return the model as the fact ``corral``. Raises CorralError for a file that can not be read and for a wrong document."""
+    """Return the model. Raises CorralError for a file that can not be read and for a wrong document."""
     del check, diff  # it changes nothing, so there is nothing to predict and nothing to show
     if params.get("model"):
-        return {"changed": False, "ansible_facts": {"corral": held.hold(params["model"], params["held"])}}
+        return {**held.hold(params["model"], params["held"]), "changed": False}
     if not params.get("path") and params.get("document") is None:
         raise CorralError(
             "There is no SlurmCluster document; give a file with -e slurm_cluster_file=my.yml, or the document itself in slurm_cluster "
             "(for the module: path or document)."
         )
     document = read(params["path"]) if params.get("path") else params["document"]
-    model = resolve.model(document, params.get("sizes")).to_dict()
-    return {"changed": False, "ansible_facts": {"corral": held.hold(model, params["held"]) if params.get("held") else model}}
+    model = (remains.model(document) if params.get("teardown") else resolve.model(document, params.get("sizes"))).to_dict()
+    return {**(held.hold(model, params["held"]) if params.get("held") else model), "changed": False}
 
 
 def read(path: str) -> Any:
     """Return the one YAML document of a file. Raises CorralError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        with Path(path).open("rb") as file:
+            # One byte more than is allowed tells that it is too many, of /dev/zero too.
+            text = file.read(reading.MAX_BYTES + 1).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else "it is not UTF-8 text") or "it is no file"
+        if isinstance(error, UnicodeDecodeError) and error.end > reading.MAX_BYTES - 3:
+            reason = f"it has more than {reading.MAX_BYTES} bytes"
         raise CorralError(
             f"The document {path} can not be read: {reason}; give the path of a SlurmCluster document in slurm_cluster_file."
         ) from error
-    if yaml is None:
-        raise CorralError(missing_required_lib("PyYAML"))
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        documents = [document for document in yaml.load_all(text, Loader=loader) if document is not None]
-    except yaml.YAMLError as error:
-        raise CorralError(f"The document {path} is not YAML: {' '.join(str(error).split())}; correct it there.") from error
-    if len(documents) != 1:
-        raise CorralError(f"The file {path} holds {len(documents)} documents, not one; give each cluster a file and a run of its own.")
-    return documents[0]
+    return reading.document(text, path)
 
 
 def main() -> None:

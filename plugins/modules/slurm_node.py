@@ -140,6 +140,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+cluster:
+  description: The cluster that was asked.
+  returned: success
+  type: str
+  sample: demo
+namespace:
+  description: Its namespace.
+  returned: success
+  type: str
+  sample: demo
 nodes:
   description: The nodes as they are now, as M(corral.slurm.slurm_node_info) returns them.
   returned: success

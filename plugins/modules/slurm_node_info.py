@@ -13,6 +13,7 @@ description:
   - Runs C(scontrol show nodes --json) in the controller's pod and returns what it says.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.slurmctld
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
@@ -23,20 +24,6 @@ attributes:
     details:
       - Changes nothing.
 options:
-  namespace:
-    description:
-      - Namespace of the pod. The kubeconfig's context decides when it is not set.
-    type: str
-  pod:
-    description:
-      - Name of the pod that runs slurmctld.
-    type: str
-    required: true
-  container:
-    description:
-      - Name of the container that runs slurmctld.
-    type: str
-    default: slurmctld
   nodes:
     description:
       - The nodes to return, as a hostlist like V(cpu-[0-3],gpu-0). All nodes when it is empty.
@@ -45,6 +32,8 @@ options:
   wait:
     description:
       - Wait until all of O(nodes) answer, that is, are idle, mixed, allocated or completing, and not down, unknown or unreachable.
+      - Where a node does not respond because its name led nowhere when slurmctld last read its configuration, and leads to an address by now,
+        slurmctld is told to read it once more (C(scontrol reconfigure)). That is no change of the cluster's state and does not count as one.
       - A drained node that answers ends the wait too and is named in RV(drained), since somebody has drained it on purpose.
     type: bool
     default: false
@@ -208,16 +197,13 @@ from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.corral.slurm.plugins.module_utils._converge import node_info
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
 
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
-        "namespace": {"type": "str"},
-        "pod": {"type": "str", "required": True},
-        "container": {"type": "str", "default": "slurmctld"},
+        **slurmctld_options(env_fallback),
         "nodes": {"type": "str", "default": ""},
         "wait": {"type": "bool", "default": False},
         "wait_nodes": {"type": "str", "default": ""},

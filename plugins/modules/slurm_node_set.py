@@ -32,7 +32,7 @@ options:
     type: str
   node_sets:
     description:
-      - Node sets with C(scale), as RV(corral.slurm.slurm_cluster_model#module:corral) has them in C(scaling.scaled).
+      - Node sets with C(scale), as the model of M(corral.slurm.slurm_cluster_model) has them in C(scaling.scaled).
     type: list
     elements: dict
     required: true

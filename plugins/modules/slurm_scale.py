@@ -103,8 +103,9 @@ options:
     elements: str
   slurm_conf:
     description:
-      - The C(slurm.conf) that the document makes. Where it is another than the live one, Slurm's own parser reads it first, in the controller's pod, and the
-        module fails with its words before anything is done when it refuses it. Without such a pod it is not read.
+      - The C(slurm.conf) that the document makes. Where it is another than the live one, Slurm's own parser reads it first and slurmctld loads its new
+        plugins, in the controller's pod, and the module fails with their words before anything is done when they refuse it. Without such a pod it is
+        not read.
     type: str
   image:
     description:

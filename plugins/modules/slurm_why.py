@@ -45,6 +45,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+cluster:
+  description: The cluster that was asked.
+  returned: success
+  type: str
+  sample: demo
+namespace:
+  description: Its namespace.
+  returned: success
+  type: str
+  sample: demo
 nodes:
   description: The answer for each node.
   returned: success

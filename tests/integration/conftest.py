@@ -112,6 +112,9 @@ class Cluster:
     kubectl: Kubectl
 
     def write(self) -> Path:
+        if ":26." in SLURM_IMAGE:  # Debian builds it without PMIx
+            lines = self.spec.setdefault("slurm", {}).setdefault("extraConfig", [])
+            lines += [] if any(one.startswith("MpiDefault=") for one in lines) else ["MpiDefault=none"]
         path = self.directory / f"{self.name}.yml"
         path.write_text(
             yaml.safe_dump(

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,21 +214,48 @@ def test_why_tells_whose_drain_it_is_and_what_to_do(call: Call, cluster: Cluster
     assert f"kubectl exec -n {cluster.namespace} {cluster.name}-cpu-1" in answer["cpu-1"]["next"]
 
 
+def test_names_that_led_nowhere_when_slurmctld_read_its_configuration(call: Call, cluster: Cluster) -> None:
+    """Somebody deletes the workers' Service and slurmctld reads its configuration before it is back."""
+    service = f"{cluster.name}-worker"
+    before = cluster.kubectl("get", "service", "-n", cluster.namespace, service, "-o", "json")
+    kept = json.loads(before)
+    kept["metadata"] = {key: kept["metadata"][key] for key in ("name", "namespace", "labels")}
+    host = f"{cluster.name}-cpu-0.{service}.{cluster.namespace}.svc.cluster.local"
+    cluster.kubectl("delete", "service", "-n", cluster.namespace, service)
+    try:
+        eventually(lambda: not cluster.slurm("getent", "hosts", host, check=False).strip(), "the name leads nowhere")
+        cluster.slurm("scontrol", "reconfigure")
+        eventually(
+            lambda: all("NOT_RESPONDING" in node["state"] for node in call("slurm_node_info")["nodes"]), "slurmctld has lost its nodes"
+        )
+    finally:
+        cluster.kubectl("create", "-f", "-", stdin=json.dumps(kept))
+    back = call("slurm_node_info", nodes="cpu-[0-1]", wait=True, wait_timeout=90)
+    assert back["counts"]["in_service"] == 2
+
+
 def test_the_playbooks(call: Call, cluster: Cluster) -> None:
     document = cluster.write()
     refused = playbook("drain", document, "-e", "node=cpu-0")
     assert refused.rc != 0 and "say why cpu-0 is taken out with -e reason=" in refused.output
-    out = playbook("drain", document, "-e", "node=cpu-[0-1]", "-e", "reason='new fans'", "-e", "by=ada")
+    # The very words of docs/nodes.md, by the shell that takes their quotes away.
+    typed = shlex.split("-e 'node=cpu-[0-1]' -e reason='new fans' -e by=ada")
+    out = playbook("drain", document, *typed)
     assert (out.rc, out.changed) == (0, 1), out.output
-    assert playbook("drain", document, "-e", "node=cpu-[0-1]", "-e", "reason='new fans'", "-e", "by=ada").changed == 0
-    told = playbook("why", None, "-e", f"slurm_namespace={cluster.namespace}")
+    assert playbook("drain", document, *typed).changed == 0
+    told = playbook("why", None, "-e", f"slurm_name={cluster.name}")
     assert "by an administrator: new fans (ada)" in told.output
+    # What it says to do next is a command that can be typed as it stands.
+    command = re.findall(r"'ansible-playbook corral\.slurm\.drain ([^']+)'", " ".join(told.output.split()))
+    assert f"-e slurm_namespace={cluster.namespace} -e slurm_name={cluster.name} -e node=cpu-0 -e resume=true" in command
     cluster.slurm("scontrol", "update", "nodename=cpu-1", "state=drain", "reason=ask bob")
     back = playbook("drain", document, "-e", "node=cpu-[0-1]", "-e", "resume=true")
     assert back.rc != 0 and "cpu-1 was not brought back: it is out by somebody else (ask bob)" in back.output
     forced = playbook("drain", document, "-e", "node=cpu-[0-1]", "-e", "resume=true", "-e", "force=true")
     assert (forced.rc, forced.changed) == (0, 1), forced.output
     assert call("slurm_why")["lines"] == ["All nodes are in service."]
+    cluster.site()  # what the tests before have done to objects is set right
+    assert playbook("upgrade", cluster.write()).changed == 0
 
 
 def test_the_action_and_the_module_give_the_same(cluster: Cluster, tmp_path: Path) -> None:
@@ -237,6 +266,7 @@ def test_the_action_and_the_module_give_the_same(cluster: Cluster, tmp_path: Pat
         {"corral.slurm.slurm_partition": {"name": ["main"], "state": "UP"}},
         {"corral.slurm.slurm_why": {"nodes": "cpu-0"}},
         {"corral.slurm.slurm_reservation_info": {}},
+        {"corral.slurm.slurm_node_info": {"nodes": "cpu-0", "pod": "{{ omit }}"}},
     ):
         tasks += [
             {**task, "register": "plan", "check_mode": True},

@@ -37,6 +37,9 @@ OWNED: dict[str, str] = {
     "slurmctldhost": "the controller's pod has it",
     "controlmachine": "the controller's pod has it",
     "controladdr": "the controller's pod has it",
+    "backupcontroller": "set spec.controller.replicas",
+    "backupaddr": "set spec.controller.replicas",
+    "cryptotype": "all daemons share one munge key",
     "slurmctldport": "the controller's service has it",
     "slurmdport": "the workers' service has it",
     "authtype": "all daemons share one munge key",
@@ -252,7 +255,8 @@ def _settings(
         # A node that comes back by itself (its pod was replaced) goes back into service.
         "ReturnToService": 2,
         "JobRequeue": 1,
-        "MpiDefault": "none",
+        # An MPI program that srun starts finds the others; without it each task is a world of its own, and nobody says so.
+        "MpiDefault": "pmix",
         "LaunchParameters": "use_interactive_step",
         # An extern step on each node of a job, which takes in who comes by ssh; and for srun --x11, which slurmctld refuses with linuxproc.
         "PrologFlags": "Contain,X11" if confined else "Contain",

@@ -41,6 +41,26 @@ def static(spec: dict[str, Any]) -> dict[str, Any]:
     return filled
 
 
+def normal(value: Any, rules: dict[str, Any] | None = None) -> Any:
+    """Return a copy of a spec, valid or not, as the API server would keep it: without blank fields, and with 2.0 as 2, since JSON has one kind of numbers.
+
+    Where ``rules`` say nothing, nothing is looked at, so that depth is the schema's.
+    """
+    rules = _schema.spec() if rules is None else rules
+    if isinstance(value, dict):
+        known, others = rules.get("properties", {}), rules.get("additionalProperties")
+        return {
+            key: normal(item, known.get(key, others)) if key in known or others is not None else item
+            for key, item in value.items()
+            if item is not None or (key not in known and others is None)
+        }
+    if isinstance(value, list) and "items" in rules:
+        return [normal(item, rules["items"]) for item in value]
+    if isinstance(value, float) and value.is_integer() and (rules.get("type") == "integer" or "x-kubernetes-int-or-string" in rules):
+        return int(value)
+    return value
+
+
 def _partition_schema() -> dict[str, Any]:
     schema: dict[str, Any] = _schema.spec()["properties"]["partitions"]["items"]
     return schema

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, quantity, schema
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import apiserver, config, egress, quantity, schema
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, keys
 
 Json = dict[str, Any]
@@ -69,9 +68,19 @@ KEY_TYPES = frozenset(
         "sk-ecdsa-sha2-nistp256@openssh.com",
     }
 )
+# Bytes of a point of each curve, not compressed, and bits of the shortest RSA key (RequiredRSASize).
+POINTS = {"nistp256": 65, "nistp384": 97, "nistp521": 133}
+MIN_RSA = 1024
+MAX_LABEL = 63
 # A StatefulSet's pods carry the label controller-revision-hash, <name>-<10 characters>, of at most 63.
 MAX_SET_NAME = 52
 MIN_MEMORY = 256
+# Slurm keeps them in 16 bits, of which the last two numbers mean something else.
+MAX_CPUS = 65533
+# Slurm's own most (MAX_GRES_BITMAP).
+MAX_FILES = 1024
+# Names of lines times sets of GPUs: seconds of a CPU. A document of the largest size that people write has some thousand.
+MAX_COMPARED = 100_000
 # The jail's own, and what pods lay over it: a volume there would hide it from all jobs.
 OWN_PATHS = (
     "/bin",
@@ -146,22 +155,32 @@ SUB_MOUNT_SOURCES = ("claimName", "storageClassName", "hostPath", "memory", "scr
 def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     """Yield a sentence for each mistake of a document whose structure is right."""
     yield from _volumes(spec)
+    yield from apiserver.mistakes(metadata["name"], spec)
     yield from _controller(spec["controller"])
     yield from _login(spec)
     yield from _node_sets(metadata["name"], spec.get("nodeSets") or [])
     yield from _partitions(spec)
     yield from _draining(spec)
     yield from _populate("spec.jail", spec["jail"])
-    yield from _jails(spec)
+    yield from _jails(metadata["name"], spec)
     yield from _sub_mounts(spec)
     yield from _no_jail_users(spec)
     yield from _extra(spec)
     yield from _host_users(spec)
     yield from _gpus(spec)
+    yield from _gres_lines(spec)
     yield from _topology(spec)
     yield from _pod_volumes(spec)
     yield from _accounts(spec)
     yield from _sssd(metadata["name"], spec)
+    yield from egress.mistakes(spec)
+    yield from _foreign_fields(spec.get("foreignFields") or [])
+
+
+def _foreign_fields(entries: list[Json]) -> Iterator[str]:
+    for index, entry in enumerate(entries):
+        if not entry.get("field") and not entry.get("manager"):
+            yield f"spec.foreignFields[{index}] has neither field nor manager, so it would allow everything; give one of them."
 
 
 def _volumes(spec: Json) -> Iterator[str]:
@@ -276,9 +295,8 @@ def _size(path: str, node_set: Json) -> Iterator[str]:
         yield f"{path}.resources.limits.cpu is missing; Slurm's CPUs are counted from it."
     elif quantity.parse(cpu) < 1:
         yield f"{path}.resources.{where}.cpu is {cpu}; a Slurm node has whole CPUs, so give limits.cpu of 1 or more (requests may be less)."
-    for what, amount in requests.items():
-        if what in limits and quantity.parse(amount) > quantity.parse(limits[what]):
-            yield f"{path}.resources.requests.{what} is {amount}, more than the limit of {limits[what]}; lower the one or raise the other."
+    elif quantity.parse(cpu) >= MAX_CPUS + 1:
+        yield f"{path}.resources.{where}.cpu is {cpu}; Slurm counts to {MAX_CPUS} on a node, so give less."
 
 
 def _node_line(path: str, node_set: Json) -> Iterator[str]:
@@ -413,13 +431,17 @@ def _populate(path: str, jail: Json) -> Iterator[str]:
         yield f"{path}.populate.image is missing; name the image whose root becomes the jail, or set policy: Never for a volume that is filled."
 
 
-def _jails(spec: Json) -> Iterator[str]:
+def _jails(cluster: str, spec: Json) -> Iterator[str]:
     names = {"default"}
     for index, jail in enumerate(spec.get("jails") or []):
         path = f"spec.jails[{index}]"
         yield from _populate(path, jail)
         if jail["name"] in ("default", "populate", "users"):
             yield f"{path}.name is {jail['name']}, which has a meaning of its own; choose another."
+        # With the longest ending that a Job of the jail has; a Job's name becomes a label of its pods.
+        longest = f"{cluster}-jail-{jail['name']}-populate-12345678"
+        if len(longest) > MAX_LABEL:
+            yield f"{path}.name makes the name of a Job of {len(longest)} characters; {MAX_LABEL} are the most, so shorten it by {len(longest) - MAX_LABEL}."
         names.add(jail["name"])
     for index, partition in enumerate(spec.get("partitions") or []):
         if partition.get("jail", "default") not in names:
@@ -490,7 +512,7 @@ def _topology(spec: Json) -> Iterator[str]:
     sets = [(f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec.get("nodeSets") or [])]
     if topology is None:
         for path, node_set in sets:
-            if node_set.get("topology"):
+            if "topology" in node_set:
                 yield f"{path}.topology goes with spec.slurm.topology, which is missing; say there which plugin shall use it."
         return
     kind, other = ("switch", "block") if topology["plugin"] == "Tree" else ("block", "switch")
@@ -582,6 +604,12 @@ def _no_jail_users(spec: Json) -> Iterator[str]:
     for index, name in enumerate(spec["jail"].get("noJailUsers") or []):
         if name not in users:
             yield f"spec.jail.noJailUsers[{index}] is {name}, who is not in spec.users; add the user, or remove the name."
+    root = next((user["name"] for user in spec.get("users") or [] if user.get("sudo")), None)
+    if root and spec["jail"].get("noJailUsers") and not spec["jail"].get("noJailDespiteSudo"):
+        yield (
+            f"spec.jail.noJailUsers can not be had beside {root}, who has sudo: as root of the jail {root} can take over a job that runs outside of it, and be "
+            "root of the worker's pod; empty the list, take sudo away, or say that you accept it by spec.jail.noJailDespiteSudo: true."
+        )
 
 
 def _extra(spec: Json) -> Iterator[str]:
@@ -650,8 +678,6 @@ def _gpus(spec: Json) -> Iterator[str]:
                     f"spec.slurm.extraCgroupConfig sets ConstrainDevices, but {vendors['simulated']}.gpu is simulated: its GPUs are one device file, which "
                     "jobs need; remove the line."
                 )
-    for index, line in enumerate(_pairs_of(slurm.get("extraGresConfig"))):
-        yield from _gres_line(f"spec.slurm.extraGresConfig[{index}]", dict(line), sets)
 
 
 def _gpu(path: str, node_set: Json) -> Iterator[str]:
@@ -707,20 +733,33 @@ def _links(path: str, gpu: Json) -> Iterator[str]:
                 yield f"{path}[{index}] has {row[other]} links to GPU {other}, which has {rows[other][index]} to GPU {index}; make them agree."
 
 
-def _gres_line(path: str, line: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:
-    """A line of gres.conf about GPUs of a set that has its own."""
-    words = {key.lower(): value for key, value in line.items()}
-    if words.get("name", "").lower() != "gpu" and "autodetect" not in words:
+def _gres_lines(spec: Json) -> Iterator[str]:
+    """Lines of gres.conf: hostlists that Slurm can take, and GPUs of a set that has its own. Never expanded: a line can name a thousand million nodes."""
+    lines = [{key.lower(): value for key, value in line} for line in _pairs_of((spec.get("slurm") or {}).get("extraGresConfig"))]
+    sets = [(f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec.get("nodeSets") or []) if node_set.get("gpu")]
+    if sum(words.get("nodename", "").count(",") + 1 for words in lines) * len(sets) > MAX_COMPARED:
+        yield "spec.slurm.extraGresConfig names too many nodes one by one; write ranges such as gpu-[0-7], or fewer lines."
         return
+    for index, words in enumerate(lines):
+        yield from _gres_line(f"spec.slurm.extraGresConfig[{index}]", words, sets)
+
+
+def _gres_line(path: str, words: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:
     try:
-        names = {name.rpartition("-")[0] for name in hostlist.expand(words["nodename"])} if "nodename" in words else None
+        for key, most in (("nodename", schema.MAX_NODES), ("file", MAX_FILES), ("files", MAX_FILES)):
+            # Of files, white space is a part of their names.
+            text = words.get(key, "") if key == "nodename" else words.get(key, "").replace(" ", "_")
+            if hostlist.count(text) > most:
+                yield f"{path} has more than {most} {'nodes' if key == 'nodename' else 'files'} in {key}, which Slurm does not take; check its ranges."
+                return
+        if words.get("name", "").lower() != "gpu" and "autodetect" not in words:
+            return
+        prefixes = [f"{node_set['name']}-" for _place, node_set in sets]
+        first = hostlist.first_named(words["nodename"], prefixes) if "nodename" in words else 0
+        if sets and first is not None:
+            yield f"{path} describes GPUs of nodes whose GPUs {sets[first][0]}.gpu describes; remove the line, or name other nodes by NodeName."
     except hostlist.HostlistError as error:
         yield f"{path}: {error}"
-        return
-    for place, node_set in sets:
-        if names is None or node_set["name"] in names:
-            yield f"{path} describes GPUs of nodes whose GPUs {place}.gpu describes; remove the line, or name other nodes by NodeName."
-            return
 
 
 def _pairs_of(lines: list[str] | None) -> list[list[tuple[str, str]]]:
@@ -816,12 +855,37 @@ def _key_mistake(key: str) -> str | None:
         return "is a private key, which must not be here and should be replaced"
     words = key.split(" ")
     if words[0] not in KEY_TYPES:
-        return f"begins with {words[0][:40]!a}, not with the type of a public key"
+        return "does not begin with the type of a public key, such as ssh-ed25519"
     try:
         blob = base64.b64decode(words[1], validate=True) if len(words) > 1 else b""
-    except binascii.Error:
+    except ValueError:  # binascii's, and that of what is not ASCII
         return "has a second word that is not base64"
-    size = int.from_bytes(blob[:4], "big")
-    if blob[4 : 4 + size] != words[0].encode() or len(blob) < 4 + size + 8:
+    parts = _parts(blob)
+    if not parts or parts[0] != words[0].encode() or not _complete(parts):
         return f"is cut off or mixed up: its second word is no key of type {words[0]}"
+    if words[0] == "ssh-rsa" and int.from_bytes(parts[2], "big").bit_length() < MIN_RSA:
+        return f"is an RSA key of {int.from_bytes(parts[2], 'big').bit_length()} bits, which sshd refuses; it takes {MIN_RSA} at least"
     return None
+
+
+def _parts(blob: bytes) -> list[bytes]:
+    """The strings of a key (RFC 4251 §5), none where it does not end with one."""
+    parts: list[bytes] = []
+    while blob:
+        size = int.from_bytes(blob[:4], "big")
+        if len(blob) < 4 + size:
+            return []
+        parts.append(blob[4 : 4 + size])
+        blob = blob[4 + size :]
+    return parts
+
+
+def _complete(parts: list[bytes]) -> bool:
+    """Whether a key has all that its type has: RFC 4253 §6.6, RFC 5656 §3.1, RFC 8709 §4, and OpenSSH's PROTOCOL.u2f."""
+    kind = parts[0].decode()
+    if kind == "ssh-rsa":
+        return len(parts) == 3 and all(parts)
+    if kind.endswith("ssh-ed25519@openssh.com") or kind == "ssh-ed25519":
+        return len(parts) == (3 if kind.startswith("sk-") else 2) and len(parts[1]) == 32
+    curve = kind.removeprefix("sk-").partition("@")[0].removeprefix("ecdsa-sha2-")
+    return len(parts) == (4 if kind.startswith("sk-") else 3) and parts[1] == curve.encode() and len(parts[2]) == POINTS[curve]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The resolved model of a cluster: what roles see as the fact ``corral``. Typed and complete; field names are an interface."""
+"""The resolved model of a cluster: what roles see as the variable ``corral``. Typed and complete; field names are an interface."""
 
 from __future__ import annotations
 
@@ -142,6 +142,7 @@ class Login:
     service_type: str
     service_port: int
     node_port: int | None
+    session_affinity: str
     service_annotations: Labels
     resources: Json
     node_selector: Labels
@@ -380,6 +381,26 @@ class Teardown:
 
 
 @dataclass(frozen=True, slots=True)
+class EgressPolicy:
+    """A NetworkPolicy for what pods connect to: these rules, and with ``open`` everything but what is closed."""
+
+    name: str
+    selector: Json
+    rules: list[Json]
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """Where pods may connect to. ``closed`` has networks by family, ``ipv4`` and ``ipv6``; ``find_api_server``: the API server's are not among them,
+    for the document does not name them."""
+
+    closed: dict[str, list[str]]
+    find_api_server: bool
+    policies: list[EgressPolicy]
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A whole cluster. ``document`` is what it was made of, as JSON, with the schema's defaults; ``jail`` is the default one and the first of ``jails``;
     ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users are the document's; ``original`` is what
@@ -398,6 +419,7 @@ class Model:
     login: Login
     workers: Workers
     maintenance: Maintenance
+    foreign_fields: list[Json]
     scaling: Scaling
     rollout: Rollout
     sync: Sync
@@ -406,6 +428,7 @@ class Model:
     node_count: int
     config: Config
     munge: Munge
+    egress: Egress
     sssd: Sssd | None
     secrets: list[Json]
     jail: Jail

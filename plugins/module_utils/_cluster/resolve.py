@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, defaults, quantity, revisions, schema, validate
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, defaults, egress, quantity, revisions, schema, validate
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     ApplySet,
     Component,
@@ -118,15 +118,15 @@ def model(document: Any, sizes: dict[str, int] | None = None) -> Model:
 
     ``sizes`` are the numbers of nodes that were asked for of the SlurmNodeSets, by node set; None where there are no SlurmNodeSets.
     """
-    validate.check(document)
+    written = validate.check(document)
     name: str = document["metadata"]["name"]
     namespace: str = document["metadata"].get("namespace") or "default"
-    spec = defaults.with_defaults(document["spec"])
+    spec = defaults.with_defaults(written)
     for node_set in spec["nodeSets"]:
         if "scale" in node_set:
             asked = (sizes or {}).get(node_set["name"], node_set["replicas"])
             node_set["replicas"] = min(max(asked, node_set["scale"]["minReplicas"]), node_set["scale"]["maxReplicas"])
-    return _Resolver(name, namespace, spec, defaults.static(document["spec"]), scalable=sizes is not None).model()
+    return _Resolver(name, namespace, spec, defaults.static(written), scalable=sizes is not None).model()
 
 
 class _Resolver:
@@ -193,6 +193,7 @@ class _Resolver:
             login=login,
             workers=workers,
             maintenance=self.maintenance,
+            foreign_fields=self.spec["foreignFields"],
             scaling=self.scaling(components.worker),
             rollout=self.rollout(node_sets),
             sync=self.sync(),
@@ -201,6 +202,7 @@ class _Resolver:
             node_count=sum(node_set.replicas for node_set in node_sets),
             config=Config(name=self.config_map, hash=fingerprint, files=texts),
             munge=munge,
+            egress=egress.resolve(self.name, self.spec, self.cluster_selector(), components),
             sssd=self.sssd(),
             secrets=secrets,
             jail=jails[0],
@@ -218,6 +220,10 @@ class _Resolver:
 
     def domain(self, service: str) -> str:
         return f"{service}.{self.namespace}.svc.{self.spec['clusterDomain']}"
+
+    def cluster_selector(self) -> Labels:
+        """Of all pods of the cluster."""
+        return {key: self.labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
 
     def component(self, part: str) -> Component:
         labels = {**self.labels, "app.kubernetes.io/component": part}
@@ -306,6 +312,7 @@ class _Resolver:
             service_type=spec["service"]["type"],
             service_port=spec["service"]["port"],
             node_port=spec["service"].get("nodePort"),
+            session_affinity=spec["service"]["sessionAffinity"],
             service_annotations=spec["service"]["annotations"],
             resources=spec["resources"],
             node_selector=spec["nodeSelector"],

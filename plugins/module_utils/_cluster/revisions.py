@@ -66,6 +66,11 @@ class History:
         """True when a run of this document has something to note at its end."""
         return self.tried is not None or self.newest != document["spec"]
 
+    def removed_users(self, document: Json) -> list[str]:
+        """Return the users that the cluster has, or that a run may have begun to make, and that this document leaves out."""
+        had = {str(user["name"]) for spec in (self.newest, (self.tried or {}).get("spec")) for user in (spec or {}).get("users") or ()}
+        return sorted(had - {str(user["name"]) for user in document["spec"].get("users") or ()})
+
     def trying(self, document: Json) -> History:
         """Return what is to be kept while a run of this document goes: this very history where there is nothing to note."""
         if document["spec"] in (self.newest, (self.tried or {}).get("spec")):

@@ -36,7 +36,7 @@ LOGIN_MEMORY = "4Gi"
 
 _LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-_QUALIFIED = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+_QUALIFIED = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 _LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _IMAGE = "^[A-Za-z0-9][-A-Za-z0-9._:/@]*$"
 _CPU = "^([0-9]+|[0-9]+[.][0-9]{1,3}|[0-9]+m)$"
@@ -59,6 +59,8 @@ _TEXT = "^[^\\x00]*$"
 _CORES = "^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$"
 _LINKS = "^(-1|[0-9]{1,4})(,(-1|[0-9]{1,4}))*$"
 _GPU_TYPE = "^[a-z][-a-z0-9_.]*$"
+_CIDR = "^[0-9a-fA-F:.]+/[0-9]{1,3}$"
+_KIND = "^[A-Z][A-Za-z0-9]*$"
 _SHARE = "^([1-9][0-9]{0,4}|([1-9][0-9]?|100)%)$"
 
 PATTERNS: dict[str, str] = {
@@ -84,8 +86,10 @@ PATTERNS: dict[str, str] = {
     _EXTENDED: "the name of an extended resource such as nvidia.com/gpu",
     _TEXT: "a text without the character NUL",
     _SCRIPT: "a script, beginning with #! and a program's path",
+    _CIDR: "a network such as 10.20.0.0/16 or 2001:db8::/32",
     _SHARE: "a number of nodes such as 2, or a share of the set such as 25%; at least 1",
     _GPU_TYPE: "lower-case letters, digits, '-', '_' and '.', beginning with a letter",
+    _KIND: "a kind such as Service",
 }
 
 
@@ -201,11 +205,6 @@ def _map(description: str, values: Schema, *, maximum: int, default: Any = None)
     return schema
 
 
-def _free(description: str) -> Schema:
-    """An object of Kubernetes' own, which only the API server knows and checks."""
-    return {"type": "object", "description": description, "x-kubernetes-preserve-unknown-fields": True}
-
-
 def _lines(description: str, line: str) -> Schema:
     return _list(description, _string(line, _LINE, max_length=4096), maximum=256, default=[])
 
@@ -300,6 +299,11 @@ def _jail() -> Schema:
                 unique=True,
                 default=[],
             ),
+            "noJailDespiteSudo": _boolean(
+                "Allows noJailUsers in a cluster whose users have sudo. Each of those can then become root of the workers' pods: as root of the jail he "
+                "becomes a user whose job runs outside, and takes that job's process over.",
+                False,
+            ),
         },
         required=("volume", "populate"),
         rules=(
@@ -379,6 +383,77 @@ def placement() -> dict[str, Schema]:
             default=[],
         ),
     }
+
+
+def _expressions(description: str, operators: tuple[str, ...]) -> Schema:
+    return _list(
+        description,
+        _object(
+            "A key, an operator, and the values that it takes.",
+            {
+                "key": _string("A label's key.", _QUALIFIED, max_length=317),
+                "operator": _string("How the label's value is compared.", enum=operators),
+                "values": _list("Values to compare with.", _string("A value.", _LABEL_VALUE, max_length=63, min_length=0), maximum=256),
+            },
+            required=("key", "operator"),
+        ),
+        maximum=32,
+    )
+
+
+def _affinity() -> Schema:
+    """As a pod has it, every field: what a schema does not know could be of any depth and size."""
+    weight = _integer("How much it counts beside others.", 1, 100)
+    node_term = {
+        "matchExpressions": _expressions("Labels of the node.", ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")),
+        "matchFields": _expressions("Fields of the node: metadata.name.", ("In", "NotIn")),
+    }
+    selector = _object(
+        "Pods by their labels.",
+        {
+            "matchLabels": _map("Labels that they must have.", _string("A value.", _LABEL_VALUE, max_length=63, min_length=0), maximum=32),
+            "matchExpressions": _expressions("Labels of the pods.", ("In", "NotIn", "Exists", "DoesNotExist")),
+        },
+    )
+    keys = _list("Keys of labels of the pod itself.", _string("A label's key.", _QUALIFIED, max_length=317), maximum=32)
+    pod_term = {
+        "labelSelector": selector,
+        "namespaces": _list("Namespaces of the pods.", _string("A namespace.", _SUBDOMAIN, max_length=63), maximum=64),
+        "namespaceSelector": {**selector, "description": "Namespaces of the pods by their labels."},
+        "topologyKey": _string(
+            "Label of the Kubernetes nodes whose value is the same where pods are together.", _QUALIFIED, max_length=317
+        ),
+        "matchLabelKeys": keys,
+        "mismatchLabelKeys": keys,
+    }
+    required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+
+    def pods(description: str) -> Schema:
+        term = _object("Which pods, and what together means.", pod_term, required=("topologyKey",))
+        weighted = _object("A wish.", {"weight": weight, "podAffinityTerm": term}, required=("weight", "podAffinityTerm"))
+        return _object(
+            description,
+            {required: _list("What must be.", term, maximum=16), preferred: _list("What is wanted.", weighted, maximum=16)},
+        )
+
+    term = _object("What a node must fulfil, all of it.", node_term)
+    wish = _object("A wish.", {"weight": weight, "preference": term}, required=("weight", "preference"))
+    terms = _list("One of these must fit.", term, maximum=16, minimum=1)
+    return _object(
+        "Where the pods want to be or must be, as in a pod, for what nodeSelector can not say.",
+        {
+            "nodeAffinity": _object(
+                "Kubernetes nodes by their labels, as in a pod.",
+                {
+                    required: _object("What must be.", {"nodeSelectorTerms": terms}, required=("nodeSelectorTerms",)),
+                    preferred: _list("What is wanted.", wish, maximum=16),
+                },
+            ),
+            "podAffinity": pods("Near which pods, as in a pod."),
+            "podAntiAffinity": pods("Away from which pods, as in a pod."),
+        },
+        default={},
+    )
 
 
 def confinement(default: str | None = None) -> dict[str, Schema]:
@@ -761,11 +836,12 @@ def _node_set() -> Schema:
                         "name": _string(
                             "Its name. POD_NAME, POD_IP and names that begin with CORRAL_ or SLURM_ are corral's own.", _VARIABLE
                         ),
-                        "value": {
-                            "type": "string",
-                            "description": "Its value. Kubernetes replaces $(NAME) by a variable that stands before it.",
-                            "maxLength": 4096,
-                        },
+                        "value": _string(
+                            "Its value. Kubernetes replaces $(NAME) by a variable that stands before it.",
+                            _TEXT,
+                            max_length=4096,
+                            min_length=0,
+                        ),
                     },
                     required=("name", "value"),
                 ),
@@ -798,15 +874,7 @@ def _node_set() -> Schema:
             ),
             **host_users(),
             **placement(),
-            "affinity": _object(
-                "Where the pods want to be or must be, as in a pod, for what nodeSelector can not say.",
-                {
-                    "nodeAffinity": _free("Kubernetes nodes by their labels, as in a pod."),
-                    "podAffinity": _free("Near which pods, as in a pod."),
-                    "podAntiAffinity": _free("Away from which pods, as in a pod."),
-                },
-                default={},
-            ),
+            "affinity": _affinity(),
             "onePodPerNode": _boolean("Whether no two pods of this set may be on the same Kubernetes node.", False),
             "topologySpread": _list(
                 "How the set's pods are spread over racks, zones and the like.",
@@ -1012,6 +1080,60 @@ def _partition() -> Schema:
     )
 
 
+def _egress() -> Schema:
+    def networks(description: str, maximum: int) -> Schema:
+        return _list(description, _string("A network.", _CIDR, max_length=49), maximum=maximum, unique=True, default=[])
+
+    def reach(pods: str) -> Schema:
+        return _string(
+            f"Where {pods} connect to. Open: to everything but the clouds' metadata services, link-local addresses, the Kubernetes API server and what close "
+            "names. Restricted: to the cluster's own pods, DNS and what allow names.",
+            enum=("Open", "Restricted"),
+            default="Open",
+        )
+
+    port = _object(
+        "A port, or a range of ports.",
+        {
+            "protocol": _string("The protocol.", enum=("TCP", "UDP", "SCTP"), default="TCP"),
+            "port": _integer("The port, or the first one of the range.", 1, 65535),
+            "endPort": _integer("The last port of the range.", 1, 65535),
+        },
+        required=("port",),
+        rules=(("!has(self.endPort) || self.endPort >= self.port", "endPort is less than port"),),
+    )
+    rule = _object(
+        "Something that is allowed. Its networks and namespaces add up; without any of them it is everything, on these ports.",
+        {
+            "cidrs": networks("Networks, such as those of a license server or of LDAP.", 64),
+            "namespaces": _list(
+                "Namespaces of this Kubernetes cluster: their pods.",
+                _string("The namespace's name.", _SUBDOMAIN, max_length=63),
+                maximum=64,
+                unique=True,
+                default=[],
+            ),
+            "ports": _list("Ports; without any, all.", port, maximum=64, default=[]),
+        },
+    )
+    return _object(
+        "Where pods may connect to, by NetworkPolicies; the cluster's network plugin has to enforce them (docs/security.md).",
+        {
+            "workers": reach("workers, and so jobs,"),
+            "login": reach("login nodes, and so users' sessions,"),
+            "controller": reach("the controller's pods"),
+            "allow": _list("What is allowed besides, to all of them, closed or not.", rule, maximum=64, default=[]),
+            "close": networks("Networks that are closed besides, such as that of the machines' consoles.", 256),
+            "apiServer": networks(
+                "The Kubernetes API server's addresses, which are closed too. Without any, each run reads them, which takes a right in the namespace "
+                "default (docs/rights.md).",
+                64,
+            ),
+        },
+        default={},
+    )
+
+
 def spec() -> Schema:
     """The schema of ``spec``."""
     return _object(
@@ -1154,9 +1276,15 @@ def spec() -> Schema:
                             "nodePort": _integer(
                                 "Port of the Kubernetes nodes, for type NodePort. Without it Kubernetes chooses one.", 1, 65535
                             ),
+                            "sessionAffinity": _string(
+                                "None: connections are spread over the login nodes. ClientIP: those from one address meet on one login node, so that a second "
+                                "window finds the tmux of the first; all users behind one gateway meet there too.",
+                                enum=("None", "ClientIP"),
+                                default="None",
+                            ),
                             "annotations": _map(
                                 "Annotations of the Service, for a cloud's load balancer.",
-                                {"type": "string", "description": "The annotation's value.", "maxLength": 4096},
+                                _string("The annotation's value.", _TEXT, max_length=4096, min_length=0),
                                 maximum=64,
                                 default={},
                             ),
@@ -1224,6 +1352,31 @@ def spec() -> Schema:
                 enum=("None", "Workers", "WorkersAndLogin"),
                 default="None",
             ),
+            "foreignFields": _list(
+                "Fields of the objects that may be somebody else's. What others add to pod templates, Services, NetworkPolicies, ConfigMaps, roles and "
+                "bindings is taken back otherwise.",
+                _object(
+                    "Each names a field, or who owns it, or both.",
+                    {
+                        "field": _string(
+                            "The field as the API server names it in conflicts, with all that is below it; * stands for anything. "
+                            'Such as .spec.template.spec.containers[name="istio-proxy"].',
+                            _LINE,
+                            max_length=1024,
+                        ),
+                        "manager": _string("The field manager that owns it; * stands for anything.", _LINE, max_length=128),
+                        "kind": _string("Only objects of this kind.", _KIND, max_length=63),
+                        "labels": _map(
+                            "Only objects with these labels.",
+                            _string("A label's value.", _LABEL_VALUE, max_length=63, min_length=0),
+                            maximum=16,
+                        ),
+                    },
+                    rules=(("has(self.field) || has(self.manager)", "give field or manager"),),
+                ),
+                maximum=64,
+                default=[],
+            ),
             "workers": _object(
                 "What holds for all worker nodes.",
                 {
@@ -1279,6 +1432,7 @@ def spec() -> Schema:
             ),
             "users": _list("Users of the machine.", _user(), maximum=2000, keys=("name",), default=[]),
             "sssd": _sssd(),
+            "network": _object("The network of the pods.", {"egress": _egress()}, default={}),
             "deletion": _object(
                 "What becomes of the cluster when its document is deleted. The operator's only; the playbook corral.slurm.destroy asks instead.",
                 {
@@ -1370,6 +1524,7 @@ def document() -> Schema:
             ),
         },
         required=("spec",),
+        rules=(("!has(self.metadata.generateName)", "give the cluster a name of its own: metadata.name instead of generateName"),),
     )
 
 

@@ -6,36 +6,55 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import meaning, schema
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, meaning, quantity, schema
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
 _TYPES = {"object": "a mapping (key: value)", "array": "a list", "string": "text", "integer": "a whole number", "boolean": "true or false"}
+# So many mistakes are told, and so many of the others are counted.
+SHOWN, COUNTED = 20, 10_000
+# Beyond it the API server takes a number for one with a fraction.
+MAX_INTEGER = 2**63 - 1
 
 
 class InvalidDocument(CorralError):
-    """A document with mistakes; ``data["mistakes"]`` has one sentence for each."""
+    """A document with mistakes; ``data["mistakes"]`` has one sentence for each of the first, and one for ``more`` of them."""
 
-    def __init__(self, mistakes: list[str]) -> None:
-        count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    def __init__(self, mistakes: list[str], more: int = 0) -> None:
+        total = len(mistakes) + more
+        count = "1 mistake" if total == 1 else f"{'more than ' * (more == COUNTED)}{total} mistakes"
+        if more:
+            mistakes = [*mistakes, f"{more} more mistakes of spec are not shown; correct these first and run again."]
         super().__init__(f"The document has {count}; nothing was changed. " + " ".join(mistakes), data={"mistakes": mistakes})
 
 
-def check(document: Any) -> None:
-    """Raise InvalidDocument where ``document`` is not a SlurmCluster that can be made."""
-    mistakes = list(_head(document))
-    if not mistakes:
-        mistakes = list(_structure(document, schema.document(), ""))
-    if not mistakes:
-        mistakes = list(meaning.mistakes(document["metadata"], document["spec"]))
-    if mistakes:
-        raise InvalidDocument(mistakes)
+def check(document: Any) -> dict[str, Any]:
+    """Return the spec of ``document`` without its blank fields. Raises InvalidDocument where it is not a SlurmCluster that can be made."""
+    check_head(document)
+    known = {**document, "spec": defaults.normal(document.get("spec"))} if document.get("spec") is not None else document
+    _refuse(_structure(known, schema.document(), ""))
+    _refuse(meaning.mistakes(document["metadata"], known["spec"]))
+    spec: dict[str, Any] = known["spec"]
+    return spec
 
 
-def _head(document: Any) -> Iterator[str]:
+def check_head(document: Any) -> None:
+    """Raise InvalidDocument where ``document`` does not even name a SlurmCluster."""
+    _refuse(_head(document))
+
+
+def _refuse(found: Iterator[str | Callable[[], str]]) -> None:
+    shown = [one if isinstance(one, str) else one() for one in itertools.islice(found, SHOWN)]
+    if shown:
+        raise InvalidDocument(shown, sum(1 for _one in itertools.islice(found, COUNTED)))
+
+
+def _head(document: Any) -> Iterator[str | Callable[[], str]]:
     if not isinstance(document, dict) or not document:
         yield f"The document is {_found(document)}, not a {schema.KIND}: it begins with apiVersion: {schema.API_VERSION} and kind: {schema.KIND}."
         return
@@ -45,13 +64,16 @@ def _head(document: Any) -> Iterator[str]:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         yield "metadata.name is missing; give the cluster a name."
-    elif "namespace" in metadata and not (
+        return
+    if metadata.get("generateName") is not None:
+        yield "metadata.generateName is not for a cluster, which each run must find again by its name; remove it."
+    if metadata.get("namespace") is not None and not (
         isinstance(metadata["namespace"], str) and re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", metadata["namespace"])
     ):
         yield f"metadata.namespace is {_found(metadata['namespace'])}; write a Kubernetes namespace: lower-case letters, digits and '-'."
 
 
-def _structure(value: Any, rules: schema.Schema, path: str) -> Iterator[str]:
+def _structure(value: Any, rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     """Walk value and schema side by side."""
     if rules.get("x-kubernetes-int-or-string"):
         yield from _quantity(value, rules, path)
@@ -63,7 +85,7 @@ def _structure(value: Any, rules: schema.Schema, path: str) -> Iterator[str]:
             hint = "; put it in quotes, since YAML reads it as something else"
             if "enum" in rules:
                 hint = f"; it must be one of {', '.join(rules['enum'])}, in quotes where YAML reads it as something else"
-        yield f"{path} must be {_TYPES[kind]}, not {_found(value)}{hint}."
+        yield f"{path} must be {_TYPES[kind]}, not {_found(value, path)}{hint}."
     elif kind == "object":
         yield from _mapping(value, rules, path)
     elif kind == "array":
@@ -71,15 +93,13 @@ def _structure(value: Any, rules: schema.Schema, path: str) -> Iterator[str]:
     elif kind == "integer":
         low, high = rules.get("minimum"), rules.get("maximum")
         if (low is not None and value < low) or (high is not None and value > high):
-            yield f"{path} is {value}; it must be between {low} and {high}."
+            yield f"{path} is {_found(value)}; it must be between {low} and {high}."
     elif kind == "string":
         yield from _text(value, rules, path)
 
 
-def _mapping(value: dict[Any, Any], rules: schema.Schema, path: str) -> Iterator[str]:
+def _mapping(value: dict[Any, Any], rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     known = rules.get("properties")
-    if rules.get("x-kubernetes-preserve-unknown-fields"):
-        return
     if known is None:
         values = rules.get("additionalProperties", {})
         if len(value) > rules.get("maxProperties", len(value)):
@@ -88,14 +108,12 @@ def _mapping(value: dict[Any, Any], rules: schema.Schema, path: str) -> Iterator
             if not isinstance(key, str):
                 yield f"{path} has the key {_found(key)}; keys are text, so put it in quotes."
             else:
-                yield from _structure(item, values, f"{path}.{key}")
+                yield from _structure(item, values, _join(path, key))
         return
     for key in value:
         # The API server's own metadata (uid, managedFields, …) and the status are not the user's mistakes.
         if key not in known and path != "metadata":
-            close = difflib.get_close_matches(str(key), known, n=1)
-            advice = f"did you mean {close[0]}?" if close else f"known here are {', '.join(known)}."
-            yield f"{_join(path, str(key))} is not known; {advice}"
+            yield functools.partial(_unknown, key, known, path)
     for key in rules.get("required", ()):
         if value.get(key) is None:
             yield f"{_join(path, key)} is missing; it is needed: {_first_sentence(known[key])}"
@@ -104,7 +122,13 @@ def _mapping(value: dict[Any, Any], rules: schema.Schema, path: str) -> Iterator
             yield from _structure(value[key], child, _join(path, key))
 
 
-def _array(value: list[Any], rules: schema.Schema, path: str) -> Iterator[str]:
+def _unknown(key: Any, known: dict[str, schema.Schema], path: str) -> str:
+    near = difflib.get_close_matches(key.strip()[:80], known, n=1) if isinstance(key, str) else []
+    advice = f"did you mean {near[0]}?" if near else f"known here are {', '.join(known)}."
+    return f"{_join(path, key if isinstance(key, str) else _found(key))} is not known; {advice}"
+
+
+def _array(value: list[Any], rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     if len(value) < rules.get("minItems", 0):
         yield f"{path} is empty; give at least {rules['minItems']}: {_first_sentence(rules)}"
     if len(value) > rules.get("maxItems", len(value)):
@@ -124,11 +148,11 @@ def _array(value: list[Any], rules: schema.Schema, path: str) -> Iterator[str]:
             continue
         if identity in seen:
             where = f"{path}[{index}].{keys[0]}" if keys else f"{path}[{index}]"
-            yield f"{where} is {_found(identity[0] if keys else identity)} a second time, after {path}[{seen[identity]}]; each can occur once."
+            yield f"{where} is {_found(identity[0] if keys else identity, path)} a second time, after {path}[{seen[identity]}]; each can occur once."
         seen.setdefault(identity, index)
 
 
-def _text(value: str, rules: schema.Schema, path: str) -> Iterator[str]:
+def _text(value: str, rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     if "enum" in rules:
         if value not in rules["enum"]:
             yield f"{path} is {_found(value)}; it must be one of {', '.join(rules['enum'])}."
@@ -139,15 +163,21 @@ def _text(value: str, rules: schema.Schema, path: str) -> Iterator[str]:
         yield f"{path} is empty; write {_words(pattern)}."
     elif len(value) > high:
         yield f"{path} has {len(value)} characters; {high} are the most."
+    elif any("\ud800" <= one <= "\udfff" for one in value if one > "\ud7ff"):
+        yield f"{path} has half of a surrogate pair, which is no character; write the character itself."
     elif pattern and not _matches(pattern, value):
-        yield f"{path} is {_found(value)}; it must be {_words(pattern)}."
+        yield f"{path} is {_found(value, path)}; it must be {_words(pattern)}."
 
 
-def _quantity(value: Any, rules: schema.Schema, path: str) -> Iterator[str]:
+def _quantity(value: Any, rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     if not _is(value, "integer") and not isinstance(value, str):
         yield f"{path} must be {_words(rules['pattern'])}, not {_found(value)}; put it in quotes."
-    elif not _matches(rules["pattern"], str(value)) or len(str(value)) > rules["maxLength"]:
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        yield f"{path} is {_found(value)}; {MAX_INTEGER} is the most that Kubernetes counts to."
+    elif (isinstance(value, str) and len(value) > rules["maxLength"]) or not _matches(rules["pattern"], str(value)):
         yield f"{path} is {_found(value)}; it must be {_words(rules['pattern'])}."
+    elif not str(value).endswith("%") and quantity.parse(value) > MAX_INTEGER:
+        yield f"{path} is {_found(value)}; {MAX_INTEGER} is the most that Kubernetes counts to."
 
 
 def _matches(pattern: str, value: str) -> bool:
@@ -170,11 +200,14 @@ def _first_sentence(rules: schema.Schema) -> str:
 
 
 def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
+    """A path goes on; what is no plain text in a key, or too long, does not get onto a terminal."""
+    shown = key if key.isascii() and key.isprintable() else ascii(key)[1:-1]
+    shown = shown if len(shown) <= 80 else f"{shown[:76]}..."
+    return f"{path}.{shown}" if path else shown
 
 
-def _found(value: Any) -> str:
-    """A value as the sentence shows it: short, on one line, whatever is in it."""
+def _found(value: Any, path: str = "") -> str:
+    """A value as the sentence shows it: short, on one line, whatever is in it, and nothing of a key that should be nowhere."""
     if value is None:
         return "missing"
     if isinstance(value, bool):
@@ -183,5 +216,9 @@ def _found(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    shown = ascii(value) if isinstance(value, str) else str(value)
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of some {value.bit_length() * 3 // 10} digits"
+    if isinstance(value, str) and ("PRIVATE KEY" in value or "sshKeys" in path):
+        return "a private key, which must not be here and should be replaced" if "PRIVATE KEY" in value else "something else"
+    shown = ascii(value[:80]) if isinstance(value, str) else ascii(str(value))[1:-1]
     return shown if len(shown) <= 80 else shown[:76] + "...'"

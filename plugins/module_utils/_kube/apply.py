@@ -21,14 +21,15 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
-from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, Client, Response, patch_as_seen
+from ansible_collections.corral.slurm.plugins.module_utils._kube import fields, foreign, immutable
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, JSON_PATCH, Client, Response, patch_as_seen
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref, Resource, unknown_kind
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     ApiError,
     Conflict,
     Forbidden,
+    Invalid,
     KubeError,
     NotFound,
     Unreachable,
@@ -45,6 +46,8 @@ _KIND_COMES = 10.0
 _BINDING = ("uid", "resourceVersion")
 # Longest wait for an object that is being deleted to make room for its successor.
 _MAKE_ROOM = 120.0
+# How often fields of others are taken back that come again in the same moment.
+_TAKE_BACK = 3
 
 
 class Applier:
@@ -61,6 +64,7 @@ class Applier:
         retry_failed_jobs: bool = False,
         rebind_volumes: bool = False,
         member_label: str | None = None,
+        may_be_foreign: list[foreign.May] | None = None,
         threads: int = THREADS,
     ) -> None:
         self._client = client
@@ -70,6 +74,7 @@ class Applier:
         self._diff = diff
         self._retry_failed_jobs = retry_failed_jobs
         self._rebind_volumes = rebind_volumes
+        self._may_be_foreign = may_be_foreign
         self._live = Live(client, member_label)
         self._threads = threads
         self._lock = threading.Lock()
@@ -109,6 +114,8 @@ class Applier:
             except KubeError as error:
                 if isinstance(error, Unreachable):
                     self._gone.set()
+                else:
+                    item.result = "refused"
                 with self._lock:
                     errors.append((item, error))
 
@@ -142,6 +149,7 @@ class Applier:
                 self._replace(item)
         else:
             item.result = self._verdict(item, response, revision)
+            self._take_back(item)
         if self._rebind_volumes and item.ref.resource.kind == "PersistentVolume":
             self._rebind(item)
         if self._check and item.result == "created":
@@ -168,6 +176,11 @@ class Applier:
                     conflicts = [{**item.ref.row("conflict"), **row} for row in error.data.get("conflicts", ())]
                     raise Conflict(str(error), error.status, data={"conflicts": conflicts}) from error
                 raise
+            except (Invalid, Forbidden) as error:
+                if not immutable.is_refused(error.status):
+                    raise
+                different = immutable.changed(item.ref, item.body, item.before or self._live.get(item.ref))
+                raise Invalid(f"{str(error).rstrip('.')}; {immutable.way_out(item.ref, different)}.", error.status) from error
 
     def _verdict(self, item: Item, response: Response, revision: int | None) -> str:
         """Return created, configured or unchanged; see the module's text."""
@@ -256,6 +269,53 @@ class Applier:
             item.after = after
             item.result = "configured"
             item.taken_off = {"f:spec": {"f:claimRef": {f"f:{name}": {} for name in _BINDING}}}
+
+    def _take_back(self, item: Item) -> None:
+        """Take away what others have added to the object, where that is asked for; see foreign.py."""
+        if self._may_be_foreign is None:
+            return
+        for attempt in range(_TAKE_BACK):
+            added = foreign.added(item.after or {}, item.ref.resource.group_kind, self._manager, self._may_be_foreign)
+            if not added:
+                return
+            taken: fields.Tree = {}
+            for who, tree, names in added:
+                taken = foreign.joined(taken, tree)
+                rows = [{"field": name, "manager": who} for name in names]
+                item.foreign.extend(row for row in rows if row not in item.foreign)
+            item.taken_off = fields.union(item.taken_off, taken)
+            if item.result != "created":
+                item.result = "configured"
+            if self._check:
+                item.after = fields.without(item.after, taken)
+                return
+            self._disown(item, taken, last=attempt == _TAKE_BACK - 1)
+            item.after = self._patch(item).data
+
+    def _disown(self, item: Item, taken: fields.Tree, *, last: bool) -> None:
+        """Write down that the fields are ours, so that the next apply takes them away."""
+        if item.before is None and self._diff:
+            item.before = item.after
+        metadata = (item.after or {})["metadata"]
+        body = [
+            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+            {"op": "replace", "path": "/metadata/managedFields", "value": foreign.handed_over(item.after or {}, self._manager, taken)},
+        ]
+        what = f"take back fields of {item.ref} that somebody else has added"
+        try:
+            self._client.request(
+                "PATCH",
+                item.ref.path,
+                what=what,
+                query={"fieldManager": self._manager},
+                body=body,
+                content_type=JSON_PATCH,
+                retry_conflict=False,
+            )
+        except Conflict:
+            if last:
+                raise
 
     def _would_be_new(self, item: Item) -> bool:
         return item.ref.namespace in self._new_namespaces or item.ref.resource in self._coming

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How to reach a cluster: explicit parameters, else a kubeconfig, else the pod's own service account.
 
-``kubernetes.config`` of the official client knows every kind of kubeconfig, but importing it costs 0.2 s, a fifth of a run that
-changes nothing. So a plain kubeconfig (token, token file, client certificate, basic) is read here, and everything else
-(exec plugins, auth providers, several files merged) is left to the official client, imported only then.
+``kubernetes.config`` of the official client costs 0.2 s to import, a fifth of a run that changes nothing, and knows neither impersonation nor proxies.
+So kubeconfigs are read here, several merged ones too, and only what exec plugins and auth providers give is asked of the official client.
+Who acts for somebody else (``as``…) does so in every request, wherever the credentials come from; tests/integration/kube/test_kubeconfig.py
+holds them to kubectl's.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import importlib
 import os
 import ssl
 import tempfile
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ConfigError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.proxy import checked, of_environment
 
 try:
     import yaml
@@ -44,7 +45,10 @@ _PLAIN_USER = frozenset(
         "username",
         "password",
         "as",
+        "as-uid",
         "as-groups",
+        "as-user-extra",
+        "extensions",
     )
 )
 _PLAIN_CLUSTER = frozenset(
@@ -56,6 +60,7 @@ _PLAIN_CLUSTER = frozenset(
         "tls-server-name",
         "proxy-url",
         "disable-compression",
+        "extensions",
     )
 )
 
@@ -83,10 +88,16 @@ class Access:
     tls_server_name: str | None = None
     certificate: Pem = Pem()
     key: Pem = Pem()
-    headers: Callable[[], dict[str, str]] = field(default=dict)
-    """Returns the Authorization (and impersonation) headers, read anew at each call so that a renewed token is found."""
+    authorization: Callable[[], dict[str, str]] = field(default=dict)
+    """Returns the Authorization header, read anew at each call so that a renewed token is found."""
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers that say for whom the requests are; one may be there several times."""
     proxy: str | None = None
     namespace: str = "default"
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Return the headers of a request that say who sends it, for whom."""
+        return [*self.authorization().items(), *self.impersonation]
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS settings (None for plain http). The CA is the configured one alone; REQUESTS_CA_BUNDLE has no say.
@@ -123,8 +134,8 @@ def resolve(params: dict[str, Any]) -> Access:
     if params.get("host"):
         changes["server"] = _server(str(params["host"]))
     if params.get("api_key"):
-        token = str(params["api_key"])
-        changes["headers"] = lambda: {"Authorization": f"Bearer {token}"}
+        bearer = _bearer(str(params["api_key"]), "the parameter api_key")
+        changes["authorization"] = lambda: bearer
         changes["certificate"] = changes["key"] = Pem()  # an API server believes a certificate rather than a token
     for parameter, name in (("ca_cert", "ca"), ("client_cert", "certificate"), ("client_key", "key")):
         if params.get(parameter):
@@ -135,26 +146,21 @@ def resolve(params: dict[str, Any]) -> Access:
 
 
 def _with_proxy(access: Access) -> Access:
-    """Take HTTPS_PROXY and NO_PROXY from the environment, as kubectl does, where the kubeconfig names no proxy."""
-    host = urlsplit(access.server).hostname
-    if access.proxy or urlsplit(access.server).scheme != "https" or host is None:
+    """Take the proxy of the environment, as kubectl does, where the kubeconfig names none."""
+    if access.proxy or not access.server:
         return access
-    proxy = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY")
-    if not proxy or urllib.request.proxy_bypass(host):
-        return access
-    return replace(access, proxy=proxy)
+    return replace(access, proxy=of_environment(access.server))
 
 
 def _base(params: dict[str, Any]) -> Access:
     if params.get("host") and not params.get("kubeconfig"):
         return Access(server="", source="the parameter host")
     given = params.get("kubeconfig") or os.environ.get("KUBECONFIG")
-    context = params.get("context")
-    if given and os.pathsep in str(given):
-        return _official(str(given), context)
-    path = Path(str(given or "~/.kube/config")).expanduser()
-    if given or path.exists():
-        return _from_kubeconfig(path, context)
+    paths = [Path(part).expanduser() for part in str(given or "~/.kube/config").split(os.pathsep) if part]
+    if given or paths[0].exists():
+        if len(paths) > 1:  # as with kubectl, those that are not there do not count
+            paths = [path for path in paths if path.exists()] or paths
+        return _from_kubeconfig(paths, params.get("context"))
     if os.environ.get("KUBERNETES_SERVICE_HOST") and (_SERVICE_ACCOUNT / "token").exists():
         return _in_cluster()
     raise ConfigError(
@@ -170,7 +176,7 @@ def _in_cluster() -> Access:
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         source="the pod's service account",
         ca=Pem(path=str(_SERVICE_ACCOUNT / "ca.crt")),
-        headers=_token_file(_SERVICE_ACCOUNT / "token"),
+        authorization=_token_file(_SERVICE_ACCOUNT / "token"),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
     )
 
@@ -181,8 +187,7 @@ def _parsed(text: bytes) -> Any:
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _from_kubeconfig(path: Path, wanted: str | None) -> Access:
-    """Read one kubeconfig file; see the module's text for what is left to the official client."""
+def _read(path: Path) -> dict[str, Any]:
     if _MISSING is not None:
         raise ConfigError(f"The Python package PyYAML is missing ({_MISSING}); install it for the Python that runs this task.")
     try:
@@ -194,72 +199,125 @@ def _from_kubeconfig(path: Path, wanted: str | None) -> Access:
     except OSError as error:
         raise ConfigError(f"The kubeconfig {path} can not be read ({error.strerror}); check its permissions.") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"The kubeconfig {path} is not YAML ({' '.join(str(error).split())}); is it the right file?") from error
+        mark = getattr(error, "problem_mark", None)  # its text would quote the file, which holds secrets
+        where = f" in line {mark.line + 1}" if mark is not None else ""
+        raise ConfigError(
+            f"The kubeconfig {path} is not YAML ({getattr(error, 'problem', None) or 'a character'}{where}); is it the right file?"
+        ) from error
     if not isinstance(document, dict):
         raise ConfigError(f"The kubeconfig {path} is empty or no mapping; is it the right file?")
-    name = wanted or document.get("current-context")
+    return document
+
+
+def _from_kubeconfig(paths: list[Path], wanted: str | None) -> Access:
+    """Read a kubeconfig, or several: of an entry that is in more than one the first counts, and its paths are relative to its own file."""
+    documents = [(path, _read(path)) for path in paths]
+    names = os.pathsep.join(map(str, paths))
+    name = wanted or next((document["current-context"] for _path, document in documents if document.get("current-context")), None)
     if not name:
-        raise ConfigError(f"The kubeconfig {path} has no current-context; choose one with the parameter context.")
-    context = _entry(document, path, "contexts", "context", name)
-    cluster = _entry(document, path, "clusters", "cluster", context.get("cluster"))
-    user = _entry(document, path, "users", "user", context.get("user")) if context.get("user") else {}
-    if set(user) - _PLAIN_USER or set(cluster) - _PLAIN_CLUSTER - {"extensions"}:
-        return _official(str(path), name, user)
+        raise ConfigError(f"The kubeconfig {names} has no current-context; choose one with the parameter context.")
+    _path, context = _entry(documents, "contexts", "context", name)
+    cluster_path, cluster = _entry(documents, "clusters", "cluster", context.get("cluster"))
+    user_path, user = _entry(documents, "users", "user", context.get("user")) if context.get("user") else (paths[0], {})
     if not cluster.get("server"):
-        raise ConfigError(f"The cluster {context.get('cluster')!r} in the kubeconfig {path} has no server; add its address.")
-    source = f"kubeconfig {path}, context {name}"
+        raise ConfigError(f"The cluster {context.get('cluster')!r} in the kubeconfig {cluster_path} has no server; add its address.")
+    source = f"kubeconfig {names}, context {name}"
+    of_user: dict[str, Any]
+    if set(user) - _PLAIN_USER or set(cluster) - _PLAIN_CLUSTER:
+        official = _official(names, name, user)
+        of_user = {part: getattr(official, part) for part in ("authorization", "certificate", "key")}
+    else:
+        of_user = {
+            "authorization": _authorization(user, user_path, source),
+            "certificate": _pem(user, "client-certificate", user_path, source),
+            "key": _pem(user, "client-key", user_path, source),
+        }
     return Access(
         server=_server(str(cluster["server"])),
         source=source,
-        ca=_pem(cluster, "certificate-authority", path, source),
+        ca=_pem(cluster, "certificate-authority", cluster_path, source),
         verify=not cluster.get("insecure-skip-tls-verify"),
         tls_server_name=cluster.get("tls-server-name"),
-        certificate=_pem(user, "client-certificate", path, source),
-        key=_pem(user, "client-key", path, source),
-        headers=_user_headers(user, path),
-        proxy=cluster.get("proxy-url"),
+        impersonation=_impersonation(user, source),
+        proxy=checked(str(cluster["proxy-url"]), source) if cluster.get("proxy-url") else None,
         namespace=context.get("namespace") or "default",
+        **of_user,
     )
 
 
-def _entry(document: dict[str, Any], path: Path, section: str, key: str, name: Any) -> dict[str, Any]:
-    """Return the named entry of a kubeconfig's list."""
-    entries = [entry for entry in document.get(section) or () if isinstance(entry, dict)]
-    for entry in entries:
-        if entry.get("name") == name:
-            value = entry.get(key)
-            return value if isinstance(value, dict) else {}
-    known = ", ".join(str(entry.get("name")) for entry in entries) or "none"
-    raise ConfigError(f"The kubeconfig {path} has no {key} named {name!r} (it has: {known}); correct the name.")
+def _entry(documents: list[tuple[Path, dict[str, Any]]], section: str, key: str, name: Any) -> tuple[Path, dict[str, Any]]:
+    """Return the named entry of a kubeconfig's list, and the file that it is in."""
+    found: list[str] = []
+    for path, document in documents:
+        entries = [entry for entry in document.get(section) or () if isinstance(entry, dict)]
+        for entry in entries:
+            if entry.get("name") == name:
+                value = entry.get(key)
+                return path, value if isinstance(value, dict) else {}
+        found.extend(str(entry.get("name")) for entry in entries)
+    where = os.pathsep.join(str(path) for path, _document in documents)
+    raise ConfigError(f"The kubeconfig {where} has no {key} named {name!r} (it has: {', '.join(found) or 'none'}); correct the name.")
 
 
-def _user_headers(user: dict[str, Any], path: Path) -> Callable[[], dict[str, str]]:
-    """Return the function that gives a plain user's headers."""
-    extra: dict[str, str] = {}
-    if user.get("as"):
-        extra["Impersonate-User"] = str(user["as"])
-    if user.get("as-groups"):
-        if len(user["as-groups"]) > 1:
-            raise ConfigError(f"The kubeconfig {path} acts in several groups (as-groups); name one of them.")  # headers here have one value
-        extra["Impersonate-Group"] = str(user["as-groups"][0])
+def _impersonation(user: dict[str, Any], source: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers of a user who acts for another one. To leave one out would be to act with rights that nobody meant."""
+    extra = user.get("as-user-extra") or {}
+    groups = user.get("as-groups") or []
+    if not isinstance(extra, dict) or not isinstance(groups, list) or not all(isinstance(values, list) for values in extra.values()):
+        raise ConfigError(
+            f"The user of {source} has as-groups that are no list, or as-user-extra that is no mapping of lists; correct them."
+        )
+    if (user.get("as-uid") or groups or extra) and not user.get("as"):
+        raise ConfigError(f"The user of {source} has as-uid, as-groups or as-user-extra without as; say for whom it acts.")
+    if not user.get("as"):
+        return ()
+    pairs = [("Impersonate-User", user["as"])]
+    if user.get("as-uid"):
+        pairs.append(("Impersonate-Uid", user["as-uid"]))
+    pairs.extend(("Impersonate-Group", group) for group in groups)
+    for key, values in extra.items():
+        pairs.extend((f"Impersonate-Extra-{quote(str(key), safe=_IN_HEADERS)}", value) for value in values)
+    return tuple((name, _in_header(str(value), f"an as… entry of {source}")) for name, value in pairs)
+
+
+# What a header's name may hold besides letters and digits (RFC 7230), without the % that begins an escape.
+_IN_HEADERS = "!#$&'*+-.^_`|~"
+
+
+def _in_header(value: str, what: str) -> str:
+    """Refuse what no header can hold, without its value: it may be a secret."""
+    if not value or not value.isprintable() or not value.isascii():
+        raise ConfigError(f"The value of {what} is empty or holds a character that no HTTP header can have; correct it.")
+    return value
+
+
+def _bearer(token: str, what: str) -> dict[str, str]:
+    """Return the header of a token. What a file or a command printed ends with a newline, which is no part of it."""
+    return {"Authorization": f"Bearer {_in_header(token.strip(), what)}"}
+
+
+def _authorization(user: dict[str, Any], path: Path, source: str) -> Callable[[], dict[str, str]]:
+    """Return the function that gives a plain user's header."""
+    if user.get("username") and (user.get("token") or user.get("tokenFile")):
+        raise ConfigError(f"The user of {source} has a token and a username; remove one of them.")
+    if user.get("tokenFile"):  # before the token, as with kubectl
+        return _token_file(path.parent / Path(str(user["tokenFile"])).expanduser())
     if user.get("token"):
-        token = str(user["token"])
-        return lambda: {"Authorization": f"Bearer {token}", **extra}
-    if user.get("tokenFile"):
-        read = _token_file(path.parent / str(user["tokenFile"]))
-        return lambda: {**read(), **extra}
+        bearer = _bearer(str(user["token"]), f"the token of {source}")
+        return lambda: bearer
     if user.get("username"):
         basic = base64.b64encode(f"{user['username']}:{user.get('password', '')}".encode()).decode()
-        return lambda: {"Authorization": f"Basic {basic}", **extra}
-    return lambda: dict(extra)
+        return lambda: {"Authorization": f"Basic {basic}"}
+    return dict
 
 
 def _token_file(path: Path) -> Callable[[], dict[str, str]]:
     def read() -> dict[str, str]:
         try:
-            return {"Authorization": f"Bearer {path.read_text().strip()}"}
+            token = path.read_text()
         except OSError as error:
             raise ConfigError(f"The token file {path} can not be read ({error.strerror}); check the path and its permissions.") from error
+        return _bearer(token, f"the token file {path}")
 
     return read
 
@@ -274,18 +332,17 @@ def _pem(section: dict[str, Any], key: str, path: Path, source: str) -> Pem:
 
 
 def _official(path: str, context: str | None, user: dict[str, Any] | None = None) -> Access:
-    """Let the official client read what this module does not: exec plugins, auth providers, merged files."""
+    """Have the official client ask exec plugins and auth providers for credentials."""
     try:
         official: Any = importlib.import_module("kubernetes.client")
         official_config: Any = importlib.import_module("kubernetes.config")
     except ImportError as error:
         raise ConfigError(
-            f"The kubeconfig {path} needs the Python package kubernetes (exec plugins, auth providers and merged files are its business); install it."
+            f"The kubeconfig {path} needs the Python package kubernetes (exec plugins and auth providers are its business); install it."
         ) from error
     configuration = official.Configuration()
     try:
         official_config.load_kube_config(config_file=path, context=context, client_configuration=configuration)
-        contexts, active = official_config.list_kube_config_contexts(config_file=path)
     except Exception as error:  # its plugins raise whatever they like
         raise ConfigError(f"The kubeconfig {path} can not be used ({' '.join(str(error).split())}); does kubectl work with it?") from error
     if user and "exec" in user and not _official_token(configuration) and not configuration.cert_file:
@@ -293,10 +350,10 @@ def _official(path: str, context: str | None, user: dict[str, Any] | None = None
         command = user["exec"].get("command") if isinstance(user["exec"], dict) else None
         raise ConfigError(f"The exec plugin {command!r} of the kubeconfig {path} gave no credentials; run it by hand and log in again.")
 
-    def headers() -> dict[str, str]:
+    def authorization() -> dict[str, str]:
         value = _official_token(configuration)
         if value:
-            return {"Authorization": value}
+            return {"Authorization": _in_header(value.strip(), f"the credentials of {path}")}
         return {"Authorization": configuration.get_basic_auth_token()} if configuration.username else {}
 
     return Access(
@@ -307,9 +364,7 @@ def _official(path: str, context: str | None, user: dict[str, Any] | None = None
         tls_server_name=configuration.tls_server_name,
         certificate=Pem(path=configuration.cert_file) if configuration.cert_file else Pem(),
         key=Pem(path=configuration.key_file) if configuration.key_file else Pem(),
-        headers=headers,
-        proxy=configuration.proxy,
-        namespace=(next((one for one in contexts if one.get("name") == context), active)["context"]).get("namespace") or "default",
+        authorization=authorization,
     )
 
 

@@ -11,6 +11,7 @@ create that meets the object of its own first try is told by its caller. What is
 from __future__ import annotations
 
 import email.utils
+import importlib
 import json
 import os
 import random
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
@@ -46,7 +47,9 @@ else:
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 JSON = "application/json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 # How often an object is judged again that somebody writes meanwhile.
@@ -61,6 +64,8 @@ class Retry:
     attempts: int = 10
     first_contact_attempts: int = 3
     """Tries to connect while this server has never answered: a wrong address shall not cost a minute."""
+    server_errors: float = 10.0
+    """After this time of nothing but answers 500 a request is not tried again: a webhook or a converter that is broken stays so; most others pass."""
     base: float = 0.1
     cap: float = 5.0
     total: float = 60.0
@@ -116,9 +121,16 @@ class Client:
             self.requests += 1
 
     @property
-    def headers(self) -> dict[str, str]:
-        """The headers that authenticate a request."""
-        return dict(self._headers)
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers that say who sends a request, and for whom."""
+        return list(self._headers)
+
+    def _with_headers(self, **more: str) -> Any:
+        """Return all headers of a request; one name may be there several times."""
+        headers = urllib3.HTTPHeaderDict()
+        for name, value in (*self._headers, *((name.replace("_", "-"), value) for name, value in more.items())):
+            headers.add(name, value)
+        return headers
 
     def get(self, path: str, *, what: str, query: Mapping[str, str] | None = None) -> Response:
         """Send a GET; see ``request``."""
@@ -160,10 +172,24 @@ class Client:
         answer = self._answer(
             method, path, what=what, query=query, body=body, content_type=content_type, accept=accept, retry_conflict=retry_conflict
         )
-        response = Response(answer.status, json.loads(answer.data) if answer.data else {})
+        response = Response(answer.status, self._object(answer, what))
         if _memory is not None and accept == JSON:
             _memory.note(self.access.server, method, _where(path, query), body, response)
         return response
+
+    def _object(self, answer: urllib3.BaseHTTPResponse, what: str) -> dict[str, Any]:
+        """Return the object in a successful answer. A login page, or whatever else is no API server, has something else there."""
+        try:
+            data = json.loads(answer.data) if answer.data else {}
+        except ValueError:
+            data = None
+        if isinstance(data, dict):
+            return data
+        sort = str(answer.headers.get("Content-Type") or "no content type").partition(";")[0]
+        raise Unreachable(
+            f"Could not {what}: {self.access.server} ({self.access.source}) answered {answer.status} with something ({sort}) that is no Kubernetes object; "
+            "is it an API server, or a proxy's page before it?"
+        )
 
     def text(self, path: str, *, what: str, query: Mapping[str, str]) -> str:
         """Return a path's body as text (a container's log)."""
@@ -188,6 +214,7 @@ class Client:
         began = time.monotonic()
         attempt = 0
         renewed = False
+        broken: float | None = None  # since when it answers 500
         while True:
             attempt += 1
             try:
@@ -206,7 +233,13 @@ class Client:
                     if fresh != self._headers:
                         self._headers = fresh
                         continue
-            again = self._may_repeat(lost, status, attempt, began, retry_conflict)
+            until = began + self._retry.total
+            if status is not None and status.code == 500:
+                broken = time.monotonic() if broken is None else broken
+                until = min(until, broken + self._retry.server_errors)
+            else:
+                broken = None
+            again = self._may_repeat(lost, status, attempt, until, retry_conflict)
             if again is None:
                 if status is not None:
                     raise api_error(status, what, server=self.access.server)
@@ -224,7 +257,7 @@ class Client:
             answer = self._pool.request(
                 "GET",
                 url,
-                headers={**self._headers, "Accept": JSON},
+                headers=self._with_headers(Accept=JSON),
                 retries=False,
                 redirect=False,
                 preload_content=False,
@@ -248,9 +281,7 @@ class Client:
 
     def _send(self, method: str, url: str, payload: bytes | None, content_type: str, accept: str) -> urllib3.BaseHTTPResponse:
         self.count(writes=method != "GET")
-        headers = {**self._headers, "Accept": accept}
-        if payload is not None:
-            headers["Content-Type"] = content_type
+        headers = self._with_headers(Accept=accept, **({} if payload is None else {"Content_Type": content_type}))
         answer = self._pool.request(
             method,
             url,
@@ -265,7 +296,7 @@ class Client:
             self.clock = email.utils.parsedate_to_datetime(answer.headers["Date"]).strftime("%Y-%m-%dT%H:%M:%SZ")
         return answer
 
-    def _may_repeat(self, lost: Exception | None, status: Status | None, attempt: int, began: float, retry_conflict: bool) -> float | None:
+    def _may_repeat(self, lost: Exception | None, status: Status | None, attempt: int, until: float, retry_conflict: bool) -> float | None:
         """Return the pause before the next try in seconds, or None when there shall be none."""
         policy = self._retry
         if isinstance(lost, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(lost):
@@ -281,7 +312,7 @@ class Client:
             pause = status.retry_after + pause * 0.1
         elif lost is not None and attempt == 1 and not unreached:
             pause = 0.0  # a kept-alive connection that the server had closed
-        return pause if time.monotonic() - began + pause <= policy.total else None
+        return pause if time.monotonic() + pause <= until else None
 
     def _unreachable(self, error: Exception | None, what: str) -> Unreachable:
         reason = _reason(error)
@@ -470,8 +501,7 @@ def _pool(access: Access, context: ssl.SSLContext | None, connections: int) -> u
         return urllib3.HTTPConnectionPool(parts.hostname, parts.port, maxsize=connections)
     host = parts.hostname
     if access.proxy:
-        manager = urllib3.ProxyManager(access.proxy, ssl_context=context, maxsize=connections, server_hostname=access.tls_server_name)
-        return manager.connection_from_host(host, parts.port, "https")
+        return _proxied(access, context, connections).connection_from_host(host, parts.port, "https")
     return urllib3.HTTPSConnectionPool(
         host,
         parts.port,
@@ -481,6 +511,29 @@ def _pool(access: Access, context: ssl.SSLContext | None, connections: int) -> u
         server_hostname=access.tls_server_name,
         assert_hostname=access.tls_server_name if access.verify else False,
     )
+
+
+def _proxied(access: Access, context: ssl.SSLContext, connections: int) -> urllib3.PoolManager:
+    proxy = urlsplit(str(access.proxy))
+    options: dict[str, Any] = {
+        "ssl_context": context,
+        "maxsize": connections,
+        "server_hostname": access.tls_server_name,
+        "cert_reqs": "CERT_REQUIRED" if access.verify else "CERT_NONE",
+        "assert_hostname": access.tls_server_name if access.verify else False,
+    }
+    if proxy.scheme.startswith("socks5"):
+        try:
+            socks: Any = importlib.import_module("urllib3.contrib.socks")
+        except ImportError as error:
+            raise ConfigError(f"The socks5 proxy of {access.source} needs the Python package PySocks ({error}); install it.") from error
+        manager: urllib3.PoolManager = socks.SOCKSProxyManager(f"socks5h://{proxy.netloc}", **options)  # names are the proxy's to resolve
+        return manager
+    headers = None
+    if proxy.username is not None:
+        headers = urllib3.make_headers(proxy_basic_auth=f"{unquote(proxy.username)}:{unquote(proxy.password or '')}")
+    address = f"{proxy.scheme}://{proxy.netloc.rpartition('@')[2]}"
+    return urllib3.ProxyManager(address, proxy_headers=headers, **options)
 
 
 def _reason(error: Exception | None) -> str:

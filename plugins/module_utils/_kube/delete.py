@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, NotFound, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
 
 
 def delete(client: Client, ref: Ref, *, uid: str, propagation: str, version: str = "", check: bool = False) -> bool:
@@ -44,6 +45,7 @@ def wait_gone(client: Client, ref: Ref, uid: str, *, timeout: float) -> None:
     """Return when the object with this UID does not exist any more. Raises WaitTimeout with what holds it."""
     deadline = time.monotonic() + timeout
     pause = 0.05
+    telling = Telling()
     while True:
         try:
             live = client.get(ref.path, what=f"read {ref}").data
@@ -53,6 +55,7 @@ def wait_gone(client: Client, ref: Ref, uid: str, *, timeout: float) -> None:
             return
         if time.monotonic() > deadline:
             raise WaitTimeout(f"{ref} was not gone after {timeout:g} s: {holds(live)}.")
+        telling.tell(f"waiting until {ref} is gone: {holds(live)}")
         time.sleep(pause)
         pause = min(pause * 1.5, 1.0)
 

@@ -13,6 +13,8 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
 
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
 
 def difference(item: Item, manager: str) -> list[dict[str, Any]]:
     """Return the entries for Ansible's ``diff`` (none for an unchanged object)."""
@@ -30,7 +32,8 @@ def difference(item: Item, manager: str) -> list[dict[str, Any]]:
         before = fields.project(item.before, tree) if item.before is not None and item.result == "configured" else {}
         after = fields.project(item.after, tree) if tree else item.body
     name = str(item.ref)
-    return [{"before_header": name, "after_header": name, "before": shown(before, kind), "after": shown(after, kind)}]
+    takes = f" (without {', '.join(row['field'] + ' of ' + row['manager'] for row in item.foreign)})" if item.foreign else ""
+    return [{"before_header": name, "after_header": name + takes, "before": shown(before, kind), "after": shown(after, kind)}]
 
 
 def shown(obj: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -45,6 +48,9 @@ def shown(obj: dict[str, Any], kind: str) -> dict[str, Any]:
     metadata = visible.get("metadata")
     if isinstance(metadata, dict):
         visible["metadata"] = {key: value for key, value in metadata.items() if key != "managedFields"}
+        annotations = metadata.get("annotations")
+        if isinstance(annotations, dict):  # kubectl's copy of the whole object, a Secret's values in it
+            visible["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
     broken: dict[str, Any] = _lines(visible)
     return broken
 

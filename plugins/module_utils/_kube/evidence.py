@@ -29,6 +29,7 @@ class Event:
     reason: str
     message: str
     warning: bool
+    at: str = ""
 
 
 def events(client: Client, ref: Ref, obj: Object) -> list[Event]:
@@ -39,13 +40,17 @@ def events(client: Client, ref: Ref, obj: Object) -> list[Event]:
         found = client.get(path, what=f"read the events of {ref}", query=query).data.get("items") or ()
     except KubeError:
         return []
-    in_order = sorted(
-        found, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
-    )
+    in_order = sorted(found, key=_time)
     return [
-        Event(str(event.get("reason", "")), " ".join(str(event.get("message", "")).split()), event.get("type") == "Warning")
+        Event(str(event.get("reason", "")), " ".join(str(event.get("message", "")).split()), event.get("type") == "Warning", _time(event))
         for event in in_order
     ]
+
+
+def _time(event: Object) -> str:
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+    return str(next(filter(None, times), ""))
 
 
 def latest(client: Client, ref: Ref, obj: Object) -> Event | None:
@@ -65,6 +70,20 @@ def binds_late(client: Client, claim: Object) -> bool:
     except KubeError:
         return False  # then the claim's events tell it
     return found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
+def are_bound(client: Client, pod: Object) -> bool:
+    """True when all claims of a pod are bound."""
+    namespace = str(pod["metadata"]["namespace"])
+    for name in claims(pod):
+        ref = Ref(BUILTIN["", "PersistentVolumeClaim"], namespace, name)
+        try:
+            claim = client.get(ref.path, what=f"read {ref}").data
+        except KubeError:
+            return False
+        if (claim.get("status") or {}).get("phase") != "Bound":
+            return False
+    return True
 
 
 def of_claims(client: Client, pod: Object) -> str:

@@ -13,7 +13,7 @@ import json
 import time
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
@@ -87,7 +87,7 @@ def _url(client: Client, namespace: str, pod: str, container: str, command: list
 
 def _connect(client: Client, url: str, what: str, deadline: float) -> Any:
     options: dict[str, Any] = {
-        "header": [f"{name}: {value}" for name, value in client.headers.items()],
+        "header": [f"{name}: {value}" for name, value in client.headers],
         "subprotocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"],
         "suppress_origin": True,
         "skip_utf8_validation": True,
@@ -99,7 +99,11 @@ def _connect(client: Client, url: str, what: str, deadline: float) -> Any:
             options["sslopt"]["server_hostname"] = client.access.tls_server_name
     if client.access.proxy:
         proxy = urlsplit(client.access.proxy)
-        options.update(http_proxy_host=proxy.hostname, http_proxy_port=proxy.port or 3128, proxy_type="http", http_no_proxy=None)
+        socks = proxy.scheme.startswith("socks5")
+        options.update(http_proxy_host=proxy.hostname, http_proxy_port=proxy.port or (1080 if socks else 80), http_no_proxy=None)
+        options["proxy_type"] = "socks5h" if socks else "http"
+        if proxy.username is not None:
+            options["http_proxy_auth"] = (unquote(proxy.username), unquote(proxy.password or ""))
     for attempt in range(1, _CONNECT_TRIES + 1):
         left = deadline - time.monotonic()
         client.count(writes=True)  # whatever the command is: nobody can see what it does

@@ -32,6 +32,40 @@ def union(left: Tree, right: Tree) -> Tree:
     return merged
 
 
+def less(tree: Tree, taken: Tree) -> Tree:
+    """Return the fields of ``tree`` that are not in ``taken``."""
+    left: Tree = {}
+    for key, sub in tree.items():
+        if key not in taken:
+            left[key] = sub
+        elif taken[key] and sub:
+            rest = less(sub, taken[key])
+            if rest:
+                left[key] = rest
+    return left
+
+
+def without(value: Any, tree: Tree) -> Any:
+    """Return ``value`` without the fields that ``tree`` covers."""
+    if isinstance(value, dict):
+        kept = {}
+        for key, item in value.items():
+            sub = tree.get(f"f:{key}")
+            if sub is None:
+                kept[key] = item
+            elif any(name != "." for name in sub) and "." not in sub:
+                kept[key] = without(item, sub)
+        return kept
+    if isinstance(value, list):
+        covered = dict(_elements(value, tree))
+        return [without(item, covered.get(index, {})) for index, item in enumerate(value) if not _whole(covered.get(index))]
+    return value
+
+
+def _whole(sub: Tree | None) -> bool:
+    return sub is not None and (not sub or "." in sub)
+
+
 def project(value: Any, tree: Tree) -> Any:
     """Return the part of ``value`` that ``tree`` covers; fields that are absent stay absent."""
     if not tree:

@@ -60,6 +60,8 @@ class Item:
     """The API server's answer; in check mode that of the dry run."""
     taken_off: dict[str, Any] = field(default_factory=dict)
     """Fields of others that were taken off the object besides (as a tree of FieldsV1)."""
+    foreign: list[dict[str, str]] = field(default_factory=list)
+    """Fields that others had added: ``field`` and ``manager``, each."""
     imagined: bool = False
     """Check mode could not ask: the object's namespace or kind would be made by this very run."""
 
@@ -151,7 +153,15 @@ def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str
     body["metadata"] = clean
     if (resource.group, resource.kind) == ("", "Secret") and isinstance(body.get("stringData"), dict):
         # Server-side apply tracks stringData as a field of its own: no conflict is seen, and a key that is left out later would stay for good.
-        texts = {key: base64.b64encode(str(value).encode()).decode() for key, value in body.pop("stringData").items()}
+        given = body.pop("stringData")
+        for key, value in given.items():
+            if not isinstance(
+                value, str
+            ):  # None or a mapping would become a text that nobody meant; YAML reads 0123 and yes as something else, too
+                raise _mistake(
+                    f"Secret {name} in {origin} has a stringData.{key} that is no text but {type(value).__name__}; put it in quotes, or leave it out"
+                )
+        texts = {key: base64.b64encode(value.encode()).decode() for key, value in given.items()}
         body["data"] = {**(body.get("data") or {}), **texts}
     return Item(Ref(resource, None if where is None else str(where), name), body, origin)
 

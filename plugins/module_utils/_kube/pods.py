@@ -15,6 +15,8 @@ Object = dict[str, Any]
 GRACE = 20.0
 # No node fits: another run may be freeing one just now, or an autoscaler adds one (its event stops this clock, see wait.py). Seconds.
 UNSCHEDULABLE_GRACE = 30.0
+# What refuses to make a pod, or has not what a pod mounts, may come to it a moment later. Seconds.
+REFUSED = 8.0
 # Restarts that a container may need while its peers come up.
 RESTARTS = 3
 # The kubelet calls it a back-off only after a pull has failed; the second one means that it failed again ten seconds later.
@@ -29,6 +31,8 @@ _PROFILE = re.compile("(seccomp|apparmor) profile")
 # How the scheduler tells that a claim or its volume is the reason: "pod has unbound immediate PersistentVolumeClaims", 'persistentvolumeclaim "x" not
 # found', "node(s) didn't find available persistent volumes to bind", "node(s) had volume node affinity conflict", "... pvc(s) bound to non-existent pv(s)".
 _VOLUME = re.compile(r"persistent ?volume|pvc\(s\)|volume (node affinity|zone)", re.IGNORECASE)
+# The scheduler has seen a claim as it was before it was bound. It looks again at the next event that it takes for a reason, or after five minutes.
+_UNBOUND = "unbound immediate PersistentVolumeClaims"
 # A busy kubelet that has not come to look at a Secret or ConfigMap: whether that is there is not known yet.
 _NOT_LOOKED = re.compile("failed to sync .* cache: timed out")
 
@@ -103,6 +107,34 @@ def troubles(pod: Object) -> list[Trouble]:
     if status.get("phase") == "Failed" and status.get("reason") == _NO_APPARMOR:
         place.append(Trouble("profile", _NO_APPARMOR, f"its node can not confine it ({' '.join(str(status.get('message', '')).split())})"))
     return place + [trouble for trouble in map(_container, containers) if trouble is not None]
+
+
+# What a volume names and nobody has: no other attempt of the kubelet heals that.
+_MISSING = re.compile(
+    r'(configmap|secret) ".*" not found|references non-existent|hostPath type check failed|no such (file|device)', re.IGNORECASE
+)
+
+
+def waits_for_claims(trouble: Trouble) -> bool:
+    """True for a pod that no node takes only because a claim of it was not bound when the scheduler looked."""
+    return trouble.reason == "Unschedulable" and _UNBOUND in trouble.text
+
+
+def is_missing(message: str) -> bool:
+    """True where a kubelet's FailedMount says that something is not there; others (a server that does not answer yet) may end by themselves."""
+    return bool(_MISSING.search(message))
+
+
+def mounts(pod: Object) -> bool:
+    """True for a pod that is on a node and of which no container has begun: its volumes may be what it waits for."""
+    status = pod.get("status") or {}
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    waiting = [(one.get("state") or {}).get("waiting") or {} for one in containers]
+    return (
+        bool((pod.get("spec") or {}).get("nodeName"))
+        and status.get("phase", "Pending") == "Pending"
+        and all(one.get("reason") in ("ContainerCreating", "PodInitializing") for one in waiting)
+    )
 
 
 def claims(pod: Object) -> list[str]:

@@ -28,7 +28,7 @@ def release(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any
     try:
         for ref, metadata in _objects(client, params):
             before = list(metadata.get("finalizers") or ())
-            if _let_go(client, ref, metadata, str(params["finalizer"]), check=check):
+            if _let_go(client, ref, metadata, params, check=check):
                 rows.append(ref.row("released"))
                 after = [one for one in before if one != params["finalizer"]]
                 diffs.append(
@@ -57,13 +57,18 @@ def _objects(client: Client, params: dict[str, Any]) -> list[tuple[Ref, dict[str
     return found
 
 
-def _let_go(client: Client, ref: Ref, metadata: dict[str, Any], finalizer: str, *, check: bool) -> bool:
-    """Return False for an object that does not carry the finalizer, or is gone."""
+def _let_go(client: Client, ref: Ref, metadata: dict[str, Any], params: dict[str, Any], *, check: bool) -> bool:
+    """Return False for an object that carries neither the finalizer nor its owner's name, is somebody else's, or is gone."""
+    finalizer, annotation, owner = str(params["finalizer"]), str(params.get("annotation") or ""), str(params.get("owner") or "")
     what = f"take the finalizer {finalizer} off {ref}"
 
     def change(obj: dict[str, Any]) -> dict[str, Any] | None:
         finalizers = obj["metadata"].get("finalizers") or []
-        return {"metadata": {"finalizers": [one for one in finalizers if one != finalizer]}} if finalizer in finalizers else None
+        named = (obj["metadata"].get("annotations") or {}).get(annotation, "")
+        if (annotation and named != owner) or not (finalizer in finalizers or named):
+            return None
+        kept = {"finalizers": [one for one in finalizers if one != finalizer]}
+        return {"metadata": {**kept, **({"annotations": {annotation: None}} if named else {})}}
 
     try:
         query = {"dryRun": "All"} if check else None

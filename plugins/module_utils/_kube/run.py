@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, idle, stuck, wait
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, belonging, foreign, idle, stuck, wait
 from ansible_collections.corral.slurm.plugins.module_utils._kube.apply import Applier, current_revision
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
@@ -16,7 +16,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import dif
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound, WaitFailed
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item, prepare
-from ansible_collections.corral.slurm.plugins.module_utils._kube.prune import ApplySet
+from ansible_collections.corral.slurm.plugins.module_utils._kube.prune import MEMBER_LABEL, ApplySet
 
 # A CustomResourceDefinition is Established within a second or two; later tiers wait for it whatever ``wait`` says.
 _ESTABLISHED = 30.0
@@ -26,7 +26,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Make the cluster hold (or not hold) the objects of ``params``; the parameters are those of the module k8s_apply.
 
     Returns ``changed``, ``objects`` (one row each: kind, namespace, name, result), ``requests``, ``writes``, ``outdated`` (names of StatefulSets with
-    OnDelete that have pods of an older template) where there are any and, with ``diff``, ``diff``.
+    OnDelete that have pods of an older template) and ``foreign`` (a row for each field of somebody else that was taken back) where there are any and,
+    with ``diff``, ``diff``.
     Raises CorralError; its ``data`` then holds what was done so far under the same keys.
     """
     client = Client(auth.resolve(params))
@@ -91,8 +92,12 @@ class Batch:
         }
         if self._outdated:
             result["outdated"] = self._outdated
-        if self._kept:
-            result["warnings"] = self._kept
+        drift = [{**item.ref.row("foreign"), **row} for item in self._items for row in item.foreign]
+        if drift:
+            result["foreign"] = drift
+        warnings = [*foreign.told(self._items, check=self._check), *self._kept]
+        if warnings:
+            result["warnings"] = warnings
         if self._diff:
             result["diff"] = [*(entry for item in self._items for entry in difference(item, self._manager)), *self._diffs]
         return result
@@ -120,6 +125,8 @@ class Batch:
         revision = self._revision()
         if self._set is not None:
             self._set.adopt(self._items)
+            belonging.refuse_others(self._client, self._set.strange(self._items), set_label=MEMBER_LABEL, set_id=self._set.id)
+        others = self._params.get("foreign_fields")
         applier = Applier(
             self._client,
             manager=self._manager,
@@ -129,6 +136,7 @@ class Batch:
             retry_failed_jobs=bool(self._params.get("retry_failed_jobs")),
             rebind_volumes=bool(self._params.get("rebind_volumes")),
             member_label=self._set.selector if self._set is not None and self._set.exists else None,
+            may_be_foreign=None if others is None else foreign.permitted(others),
         )
         applier.start(revision)
         work = applier.create_missing if self._params.get("create_only") else applier.run
@@ -145,7 +153,7 @@ class Batch:
         work(rest)
         if self._set is not None:
             self._gone("pruned", self._set.prune(self._items))
-            self._set.close(created=any(item.result == "created" for item in self._items))
+            self._set.close(self._items)
         if self._params.get("replace_stuck_pods"):
             self._replace_stuck()
         if self._params.get("wait") and not self._check:

@@ -10,7 +10,8 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, lost
+from ansible_collections.corral.slurm.plugins.module_utils._kube.belonging import INSTANCE, another_cluster
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Invalid, KubeError, NotFound, Status
@@ -39,6 +40,8 @@ class _Secret:
     added: dict[str, str] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     """What a patch held whose answer was a conflict: perhaps its first try did it and the answer was lost."""
+    looked: bool = False
+    """That nobody runs with what is missing was seen."""
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
@@ -110,6 +113,9 @@ def _make(client: Client, secret: _Secret, manager: str, check: bool) -> None:
         try:
             live = client.get(secret.ref.path, what=f"read {secret.ref}").data
         except NotFound:
+            if not secret.looked:
+                lost.refuse(client, secret.ref, sorted(secret.keys))
+            secret.looked = True
             if _create(client, secret, query, check):
                 return
         else:
@@ -141,12 +147,18 @@ def _create(client: Client, secret: _Secret, query: dict[str, str], check: bool)
 def _complete(client: Client, secret: _Secret, live: dict[str, Any], query: dict[str, str]) -> bool:
     """Add what is missing; False when the Secret was changed in between."""
     data, labels = live.get("data") or {}, live["metadata"].get("labels") or {}
+    other = another_cluster(labels, secret.labels)
+    if other:
+        text = f"{secret.ref} belongs to the cluster {other} (its label {INSTANCE}), and was not changed; give this cluster another name"
+        raise Conflict(f"{text}.", Status(409, "Conflict", text))
     secret.added = {key: _words(secret.keys[key]) for key, value in secret.sent.items() if data.get(key) == value}
     missing = {key: source for key, source in secret.keys.items() if key not in data}
     new_labels = {key: value for key, value in secret.labels.items() if key not in labels}
     if not missing and not new_labels:
         secret.result = "configured" if secret.added else "unchanged"
         return True
+    if missing and len(missing) == len(secret.keys) and not secret.sent:  # all of them: it was emptied, and is not of an older release
+        lost.refuse(client, secret.ref, sorted(missing))
     if live.get("immutable"):
         raise KubeError(f"{secret.ref} is immutable and lacks the keys {', '.join(sorted(missing))}; delete it, and it is made anew.")
     contents = _contents(missing)

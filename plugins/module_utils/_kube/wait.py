@@ -20,8 +20,18 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
-from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import GRACE, Patience, Trouble, describe
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import (
+    GRACE,
+    REFUSED,
+    Patience,
+    Trouble,
+    describe,
+    is_missing,
+    mounts,
+    waits_for_claims,
+)
 from ansible_collections.corral.slurm.plugins.module_utils._kube.predicates import State, state
+from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
 
 Object = dict[str, Any]
 
@@ -63,6 +73,8 @@ class _Wait:
         self._queue: queue.Queue[tuple[Ref, Object | None] | KubeError] = queue.Queue()
         self._patience = Patience()
         self._pods: dict[Ref, Object] = {}
+        # By uid, since when a pod has waited for its volumes, and when its events were asked for.
+        self._mounting: dict[str, list[float]] = {}
         # What a pod suffered before this run changed something may be cured by the change. With nothing changed, past troubles are present ones.
         self._began = client.clock if any(item.result in ("created", "configured") for item in items) else None
         self.pending: dict[Ref, _Pending] = {}
@@ -73,6 +85,7 @@ class _Wait:
     def run(self) -> None:
         """Watch until nothing is pending."""
         deadline = time.monotonic() + self._timeout
+        telling = Telling()
         try:
             self._judge()  # before the first request: an object may have failed already
             if not self.pending:
@@ -83,6 +96,7 @@ class _Wait:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._too_late()
+                telling.tell(self._waited_for())
                 self._read(min(left, _TICK))
                 began = time.monotonic()
                 if began >= rested:
@@ -155,9 +169,11 @@ class _Wait:
             if ref.resource.kind == "PersistentVolumeClaim":
                 self._judge_claim(ref, pending, now)
             pods = self._pods_of(pending)
+            self._judge_creation(ref, pending, pods, now)
             if ref.resource.kind == "StatefulSet" and stuck.on_delete(pending.obj):
                 pods = self._without_stale(ref, pending, pods)
             for pod in pods:
+                self._judge_mounts(ref, pod, now)
                 old = self._began is not None and str(pod["metadata"].get("creationTimestamp")) < self._began
                 trouble = self._patience.exhausted(pod, now, old=old, crashes=ref.resource.kind != "Job")
                 if trouble is not None and self._counts(pending, pod, trouble):
@@ -194,6 +210,67 @@ class _Wait:
                     )
                 raise WaitFailed(f"{ref}: it is not bound to a volume: {event.reason}: {event.message.rstrip('.')}.{todo}")
 
+    def _judge_creation(self, ref: Ref, pending: _Pending, pods: list[Object], now: float) -> None:
+        """A workload whose pods are refused (Pod Security, a quota, a PriorityClass that is not there) has none that could tell."""
+        spec = pending.obj.get("spec") or {}
+        wanted = int(spec.get("replicas", spec.get("parallelism", 1)) or 0)
+        if (
+            ref.resource.kind not in _WORKLOADS
+            or len(pods) >= wanted
+            or now - max(pending.since + REFUSED / 2, pending.asked) < REFUSED / 2
+        ):
+            return
+        pending.asked = now
+        self._judge_strays(ref, pending, wanted)
+        conditions = (pending.obj.get("status") or {}).get("conditions") or ()
+        message = next(
+            (str(one.get("message")) for one in conditions if (one.get("type"), one.get("status")) == ("ReplicaFailure", "True")), ""
+        )
+        if not message:
+            event = evidence.latest(self._client, ref, pending.obj)
+            if event is None or event.reason != "FailedCreate" or not self._is_new(event):
+                return
+            message = event.message
+        raise WaitFailed(
+            f"{ref}: its pods are refused: {message.rstrip('.')}. Have that allowed, or made, or the document ask for something else, and run again."
+        )
+
+    def _judge_strays(self, ref: Ref, pending: _Pending, wanted: int) -> None:
+        """A StatefulSet's controller says nothing of a pod that has the name of one of its pods and is not its own."""
+        if ref.resource.kind != "StatefulSet":
+            return
+        for name in (f"{ref.name}-{number}" for number in range(wanted)):
+            pod = self._pods.get(Ref(BUILTIN["", "Pod"], ref.namespace, name))
+            owners = [one.get("uid") for one in (pod or {}).get("metadata", {}).get("ownerReferences") or ()]
+            if pod is not None and not pod["metadata"].get("deletionTimestamp") and pending.obj["metadata"].get("uid") not in owners:
+                raise WaitFailed(
+                    f"{ref}: pod {name} is not its own any more, and no other can be made beside it: somebody has changed the pod's labels or owner. "
+                    f"kubectl delete pod {name} -n {ref.namespace} has it made anew (and ends what runs in it); the next run goes on."
+                )
+
+    def _judge_mounts(self, ref: Ref, pod: Object, now: float) -> None:
+        """A pod without what it mounts just waits, and says so by events alone."""
+        uid = str(pod["metadata"].get("uid"))
+        if not mounts(pod):
+            self._mounting.pop(uid, None)
+            return
+        since, asked = self._mounting.setdefault(uid, [now, now])
+        if now - max(since + REFUSED / 2, asked) < REFUSED / 2:
+            return
+        self._mounting[uid][1] = now
+        name = str(pod["metadata"]["name"])
+        found = evidence.events(self._client, Ref(BUILTIN["", "Pod"], ref.namespace, name), pod)
+        for event in reversed(found):
+            if event.reason == "FailedMount" and is_missing(event.message) and self._is_new(event):
+                whose = str(ref) if ref.resource.kind == "Pod" else f"{ref}: pod {name}"
+                raise WaitFailed(
+                    f"{whose}: it can not have its volumes: {event.message.rstrip('.')}. Make what is missing; the next run goes on."
+                )
+
+    def _is_new(self, event: evidence.Event) -> bool:
+        """What was refused before this run changed something may be cured by the change."""
+        return self._began is None or event.at[:19] >= self._began[:19]
+
     def _pods_of(self, pending: _Pending) -> list[Object]:
         ref = pending.item.ref
         if ref.resource.kind == "Pod":
@@ -208,6 +285,8 @@ class _Wait:
 
     def _counts(self, pending: _Pending, pod: Object, trouble: Trouble) -> bool:
         """False for troubles that somebody else is about to end."""
+        if waits_for_claims(trouble) and evidence.are_bound(self._client, pod):
+            return False
         if trouble.reason == "Unschedulable":
             event = evidence.latest(self._client, Ref(BUILTIN["", "Pod"], pending.item.ref.namespace, str(pod["metadata"]["name"])), pod)
             return event is None or event.reason not in ("TriggeredScaleUp", "Preempted", "Nominated")
@@ -240,6 +319,11 @@ class _Wait:
         if ref.resource.kind == "Job":
             return evidence.of_job(self._client, ref, pending.obj)
         return evidence.of_pod(self._client, pending.obj) if ref.resource.kind == "Pod" else ""
+
+    def _waited_for(self) -> str:
+        parts = [f"{ref}: {pending.state.text}" for ref, pending in sorted(self.pending.items())[:3]]
+        more = f"; and {len(self.pending) - 3} more" if len(self.pending) > 3 else ""
+        return f"waiting for {'; '.join(parts)}{more}"
 
     def _too_late(self) -> WaitTimeout:
         parts: list[str] = []

@@ -16,6 +16,7 @@ def slurmctld_options(env_fallback: Callable[..., Any]) -> dict[str, dict[str, A
     return {
         **connection_options(env_fallback),
         "namespace": {"type": "str"},
+        "cluster": {"type": "str"},
         "pod": {"type": "str"},
         "container": {"type": "str", "default": "slurmctld"},
     }

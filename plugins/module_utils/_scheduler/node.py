@@ -36,6 +36,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             changed |= press.told
         result: dict[str, Any] = {
             "changed": changed,
+            "cluster": slurmctld.cluster,
+            "namespace": slurmctld.namespace,
             "nodes": [node.to_dict() for node in live],
             "foreign": [_foreign(node) for node in plan.foreign],
             "requests": client.requests,

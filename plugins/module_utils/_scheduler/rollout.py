@@ -283,7 +283,8 @@ class _Work:
         return (
             f"{late}: {details}"
             if details
-            else f"{late}: pod {ref.name} is ready, but slurmctld does not have its node in service; see 'ansible-playbook corral.slurm.why -e node={name}'"
+            else f"{late}: pod {ref.name} is ready, but slurmctld does not have its node in service; see 'ansible-playbook corral.slurm.why "
+            f"-e slurm_namespace={self._namespace} -e slurm_name={self._slurmctld.cluster} -e node={name}'"
         )
 
     def _age(self, pod: Object) -> float:

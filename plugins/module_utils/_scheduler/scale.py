@@ -36,16 +36,22 @@ _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
 _CLOSED = frozenset({"DRAIN", "INACTIVE"})
 _LATER = "A later run goes on from here."
 # Slurm's own parser reads a file that is to come, in the controller's pod, as every command of Slurm's does before anything else. Where it can not read
-# the file that is there either, something else is wrong, which is not to be told as a fault of the new one. The arguments are plugins that are new.
+# the file that is there either, something else is wrong, which is not to be told as a fault of the new one. The arguments are plugins that are new: slurmctld
+# itself is started with each, for it ends where one lacks a library or symbol; -V has it end, too. Those of task/ are slurmd's alone.
 _PARSE = """
 parse() { SLURM_CONF=$1 timeout 10 scontrol show hostnames corral-0 2>&1 >/dev/null; }
 new=$(mktemp -d) && trap 'rm -rf "$new"' EXIT && cp /etc/slurm/*.conf "$new" && cat >"$new/slurm.conf" || exit 0
 for file; do
-    [ -e "/opt/corral/lib/slurm/$file" ] || { [ ! -d /opt/corral/lib/slurm ] || { echo "$file"; exit 3; }; }
+    [ -d /opt/corral/lib/slurm ] || break
+    [ -e "/opt/corral/lib/slurm/$file" ] || { echo "$file"; exit 3; }
+    case $file in task_*) continue ;; esac
+    said=$(timeout 10 env LD_PRELOAD="/opt/corral/lib/slurm/$file" slurmctld -V 2>&1 >/dev/null) && [ -z "$said" ] && continue
+    slurmctld -V >/dev/null 2>&1 || continue
+    printf '%s\n%s\n' "$file" "$said"; exit 5
 done
 said=$(parse "$new/slurm.conf") || { [ -n "$said" ] && parse /etc/slurm/slurm.conf >/dev/null || exit 0; printf '%s\\n' "$said"; exit 4; }
 """
-_MISSING, _BROKEN = 3, 4
+_MISSING, _BROKEN, _UNLOADABLE = 3, 4, 5
 # Jobs end in minutes or hours, and each look is four commands in slurmctld's pod.
 _SLOWEST = 5.0
 
@@ -103,7 +109,7 @@ class _Work:
         return bool(self.victims or self.leaving)
 
     def preflight(self) -> None:
-        """Have Slurm's parser read a slurm.conf that is to come, before anything is done. Raises CorralError with its words.
+        """Have Slurm's parser read a slurm.conf that is to come, and slurmctld load its plugins, before anything is done. Raises CorralError with its words.
 
         It runs where slurmctld does, so on a first run, where the controller's pod is away, and where it is of another image than the one that shall
         read the file (another release has other keys and plugins), there is nobody to ask.
@@ -124,12 +130,15 @@ class _Work:
         if done.code == _MISSING:
             file = done.stdout.strip()
             wrong = f"{new.get(file, file)} is a plugin that the image does not have"
+        elif done.code == _UNLOADABLE:
+            file, _line, said = done.stdout.partition("\n")
+            wrong = f"{new.get(file, file)} is a plugin that slurmctld can not load ({' '.join(said.split())[:300]})"
         elif done.code == _BROKEN:
             wrong = conf.refused(done.stdout) or "it can not be read"
         else:
             return
         raise CorralError(
-            f"Slurm's own parser refuses the slurm.conf that the document makes: {wrong}. "
+            f"Slurm itself refuses the slurm.conf that the document makes: {wrong}. "
             "slurmctld, nodes and jobs were left as they are; correct the document (mostly spec.slurm.extraConfig) and run again."
         )
 

@@ -48,9 +48,16 @@ class Slurmctld:
     def __init__(self, client: Client, params: dict[str, Any]) -> None:
         self.client = client
         self.namespace = str(params.get("namespace") or client.access.namespace)
-        self.pod = str(params.get("pod") or self._only())
+        self.pod = str(params.get("pod") or "")
+        if not self.pod:
+            self.namespace, self.pod = self._found(str(params.get("cluster") or ""), anywhere=not params.get("namespace"))
         self.container = str(params["container"])
         self.ref = Ref(BUILTIN["", "Pod"], self.namespace, self.pod)
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name."""
+        return self.pod.rpartition("-")[0].removesuffix("-controller")
 
     def run(self, command: list[str], stdin: bytes | None = None) -> Output:
         """Run a command in the slurmctld container; where that is not there, in the other controller's, and from then on there."""
@@ -153,17 +160,34 @@ class Slurmctld:
             path = BUILTIN["", "Pod"].path(self.namespace)
             return dict(self.client.get(f"{path}/{other}", what=f"read Pod {self.namespace}/{other}").data)
 
-    def _only(self) -> str:
-        """Return the name of the controller pod of the namespace's one cluster, a ready one. Raises KubeError where there are none or several."""
-        query = {"labelSelector": "app.kubernetes.io/part-of=corral,app.kubernetes.io/component=controller"}
-        pods = self.client.items(BUILTIN["", "Pod"].path(self.namespace), what=f"look for slurmctld in {self.namespace}", query=query)
-        names = sorted(str(pod["metadata"]["name"]) for pod in pods)
-        if len({name.rpartition("-")[0] for name in names}) == 1:
-            return min((bool(describe(pod)), str(pod["metadata"]["name"])) for pod in pods)[1]
-        if len(names) != 1:
-            found = f"{', '.join(names)}: say in 'pod' which is meant" if names else "none; say in 'namespace' where the cluster is"
-            raise KubeError(f"Namespace {self.namespace} should hold one pod that runs slurmctld and holds {found}.")
-        return names[0]
+    def _found(self, cluster: str, *, anywhere: bool) -> tuple[str, str]:
+        """Return the namespace and the name of the one cluster's controller pod, a ready one. Raises KubeError where there are none or several."""
+        labels = ["app.kubernetes.io/part-of=corral", "app.kubernetes.io/component=controller"]
+        query = {"labelSelector": ",".join([*labels, *([f"app.kubernetes.io/instance={cluster}"] if cluster else [])])}
+        kind = BUILTIN["", "Pod"]
+        pods = self.client.items(kind.path(self.namespace), what=f"look for slurmctld in {self.namespace}", query=query)
+        where = f"Namespace {self.namespace}"
+        if not pods and anywhere:
+            try:
+                pods = self.client.items(kind.path(None), what="look for slurmctld in all namespaces", query=query)
+                where = "Kubernetes"
+            except Forbidden:
+                pass  # then it is the namespace's affair
+        by_cluster: dict[str, list[dict[str, Any]]] = {}
+        for pod in pods:
+            by_cluster.setdefault(
+                f"{pod['metadata'].get('namespace', self.namespace)}/{pod['metadata']['name'].rpartition('-')[0]}", []
+            ).append(pod)
+        if len(by_cluster) == 1:
+            name = min((bool(describe(pod)), str(pod["metadata"]["name"])) for pod in pods)[1]
+            return next(iter(by_cluster)).partition("/")[0], name
+        names = ", ".join(one.removesuffix("-controller") for one in sorted(by_cluster))
+        found = f"the clusters {names}: say in 'namespace' and 'cluster' (of a playbook: slurm_namespace and slurm_name) which is meant"
+        if not names:
+            found = (
+                f"none{f' called {cluster}' if cluster else ''}; say in 'namespace' (of a playbook: slurm_namespace) where the cluster is"
+            )
+        raise KubeError(f"{where} should hold one pod that runs slurmctld and holds {found}.")
 
     def _state(self) -> str:
         """Say how the pod is, where that explains that it can not be asked."""

@@ -123,7 +123,7 @@ class _Work:
         }
 
     def _tell(self, slurmctld: Slurmctld, step: sync.Step, live: list[Node]) -> list[Node]:
-        """Tell slurmctld, and return its nodes as they are then."""
+        """Tell slurmctld, and return its nodes as they are then; in check mode as they would be."""
         told = False
         for plan in step.plans:
             for command in plan.commands() if not self._check else ():
@@ -131,6 +131,7 @@ class _Work:
                 told = self.changed = True
             for name, after in plan.after.items():
                 self._note(f"node {name}", plan.before[name], after)
+            live = [plan.foretold(node) for node in live]
         return slurmctld.read_nodes() if told else live
 
     def _unneeded(self, places: list[sync.Place], live: list[Node]) -> set[str]:

@@ -18,7 +18,10 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlis
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Explain nodes; the parameters are those of the module slurm_why. Returns ``nodes``, ``lines``, ``requests``. Raises CorralError."""
+    """Explain nodes; the parameters are those of the module slurm_why.
+
+    Returns ``cluster``, ``namespace``, ``nodes``, ``lines``, ``requests``. Raises CorralError.
+    """
     del check, diff  # nothing is changed in any mode
     names = hostlist.expand(str(params.get("nodes") or ""))
     with connected(params) as client:
@@ -37,6 +40,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             why.explain(
                 node,
                 namespace=slurmctld.namespace,
+                cluster=slurmctld.cluster,
                 pod=pods.of(node.name) if pods and _away(node) else None,
                 partitions=partitions,
                 reservations=reservations,
@@ -49,7 +53,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         lines = [verdict.summary for verdict in verdicts] or ["All nodes are in service."]
         if full:
             lines.append(full)
-        return {"changed": False, "nodes": [verdict.to_dict() for verdict in verdicts], "lines": lines, "requests": client.requests}
+        where = {"cluster": slurmctld.cluster, "namespace": slurmctld.namespace}
+        return {"changed": False, **where, "nodes": [one.to_dict() for one in verdicts], "lines": lines, "requests": client.requests}
 
 
 def _away(node: nodes.Node) -> bool:

@@ -129,13 +129,18 @@ def narrowed(pairs: Mapping[str, str], stays: Callable[[str], bool]) -> dict[str
     return {**found, "NodeAddr": hostlist.compress(at for _name, at in left)} if "NodeAddr" in pairs else found
 
 
+# Keys whose values need not say their plugins' kind, and one that is called otherwise.
+_KINDS = {"jobsubmitplugins": "job_submit", "clifilterplugins": "cli_filter", "nodefeaturesplugins": "node_features", "mpidefault": "mpi"}
+
+
 def plugins(text: str) -> dict[str, str]:
-    """Return the plugins that a slurm.conf names, as ``PriorityType=priority/multifactor``, each with the name of its file."""
+    """Return the plugins that a slurm.conf names, as ``PriorityType=priority/multifactor``, each with the name of its file. Keys have no case."""
     found: dict[str, str] = {}
-    for key, raw in re.findall(r"^([A-Za-z]+(?:Type|Plugin|Plugins))=(\S+)$", text, re.MULTILINE):
-        for name in raw.split(","):
-            kind, _slash, one = name.partition("/")
-            if one and one != "none":
+    for key, raw in re.findall(r"^([A-Za-z]+(?:Type|Plugin|Plugins)|MpiDefault)=(\S+)$", text, re.MULTILINE | re.IGNORECASE):
+        for name in raw.strip('"').split(","):
+            kind, slash, one = name.rpartition("/")
+            kind = kind if slash else _KINDS.get(key.lower(), "")
+            if kind and one and one.lower() != "none":
                 found[f"{key}={name}"] = f"{kind}_{one}.so"
     return found
 

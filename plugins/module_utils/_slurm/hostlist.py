@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -25,6 +25,7 @@ _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _DIGITS = re.compile(r"[0-9]+")
 # More digits do not fit Slurm's unsigned long; such a run is text.
 _MAX_DIGITS = 18
+_Ranges = list[tuple[int, int, int]]
 _FORBIDDEN = re.compile(r"[\[\],\s\x00-\x1f\x7f]")
 
 
@@ -38,9 +39,7 @@ def expand(hostlist: str) -> list[str]:
     ``""`` gives ``[]``. Raises HostlistError for text that Slurm would not read and for more than MAX_NAMES names.
     """
     if count(hostlist) > MAX_NAMES:
-        raise HostlistError(
-            f"The hostlist {_shown(hostlist)} has {count(hostlist)} names; more than {MAX_NAMES} are refused, so check its ranges."
-        )
+        raise HostlistError(f"The hostlist {_shown(hostlist)} has more than {MAX_NAMES} names, which are refused, so check its ranges.")
     names: list[str] = []
     for parts in _items(hostlist):
         if len(parts) == 1 and isinstance(parts[0], str):
@@ -60,6 +59,41 @@ def count(hostlist: str) -> int:
                 size *= sum(last - first + 1 for first, last, _width in part)
         total += size
     return total
+
+
+def first_named(hostlist: str, prefixes: Sequence[str]) -> int | None:
+    """Return the place of the first prefix (each ends in ``-``) that begins one of the names, with no further ``-`` behind it; None where none does.
+
+    No name is made for it, however many there are. Raises HostlistError for text that Slurm would not read.
+    """
+    items = list(_items(hostlist))
+    found = (place for place, prefix in enumerate(prefixes) if any(len(prefix) in _reached(parts, prefix) for parts in items))
+    return next(found, None)
+
+
+def _reached(parts: list[str | _Ranges], prefix: str) -> set[int]:
+    """How much of the prefix a name of this item can have behind it at the item's end: where each part can lead from each place."""
+    places = {0}
+    for part in parts:
+        after: set[int] = set()
+        for place in places:
+            rest = prefix[place:]
+            if not isinstance(part, str):
+                digits = _DIGITS.match(rest)
+                lengths = range(1, min(len(digits[0]), _MAX_DIGITS) + 1) if digits else ()
+                after.update(place + length for length in lengths if any(_among(rest[:length], *one) for one in part))
+                if not rest:
+                    after.add(place)
+            elif rest.startswith(part):
+                after.add(place + len(part))
+            elif part.startswith(rest) and "-" not in part[len(rest) :]:
+                after.add(len(prefix))
+        places = after
+    return places
+
+
+def _among(digits: str, first: int, last: int, width: int) -> bool:
+    return first <= int(digits) <= last and f"{int(digits):0{width}d}" == digits
 
 
 def compress(names: Iterable[str]) -> str:
@@ -90,9 +124,6 @@ def ranged(prefix: str, size: int, suffix: str = "") -> str:
     if size < 1:
         return ""
     return f"{prefix}0{suffix}" if size == 1 else f"{prefix}[0-{size - 1}]{suffix}"
-
-
-_Ranges = list[tuple[int, int, int]]
 
 
 def _items(hostlist: str) -> Iterator[list[str | _Ranges]]:

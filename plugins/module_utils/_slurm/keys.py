@@ -19,7 +19,29 @@ N16, N32, N64 = "16", "32", "64"
 # What Slurm's parser takes, beside digits, for "no limit".
 _NO_LIMIT = ("unlimited", "infinite")
 _YES_NO = ("yes", "no", "true", "false", "up", "down", "1", "0")
+# Of nodes that jobs share, which select/linear does not do.
+_CONSUMABLE = ("cr_core", "cr_cpu", "cr_socket")
 _NUMBER = re.compile("[0-9]+|0x[0-9a-f]+")
+
+
+# Keys of slurm.conf whose value is a plugin, with what its name begins with: slurmctld ends where it can not load one.
+PLUGINS = {
+    "accountingstoragetype": "accounting_storage",
+    "acctgatherenergytype": "acct_gather_energy",
+    "acctgatherfilesystemtype": "acct_gather_filesystem",
+    "acctgatherinterconnecttype": "acct_gather_interconnect",
+    "acctgatherprofiletype": "acct_gather_profile",
+    "burstbuffertype": "burst_buffer",
+    "jobacctgathertype": "jobacct_gather",
+    "jobcomptype": "jobcomp",
+    "mcsplugin": "mcs",
+    "preempttype": "preempt",
+    "prioritytype": "priority",
+    "schedulertype": "sched",
+    "selecttype": "select",
+    "switchtype": "switch",
+    "topologyplugin": "topology",
+}
 
 
 class Table:
@@ -34,14 +56,19 @@ class Table:
         """Return what is wrong with ``key`` or its ``value``, as the end of a sentence that begins with "sets"; None where nothing is."""
         kind = self._kinds.get(key.lower())
         if kind is None:
-            near = difflib.get_close_matches(key.lower(), self._names, n=1, cutoff=0.75)
-            return f"{key}, which is no key of {self.where}" + (f"; did you mean {self._names[near[0]]}?" if near else "; remove it.")
+            near = difflib.get_close_matches(key.lower()[:80], self._names, n=1, cutoff=0.75)
+            return f"{_plain(key)}, which is no key of {self.where}" + (
+                f"; did you mean {self._names[near[0]]}?" if near else "; remove it."
+            )
+        family = PLUGINS.get(key.lower())
+        if family and not all(name.strip().lower().startswith(f"{family}/") for name in value.split(",")):
+            return f"{key} to {_shown(value)}; it must be a plugin such as {family}/NAME."
         if kind == YES_NO and value.lower() not in _YES_NO:
             return f"{key} to {_shown(value)}; it must be YES or NO."
         if kind in (N16, N32, N64) and value.lower() not in _NO_LIMIT:
             if not _NUMBER.fullmatch(value.lower()):
                 return f"{key} to {_shown(value)}; it must be a whole number."
-            if int(value, 16 if value[:2].lower() == "0x" else 10) >= 2 ** int(kind):
+            if len(value) > 40 or int(value, 16 if value[:2].lower() == "0x" else 10) >= 2 ** int(kind):
                 return f"{key} to {_shown(value)}; {2 ** int(kind) - 1} is the most."
         return None
 
@@ -188,12 +215,24 @@ def conflicts(settings: Mapping[str, str]) -> Iterator[str]:
         yield "LaunchParameters has enable_nss_slurm and disable_send_gids, of which Slurm takes one."
     if has("jobacctgathertype", "jobacct_gather/cgroup") and has("proctracktype", "proctrack/linuxproc"):
         yield "JobAcctGatherType is jobacct_gather/cgroup, which needs processTracking: cgroup."
+    yield from _selection(settings)
+    if any(word.strip().lower() in ("lua", "job_submit/lua") for word in settings.get("jobsubmitplugins", "").split(",")):
+        yield "JobSubmitPlugins has lua, whose script job_submit.lua slurmctld would not find beside slurm.conf, and end; remove lua."
     if settings.get("slurmschedloglevel", "0") != "0" and "slurmschedlogfile" not in settings:
         yield "SlurmSchedLogLevel needs SlurmSchedLogFile; add the line."
     for most in ("Def", "Max"):
         if f"{most}mempercpu".lower() in settings and f"{most}mempernode".lower() in settings:
             yield f"{most}MemPerCPU and {most}MemPerNode exclude one another; remove one."
     yield from _preemption(settings)
+
+
+def _selection(settings: Mapping[str, str]) -> Iterator[str]:
+    kind = settings.get("selecttype", "").lower()
+    if kind not in ("", "select/cons_tres", "select/linear"):
+        yield f"SelectType is {settings['selecttype']}, which is no plugin of Slurm any more; write select/cons_tres, or remove the line."
+    single = [word for word in settings.get("selecttypeparameters", "").split(",") if word.strip().lower().startswith(_CONSUMABLE)]
+    if kind == "select/linear" and single:
+        yield f"SelectType is select/linear, which takes no {single[0].strip()}; add the line SelectTypeParameters=CR_Memory."
 
 
 def _preemption(settings: Mapping[str, str]) -> Iterator[str]:
@@ -209,3 +248,7 @@ def _preemption(settings: Mapping[str, str]) -> Iterator[str]:
 
 def _shown(value: str) -> str:
     return ascii(value if len(value) <= 80 else value[:77] + "...")
+
+
+def _plain(key: str) -> str:
+    return key if key.isascii() and key.isprintable() and len(key) <= 80 else _shown(key)

@@ -13,7 +13,7 @@ over by whoever drains the node for longer. What made it makes it again where th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -57,6 +57,11 @@ class Plan:
     def commands(self) -> list[list[str]]:
         """Return the commands, one for all nodes that need the same."""
         return [["scontrol", "update", f"nodename={hostlist.compress(names)}", *words] for words, names in self.updates.items()]
+
+    def foretold(self, node: Node) -> Node:
+        """Return a node as its state and reason will be."""
+        after = self.after.get(node.name, {})
+        return replace(node, state=after["state"].split("+"), reason=after["reason"]) if "state" in after else node
 
     def add(self, node: Node, update: tuple[str, ...], before: dict[str, Any], after: dict[str, Any]) -> None:
         """Note a change of one node."""

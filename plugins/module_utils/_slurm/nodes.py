@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -25,6 +26,8 @@ _AWAY = frozenset(
         "UNKNOWN",
     }
 )
+# What can be no name of a pod: those end with the cluster's domain.
+_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 _IN_SERVICE = frozenset({"ALLOCATED", "COMPLETING", "IDLE", "MIXED"})
 _BUSY = frozenset({"ALLOCATED", "COMPLETING", "MIXED"})
 _NEVER_TAKEN = frozenset({"FUTURE", "INVALID_REG"})
@@ -95,6 +98,11 @@ class Node:
     def busy(self) -> bool:
         """True when a job is on it, or has not quite left it."""
         return bool(_BUSY & set(self.state))
+
+    @property
+    def named_only(self) -> bool:
+        """True when it does not respond, and slurmctld has no address for it but what its name in slurm.conf led to."""
+        return "NOT_RESPONDING" in self.state and bool(self.address) and not _ADDRESS.fullmatch(self.address)
 
     @property
     def words(self) -> str:

@@ -34,7 +34,7 @@ _LATER = " : "
 
 @dataclass(frozen=True)
 class Kind:
-    """A class of reasons. ``next`` may hold {node}, {set}, {pod}, {namespace} and {text} (what stands behind the owner)."""
+    """A class of reasons. ``next`` may hold {node}, {set}, {pod}, {namespace}, {cluster} and {text} (what stands behind the owner)."""
 
     key: str
     pattern: re.Pattern[str]
@@ -118,7 +118,8 @@ def _kind(key: str, pattern: str, meaning: str, following: str) -> Kind:
     return Kind(key, re.compile(pattern, re.IGNORECASE), meaning, following)
 
 
-_RESUME = "resume it with 'ansible-playbook corral.slurm.drain -e node={node} -e resume=true -e force=true'"
+_CLUSTER = "-e slurm_namespace={namespace} -e slurm_name={cluster}"
+_RESUME = f"resume it with 'ansible-playbook corral.slurm.drain {_CLUSTER} -e node={{node}} -e resume=true -e force=true'"
 _LOG = "'kubectl logs -n {namespace} {pod} -c slurmd'"
 
 OURS = (
@@ -138,7 +139,7 @@ OURS = (
         "admin",
         "",
         "{text}",
-        "when that is done, run 'ansible-playbook corral.slurm.drain -e node={node} -e resume=true'",
+        f"when that is done, run 'ansible-playbook corral.slurm.drain {_CLUSTER} -e node={{node}} -e resume=true'",
     ),
     _kind(
         "pod",
@@ -162,7 +163,7 @@ OURS = (
         "sync",
         "",
         "{text}",
-        "when that is over ('kubectl uncordon' takes back a cordon), 'ansible-playbook corral.slurm.sync' takes the node back, or the operator does",
+        f"when that is over ('kubectl uncordon' ends a cordon), 'ansible-playbook corral.slurm.sync {_CLUSTER}' takes the node back, or the operator does",
     ),
 )
 OWNED = _kind(

@@ -151,7 +151,7 @@ def test_a_conflict_names_object_field_manager_and_the_way_out(engine: Engine) -
             "manager": "somebody",
         }
         assert caught.value.data["conflicts"] == [row]
-        assert [one["result"] for one in caught.value.data["objects"]] == ["skipped", "created"], "the rest of the tier was tried"
+        assert [one["result"] for one in caught.value.data["objects"]] == ["refused", "created"], "the rest of the tier was tried"
     assert engine.results(engine.config_map("m", key="2"), force=True) == {"m": "configured"}
 
 

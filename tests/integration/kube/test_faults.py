@@ -54,7 +54,7 @@ def live(engine: Engine, proxy: FaultProxy) -> list[dict[str, Any]]:
     """Return the live members, asked for without the engine and without the faults."""
     found: list[dict[str, Any]] = []
     for plural in ("configmaps", "services", "serviceaccounts"):
-        url = f"{proxy.upstream}/api/v1/namespaces/{engine.namespace}/{plural}?labelSelector=applyset.k8s.io/part-of"
+        url = f"{proxy.upstream}/api/v1/namespaces/{engine.namespace}/{plural}?labelSelector=applyset.kubernetes.io/part-of"
         found += proxy.pool.request("GET", url, headers=proxy.headers).json()["items"]
     return found
 

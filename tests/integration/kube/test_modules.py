@@ -112,7 +112,7 @@ def test_action_and_module_give_the_same_result(engine: Engine, tmp_path: Path) 
 def test_values_are_data_wherever_they_come_from(engine: Engine, tmp_path: Path) -> None:
     model = {"prefix": "p", "labels": {"a": "b"}, "text": NASTY}
     document = tmp_path / "model.json"
-    document.write_text(json.dumps({"changed": False, "ansible_facts": {"corral": model}}))
+    document.write_text(json.dumps({"changed": False, **model}))
     task: dict[str, Any] = {
         "corral.slurm.k8s_apply": {
             "templates": ["map.yml.j2"],
@@ -121,7 +121,7 @@ def test_values_are_data_wherever_they_come_from(engine: Engine, tmp_path: Path)
             "namespace": engine.namespace,
         }
     }
-    facts = {"ansible.builtin.set_fact": {"corral": "{{ (lookup('file', '" + str(document) + "') | from_json).ansible_facts.corral }}"}}
+    facts = {"ansible.builtin.set_fact": {"corral": "{{ lookup('file', '" + str(document) + "') | from_json }}"}}
     results = play(engine, tmp_path, facts, *both_ways(task), task)
     assert [row["result"] for row in results[1]["objects"]] == ["created"] * 3
     assert [stripped(result)["changed"] for result in results[2:]] == [False, False]

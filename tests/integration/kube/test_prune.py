@@ -14,8 +14,9 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import prune, run
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete
-from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Discovery, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import prepare
 
 from .conftest import Engine
 
@@ -38,9 +39,9 @@ def test_members_come_and_go(engine: Engine) -> None:
     first = engine.apply(*maps(engine, "a", "b", "c"), service("s"), applyset=applyset(engine))
     assert first["writes"] == 6, "four members, and the parent twice"
     parent = engine.get("configmap", "set")["metadata"]
-    assert parent["labels"] == {"applyset.k8s.io/id": prune.set_id("set", engine.namespace), "test": "kube"}
-    assert parent["annotations"]["applyset.k8s.io/contains-group-kinds"] == "ConfigMap,Service"
-    assert parent["annotations"]["applyset.k8s.io/tooling"] == "corral/v1"
+    assert parent["labels"] == {"applyset.kubernetes.io/id": prune.set_id("set", engine.namespace), "test": "kube"}
+    assert parent["annotations"]["applyset.kubernetes.io/contains-group-kinds"] == "ConfigMap,Service"
+    assert parent["annotations"]["applyset.kubernetes.io/tooling"] == "corral/v1"
     second = engine.apply(*maps(engine, "a", "d"), applyset=applyset(engine))
     assert {row["name"]: row["result"] for row in second["objects"]} == {
         "a": "unchanged",
@@ -50,7 +51,7 @@ def test_members_come_and_go(engine: Engine) -> None:
         "s": "pruned",
     }
     assert engine.names() == {"a", "d", "set"} and engine.names("services") == set()
-    assert engine.get("configmap", "set")["metadata"]["annotations"]["applyset.k8s.io/contains-group-kinds"] == "ConfigMap"
+    assert engine.get("configmap", "set")["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"] == "ConfigMap"
 
 
 def test_an_unchanged_set_costs_one_request_more_than_its_objects(engine: Engine) -> None:
@@ -92,10 +93,10 @@ def test_a_set_over_two_namespaces(engine: Engine) -> None:
     try:
         away = engine.config_map("away") | {"metadata": {"name": "away", "namespace": other}}
         engine.apply(away, *maps(engine, "home"), applyset=applyset(engine))
-        assert engine.get("configmap", "set")["metadata"]["annotations"]["applyset.k8s.io/additional-namespaces"] == other
+        assert engine.get("configmap", "set")["metadata"]["annotations"]["applyset.kubernetes.io/additional-namespaces"] == other
         result = engine.apply(*maps(engine, "home"), applyset=applyset(engine))
         assert {row["name"]: row["result"] for row in result["objects"]} == {"home": "unchanged", "away": "pruned"}
-        assert "applyset.k8s.io/additional-namespaces" not in engine.get("configmap", "set")["metadata"]["annotations"]
+        assert "applyset.kubernetes.io/additional-namespaces" not in engine.get("configmap", "set")["metadata"]["annotations"]
     finally:
         engine.kubectl("delete", "namespace", other, "--wait=false")
 
@@ -104,10 +105,13 @@ def test_a_set_over_two_namespaces(engine: Engine) -> None:
     ("metadata", "words"),
     [
         ({}, "is no parent of an ApplySet"),
-        ({"labels": {"applyset.k8s.io/id": "ID"}, "annotations": {"applyset.k8s.io/tooling": "kubectl/v1.34"}}, "belongs to another tool"),
-        ({"labels": {"applyset.k8s.io/id": "ID"}}, "belongs to another tool"),
         (
-            {"labels": {"applyset.k8s.io/id": "other"}, "annotations": {"applyset.k8s.io/tooling": "corral/v1"}},
+            {"labels": {"applyset.kubernetes.io/id": "ID"}, "annotations": {"applyset.kubernetes.io/tooling": "kubectl/v1.34"}},
+            "belongs to another tool",
+        ),
+        ({"labels": {"applyset.kubernetes.io/id": "ID"}}, "belongs to another tool"),
+        (
+            {"labels": {"applyset.kubernetes.io/id": "other"}, "annotations": {"applyset.kubernetes.io/tooling": "corral/v1"}},
             "carries the id of another set",
         ),
     ],
@@ -218,18 +222,41 @@ def test_two_runs_at_once_do_not_leave_an_orphan(engine: Engine, monkeypatch: py
     # The other one comes when the slower one has applied, and only closes: what the slower one made must not stay for good.
     closed = run.ApplySet.close
 
-    def overtaken(self: prune.ApplySet, *, created: bool) -> None:
+    def overtaken(self: prune.ApplySet, items: list[Any]) -> None:
         monkeypatch.setattr(run.ApplySet, "close", closed)
         engine.apply(*maps(engine, "b"), applyset=applyset(engine))
         engine.apply(engine.config_map("late") | {"metadata": {"name": "late", "labels": {prune.MEMBER_LABEL: self.id}}})
-        closed(self, created=created)
+        closed(self, items)
 
     monkeypatch.setattr(run.ApplySet, "close", overtaken)
     with pytest.raises(KubeError, match="Another run changes the set"):
-        engine.apply(*maps(engine, "a", "d"), applyset=applyset(engine))
+        engine.apply(*maps(engine, "a", "d", "late"), applyset=applyset(engine))
     assert "late" in engine.names()
     engine.apply(*maps(engine, "b"), applyset=applyset(engine))
     assert engine.names() == {"b", "set"}
+
+
+def test_of_two_runs_at_once_one_comes_to_its_end(engine: Engine) -> None:
+    client = engine.client()
+    discovery = Discovery(client)
+    items = prepare(maps(engine, "a"), discovery, namespace=engine.namespace)
+
+    def begun() -> prune.ApplySet:
+        one = prune.ApplySet(client, discovery, name="set", namespace=engine.namespace, labels={}, manager="corral", check=False)
+        one.read()
+        one.adopt(items)
+        one.open()
+        return one
+
+    first, second = begun(), begun()
+    with pytest.raises(KubeError, match="Another run changes the set"):
+        first.close(items)
+    second.close(items)
+    client.close()
+    annotations = engine.get("configmap", "set")["metadata"]["annotations"]
+    assert prune.HASH not in annotations, "what the two have made is looked at by the next run"
+    engine.apply(*maps(engine, "a"), applyset=applyset(engine))
+    assert prune.HASH in engine.get("configmap", "set")["metadata"]["annotations"]
 
 
 def test_absent_of_a_kind_that_nobody_knows_is_absent(engine: Engine) -> None:
@@ -239,3 +266,82 @@ def test_absent_of_a_kind_that_nobody_knows_is_absent(engine: Engine) -> None:
         result["objects"] == [{"kind": "Gizmo", "namespace": engine.namespace, "name": "x", "result": "unchanged"}]
         and not result["changed"]
     )
+
+
+def relabelled(engine: Engine, name: str, new: str) -> dict[str, Any]:
+    """A copy of a member as `kubectl get -o yaml | sed | kubectl create -f -` makes it."""
+    live = engine.get("configmap", name)
+    metadata = {"name": new, "namespace": engine.namespace, "labels": live["metadata"]["labels"]}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": live["data"]}
+
+
+def test_a_copy_of_a_member_is_none(engine: Engine) -> None:
+    selected = {**service("s"), "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}
+    slices = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "own"},
+        "addressType": "IPv4",
+        "endpoints": [],
+    }
+    engine.apply(*maps(engine, "a", "b"), selected, slices, applyset=applyset(engine))
+    engine.kubectl("create", "-f", "-", stdin=json.dumps(relabelled(engine, "a", "copy")))
+    rows = engine.apply(*maps(engine, "a"), selected, applyset=applyset(engine))["objects"]
+    assert {row["name"] for row in rows if row["result"] == "pruned"} == {"b", "own"}
+    assert engine.names() == {"a", "copy", "set"}
+    assert any(name.startswith("s-") for name in engine.names("endpointslices")), "Kubernetes' own of the Service"
+    engine.absent(applyset=applyset(engine), wait=True)
+    assert engine.names() == {"copy"}
+
+
+def test_a_parent_is_no_member_of_its_own_set(engine: Engine) -> None:
+    with pytest.raises(KubeError, match="is the parent of the set and one of its objects; give the set another name"):
+        engine.apply(*maps(engine, "a", "set"), applyset=applyset(engine))
+    assert engine.names() == set()
+
+
+def test_a_set_of_the_former_keys_goes_on_without_losing_or_leaving_anything(engine: Engine) -> None:
+    """As it was written before: the parent without data, its members under the former label; one falls out of the batch, one is somebody's copy."""
+    ident = prune.set_id("set", engine.namespace)
+    old = "applyset.k8s.io"
+    for name in ("a", "b"):
+        member = engine.config_map(name, key="1")
+        member["metadata"]["labels"][f"{old}/part-of"] = ident
+        engine.apply(member)
+    engine.kubectl("create", "-f", "-", stdin=json.dumps(relabelled(engine, "a", "copy")))
+    parent = {
+        "name": "set",
+        "labels": {f"{old}/id": ident, "test": "kube"},
+        "annotations": {f"{old}/tooling": "corral/v1", f"{old}/contains-group-kinds": "ConfigMap", "corral.hpc/applyset-hash": "x"},
+    }
+    engine.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": parent})
+    uid = engine.get("configmap", "a")["metadata"]["uid"]
+    rows = engine.apply(*maps(engine, "a", "c"), applyset=applyset(engine))["objects"]
+    assert {row["name"]: row["result"] for row in rows} == {"a": "configured", "c": "created", "b": "pruned"}
+    assert engine.names() == {"a", "c", "copy", "set"} and engine.get("configmap", "a")["metadata"]["uid"] == uid
+    assert old not in json.dumps(engine.get("configmap", "set")["metadata"]["labels"]), (
+        "the former keys are gone when the run has come to its end"
+    )
+    again = engine.apply(*maps(engine, "a", "c"), applyset=applyset(engine))
+    assert (again["requests"], again["changed"]) == (3, False)
+
+
+def test_an_object_of_another_cluster_or_set_is_refused_before_anything_is_written(engine: Engine) -> None:
+    def cluster(name: str, *names: str) -> list[dict[str, Any]]:
+        batch = maps(engine, *names)
+        for one in batch:
+            one["metadata"]["labels"] |= {"app.kubernetes.io/instance": name, "app.kubernetes.io/managed-by": "corral"}
+        return batch
+
+    engine.apply(*cluster("m", "a", "both"), applyset=applyset(engine, "one"))
+    engine.apply(*maps(engine, "shared"), applyset=applyset(engine, "three"))
+    before = engine.versions()
+    for check in (False, True):
+        with pytest.raises(KubeError, match=r"ConfigMap .*/both belongs to the cluster m "):
+            engine.apply(*cluster("m-n", "both", "c"), applyset=applyset(engine, "two"), check=check, force=True)
+        with pytest.raises(KubeError, match=r"ConfigMap .*/shared is a member of another set"):
+            engine.apply(*maps(engine, "shared", "d"), applyset=applyset(engine, "two"), check=check, force=True)
+    assert engine.versions() == before
+    engine.apply(*cluster("m", "both"), applyset=applyset(engine, "four"))  # from one part of a cluster to another
+    rows = engine.apply(*cluster("m", "a"), applyset=applyset(engine, "one"))["objects"]
+    assert [row["result"] for row in rows] == ["unchanged"], "what went to another set is not pruned"

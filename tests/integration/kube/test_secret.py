@@ -102,3 +102,31 @@ def test_an_immutable_secret_is_told(engine: Engine) -> None:
     engine.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "immutable": True, "data": {"one": "eA=="}})
     with pytest.raises(KubeError, match="is immutable and lacks the keys two"):
         make(engine, {"two": {"random_bytes": 8}})
+
+
+def test_a_key_that_is_lost_while_a_pod_runs_with_it_is_not_made_anew(engine: Engine) -> None:
+    """The pod is held back from the scheduler and only said to run: what it holds is asked of nobody here."""
+    recipe = {"one": {"random_bytes": 32}}
+    make(engine, recipe)
+    container = {"name": "c", "image": "localhost/none:1", "volumeMounts": [{"name": "k", "mountPath": "/keys"}]}
+    spec = {
+        "containers": [container],
+        "volumes": [{"name": "k", "secret": {"secretName": "keys"}}],
+        "schedulingGates": [{"name": "test.corral.hpc/never"}],
+    }
+    engine.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+    running = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "c", "ready": True, "restartCount": 0, "image": "", "imageID": "", "state": {"running": {}}}],
+    }
+    engine.kubectl(
+        "patch", "pod", "p", "-n", engine.namespace, "--subresource=status", "--type=merge", "-p", json.dumps({"status": running})
+    )
+    engine.kubectl("delete", "secret", "keys", "-n", engine.namespace)
+    for check in (True, False):
+        with pytest.raises(KubeError, match=r"Secret .*/keys is gone, or has lost one, while pods run with it \(p\)") as caught:
+            make(engine, recipe, check=check)
+        assert f"kubectl -n {engine.namespace} exec p -c c -- cat /keys/one > one" in str(caught.value)
+    assert "keys" not in engine.names("secrets")
+    engine.kubectl("delete", "pod", "p", "-n", engine.namespace, "--grace-period=0", "--force")
+    assert make(engine, recipe)["changed"]

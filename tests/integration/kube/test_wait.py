@@ -302,3 +302,19 @@ def test_somebody_who_deletes_what_is_waited_for_is_told(engine: Engine, image: 
     template = pod_template(image, "sleep 600", nodeSelector={"corral.hpc/no": "such-node"})
     with pytest.raises(WaitFailed, match="was deleted by somebody else"):
         engine.apply(stateful_set("s", template), wait=True, wait_timeout=60)
+
+
+@pytest.mark.slow
+def test_pods_that_are_refused_are_told(engine: Engine, image: str) -> None:
+    with pytest.raises(WaitFailed) as told:
+        engine.apply(stateful_set("refused", pod_template(image, "sleep 1000", priorityClassName="nosuch")), wait=True, wait_timeout=60)
+    assert "its pods are refused" in str(told.value) and "nosuch" in str(told.value)
+
+
+@pytest.mark.slow
+def test_a_volume_of_a_secret_that_is_not_there_is_told(engine: Engine, image: str) -> None:
+    mounted = {"volumeMounts": [{"name": "key", "mountPath": "/key"}]}
+    template = pod_template(image, "sleep 1000", container=mounted, volumes=[{"name": "key", "secret": {"secretName": "nosuch"}}])
+    with pytest.raises(WaitFailed) as told:
+        engine.apply(stateful_set("mounts", template), wait=True, wait_timeout=60)
+    assert "pod mounts-0: it can not have its volumes" in str(told.value) and '"nosuch" not found' in str(told.value)

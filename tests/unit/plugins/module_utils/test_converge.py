@@ -17,8 +17,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import nodes
 
 
 class Slurmctld:
-    def __init__(self, *state: str) -> None:
-        rows = [{"name": "cpu-0", "state": list(state), "reason": "Low CPUs"}, {"name": "cpu-1", "state": ["IDLE"]}]
+    def __init__(self, *state: str, address: str = "10.241.1.3") -> None:
+        rows = [{"name": "cpu-0", "state": list(state), "reason": "Low CPUs", "address": address}, {"name": "cpu-1", "state": ["IDLE"]}]
         self.answer = nodes.parse(json.dumps({"nodes": rows})), ""
 
     def read_nodes_and_room(self) -> Any:
@@ -52,3 +52,60 @@ def test_only_some_are_waited_for_and_all_are_told(monkeypatch: pytest.MonkeyPat
     assert told["counts"] == {"total": 3, "in_service": 1, "drained": 0, "down": 2}, "each node once, hidden ones as down"
     with pytest.raises(WaitTimeout, match="slurmctld does not know cpu-2; cpu-0 is DOWN"):
         _converge.node_info({**params, "wait_nodes": ""}, check=False, diff=False)
+
+
+class Forgetful:
+    """slurmctld that read its configuration while the name of cpu-0 led nowhere; ``resolves``: after how many looks it leads to the pod again."""
+
+    def __init__(self, address: str, resolves: int) -> None:
+        self.address, self.resolves = address, resolves
+        self.told: list[list[str]] = []
+        self.read = False
+
+    def read_nodes_and_room(self) -> Any:
+        state = ["IDLE"] if self.read else ["UNKNOWN", "NOT_RESPONDING"]
+        return nodes.parse(json.dumps({"nodes": [{"name": "cpu-0", "state": state, "address": self.address}]})), ""
+
+    def run(self, command: list[str]) -> Any:
+        self.told.append(command)
+        self.read = len(self.told) > self.resolves
+        return SimpleNamespace(code=0 if self.read else 2)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Make the waits of _converge pass at once; the one number is the time in seconds."""
+    now = [0.0]
+    monkeypatch.setattr(_converge.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        "ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld.time.sleep", lambda pause: now.append(now.pop() + pause)
+    )
+    return now
+
+
+@pytest.mark.parametrize("resolves", [0, 2])
+def test_a_name_that_leads_somewhere_again_is_looked_up_again(clock: list[float], resolves: int) -> None:
+    """As after the workers' Service was away while slurmctld read its configuration."""
+    slurmctld = Forgetful("demo-cpu-0.demo-worker.demo.svc.cluster.local", resolves)
+    found, _full = _converge._wait_for_nodes(cast(Any, slurmctld), ["cpu-0"], 120)
+    assert found[0].answers and clock[0] < 60
+    assert slurmctld.told == [["sh", "-c", _converge._LOOK_AGAIN, "sh", "demo-cpu-0.demo-worker.demo.svc.cluster.local"]] * (resolves + 1)
+
+
+@pytest.mark.parametrize("address", ["10.241.1.3", "fd00::1:3", ""])
+@pytest.mark.usefixtures("clock")
+def test_a_worker_that_told_its_address_is_away_for_another_reason(address: str) -> None:
+    slurmctld = Forgetful(address, 0)
+    with pytest.raises(WaitTimeout):
+        _converge._wait_for_nodes(cast(Any, slurmctld), ["cpu-0"], 120)
+    assert slurmctld.told == []
+
+
+@pytest.mark.usefixtures("clock")
+def test_slurmctld_is_not_made_to_read_for_ever() -> None:
+    slurmctld = Forgetful("demo-cpu-0.demo-worker.demo.svc.cluster.local", 0)
+    still = Slurmctld("DOWN", "NOT_RESPONDING", address=slurmctld.address)
+    slurmctld.read_nodes_and_room = still.read_nodes_and_room  # type: ignore[method-assign] # it does not help
+    with pytest.raises(WaitTimeout):
+        _converge._wait_for_nodes(cast(Any, slurmctld), ["cpu-0"], 300)
+    assert len(slurmctld.told) == 3

@@ -81,7 +81,7 @@ def info(number: int | None = None) -> dict[str, Any]:
 
 def test_an_unchanged_document_costs_one_request_and_no_write(api: Api) -> None:
     first = note("tried", "one", diff=True)
-    assert (first["changed"], first["pending"]) == (True, True)
+    assert (first["changed"], first["pending"], first["removed_users"]) == (True, True, [])
     assert first["diff"][0]["after"] == {"documents": [], "tried": True, "labels": {"a": "b"}}
     last = note("recorded", "one", diff=True)
     assert last["diff"][0]["before"] == {"documents": [], "tried": True, "labels": {"a": "b"}} and last["diff"][0]["after"] == {

@@ -31,6 +31,14 @@ def test_a_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
     assert "not UTF-8" in refused(path=str(binary))
 
 
+def test_a_file_without_an_end_and_one_that_is_cut_in_a_letter(tmp_path: Path) -> None:
+    assert "bytes" in refused(path="/dev/zero")
+    big = tmp_path / "big.yml"
+    big.write_text("ä" * 800_000)
+    assert "bytes" in refused(path=str(big))
+    assert "no" in refused(path="a\0b")
+
+
 def test_a_file_with_two_documents_or_none(tmp_path: Path) -> None:
     file = tmp_path / "some.yml"
     file.write_text(f"{DEMO.read_text()}\n---\n{DEMO.read_text()}")

@@ -33,6 +33,11 @@ def test_limits_are_words_of_a_cgroup(limits: dict[str, Any], words: str) -> Non
     assert login(edited("spec.login.limits", limits))["user_limits"] == words
 
 
+def test_connections_are_spread_over_the_login_nodes_unless_the_document_says_otherwise() -> None:
+    assert login(good())["session_affinity"] == "None"
+    assert login(edited("spec.login.service", {"sessionAffinity": "ClientIP"}))["session_affinity"] == "ClientIP"
+
+
 @pytest.mark.parametrize("text", ["Welcome.", "Welcome.\n", "Welcome.\n\n"])
 def test_words_at_login_are_the_jails_file(text: str) -> None:
     users = resolve.model(edited("spec.login.motd", text)).to_dict()["jail"]["users"]

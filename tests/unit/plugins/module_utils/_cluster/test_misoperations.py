@@ -63,6 +63,17 @@ def test_what_the_schema_lets_through_makes_sense_or_is_refused_by_a_sentence(na
     assert outcomes == {True, False}
 
 
+def test_what_nobody_expects_in_a_place_is_a_blank_or_a_sentence() -> None:
+    count = 0
+    for other in misoperations.hostile(example("full")):
+        said = sentences(other.document)
+        assert all(is_sentence(one) and one.isascii() and one.isprintable() for one in said), (other.what, other.path, said)
+        # A field that is blank is one that is not there.
+        assert said or other.what in ("blank", "text"), (other.what, other.path)
+        count += 1
+    assert count >= 3000
+
+
 def test_a_key_of_a_list_may_be_anything_at_all() -> None:
     """It is compared with the keys of the other entries, which not everything can be."""
     document = example("minimal")

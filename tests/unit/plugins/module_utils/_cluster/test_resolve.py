@@ -128,14 +128,15 @@ def test_where_nothing_is_asked_pods_are_placed_as_before() -> None:
 def test_pods_of_a_set_keep_apart_beside_what_the_document_says() -> None:
     always = "requiredDuringSchedulingIgnoredDuringExecution"
     own = {"labelSelector": {}, "topologyKey": "rack"}
-    document = edited("spec.nodeSets[1].affinity", {"nodeAffinity": {"anything": 1}, "podAntiAffinity": {always: [own], "preferred": []}})
+    wished = "preferredDuringSchedulingIgnoredDuringExecution"
+    document = edited("spec.nodeSets[1].affinity", {"nodeAffinity": {wished: []}, "podAntiAffinity": {always: [own], wished: []}})
     document["spec"]["nodeSets"][1].update({"onePodPerNode": True, "topologySpread": [{"topologyKey": "zone"}]})
     node_set = model(document)["workers"]["node_sets"][1]
     selected = {"matchLabels": node_set["selector"]}
     assert node_set["selector"]["corral.hpc/node-set"] == "big"
     assert node_set["affinity"] == {
-        "nodeAffinity": {"anything": 1},
-        "podAntiAffinity": {always: [own, {"labelSelector": selected, "topologyKey": "kubernetes.io/hostname"}], "preferred": []},
+        "nodeAffinity": {wished: []},
+        "podAntiAffinity": {always: [own, {"labelSelector": selected, "topologyKey": "kubernetes.io/hostname"}], wished: []},
     }
     assert node_set["spread"] == [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selected}]
 
@@ -270,8 +271,8 @@ def test_the_full_example_has_every_field() -> None:
             walk(child.get("items", child), nested, f"{path}.{key}")
 
     walk(schema.spec(), [document["spec"]], "spec")
-    # One of three excludes the others; the rest of a toleration or an amount is Kubernetes' own.
-    others = ("Volume.", "volume.", "tolerations.", "resources.", "nodePort", "login.volumes.", ".topology.block")
+    # One of three excludes the others; the rest of a toleration, an affinity or an amount is Kubernetes' own.
+    others = ("Volume.", "volume.", "tolerations.", "Affinity.", "resources.", "nodePort", "login.volumes.", ".topology.block")
     own = [path for path in missing if not any(part in path for part in others)]
     assert own == []
 

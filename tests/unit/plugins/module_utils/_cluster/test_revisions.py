@@ -42,6 +42,19 @@ def after(*replicas: int) -> revisions.History:
     return history
 
 
+def test_users_that_a_document_leaves_out_are_told_until_a_run_without_them_has_ended() -> None:
+    both = document(1, users=[{"name": "ada"}, {"name": "bob"}])
+    one = document(1, users=[{"name": "ada"}, {"name": "eve"}])
+    assert revisions.History().removed_users(one) == []
+    history = revisions.History().trying(both)
+    assert history.removed_users(one) == ["bob"], "that run may have made them"
+    history = history.done(both, "2026-01-01T00:00:00Z")
+    assert history.removed_users(document(1)) == ["ada", "bob"]
+    assert history.removed_users(both) == []
+    assert history.trying(one).removed_users(one) == ["bob"], "a run that was cut off says it again"
+    assert history.done(one, "2026-01-01T00:00:01Z").removed_users(one) == []
+
+
 def test_the_same_document_is_kept_once_and_one_that_comes_again_is_the_newest() -> None:
     history = after(1)
     assert run(history, 1) is history

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import validate
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, validate
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 from .documents import KEY, REMOVE, edited, good
 
@@ -70,6 +72,7 @@ STRUCTURE = [
     ),
     ("spec.security.profiles.seccomp.login", "a/../b", "spec.security.profiles.seccomp.login is 'a/../b'; it must be a path"),
     ("spec.security.profiles.appArmor.worker", "a/b", "spec.security.profiles.appArmor.worker is 'a/b'; it must be letters, digits"),
+    ("spec.foreignFields", [{"kind": "Service"}], "spec.foreignFields[0] has neither field nor manager, so it would allow everything"),
     ("spec.jail.subMounts", [{"path": "/scratch"}], "spec.jail.subMounts[0] has no source; give exactly one of claimName"),
     ("spec.jail.subMounts", [{"path": "/s", "memory": "1Gi", "scratch": "1Gi"}], "spec.jail.subMounts[0] has memory and scratch"),
     (
@@ -193,7 +196,7 @@ MEANING = [
     ("spec.users[0].uid", 20001, "spec.users[0].uid is 20001, which is the gid of a group"),
     ("spec.groups[1]", {"name": "more", "gid": 20001}, "spec.groups[1].gid is 20001, as spec.groups[0].gid is"),
     ("spec.users[0].sshKeys", ["ssh-ed25519 AAAA"], "spec.users[0].sshKeys[0] is cut off or mixed up"),
-    ("spec.users[0].sshKeys", ["my key"], "spec.users[0].sshKeys[0] begins with 'my'"),
+    ("spec.users[0].sshKeys", ["my key"], "spec.users[0].sshKeys[0] does not begin with the type of a public key"),
     ("spec.users[0].sshKeys", [KEY.replace("ssh-ed25519 ", "ssh-rsa ")], "is no key of type ssh-rsa"),
     ("spec.users[0].sshKeys", ["-----BEGIN OPENSSH PRIVATE KEY-----"], "is a private key"),
 ]
@@ -331,6 +334,248 @@ FILES = [
 ]
 
 
+CONTROLLER = "spec.controller.resources"
+EXPRESSIONS = f"{NODE}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+GRES = "spec.slurm.extraGresConfig"
+# What the API server would refuse of the objects, or Slurm of its files, when half of the cluster is made.
+REFUSED_LATER = [
+    (f"{NODE}.nodeSelector", {"a b": "x"}, f"{NODE}.nodeSelector has the key 'a b'; a key is 63 letters"),
+    ("spec.controller.nodeSelector", {"Example.com/zone": "x"}, "spec.controller.nodeSelector has the key 'Example.com/zone'"),
+    ("spec.login.nodeSelector", {"x" * 64: "x"}, "spec.login.nodeSelector has the key"),
+    (f"{NODE}.nodeSelector", {f"{'a' * 254}/x": "x"}, f"{NODE}.nodeSelector has the key"),
+    ("spec.login.service.annotations", {"a/b/c": "x"}, "spec.login.service.annotations has the key 'a/b/c'"),
+    ("spec.login.service.annotations", {f"a{i}": "x" * 4096 for i in range(64)}, "are the most that Kubernetes keeps."),
+    (
+        "spec.login.service.annotations",
+        {"a": "x\0"},
+        "spec.login.service.annotations.a is 'x\\x00'; it must be a text without the character NUL",
+    ),
+    (f"{NODE}.environment", [{"name": "A", "value": "\0"}], "it must be a text without the character NUL"),
+    (f"{NODE}.tolerations", [{}], f"{NODE}.tolerations[0] has no key, which goes with operator: Exists alone"),
+    (f"{NODE}.tolerations", [{"key": "a", "operator": "Exists", "value": "x"}], "tolerations[0].value goes with operator: Equal"),
+    (f"{NODE}.tolerations", [{"key": "a", "tolerationSeconds": 3}], "tolerations[0].tolerationSeconds goes with effect: NoExecute"),
+    (f"{NODE}.tolerations", [{"key": "x" * 64}], f"{NODE}.tolerations[0].key is"),
+    ("spec.workers.sync.taints", ["a..b/c"], "spec.workers.sync.taints[0] is 'a..b/c'; it must be a Kubernetes label key"),
+    (f"{NODE}.topologySpread", [{"topologyKey": "-x"}], f"{NODE}.topologySpread[0].topologyKey is '-x'"),
+    (
+        f"{EXPRESSIONS}",
+        [{"matchExpressions": [{"key": "a", "operator": "In"}]}],
+        "matchExpressions[0].values is missing, which operator: In",
+    ),
+    (f"{EXPRESSIONS}", [{"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}], "goes not with operator: Exists"),
+    (f"{EXPRESSIONS}", [{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["x"]}]}], "must be one whole number, as text"),
+    (f"{EXPRESSIONS}", [{"matchExpressions": [{"key": "a", "operator": "Is"}]}], "operator is 'Is'; it must be one of In, NotIn"),
+    (
+        CONTROLLER,
+        {"requests": {"cpu": "3"}, "limits": {"cpu": "2"}},
+        "spec.controller.resources.requests.cpu is 3, more than the limit of 2",
+    ),
+    (
+        "spec.login.resources",
+        {"requests": {"memory": "3Gi"}, "limits": {"memory": "2Gi"}},
+        "spec.login.resources.requests.memory is 3Gi, more",
+    ),
+    (CONTROLLER, {"limits": {"memory": "0"}}, "spec.controller.resources.limits.memory is 0, with which nothing runs"),
+    ("spec.controller.stateVolume", {"storageClassName": "a", "size": "0"}, "spec.controller.stateVolume.size is 0; nothing fits"),
+    ("spec.jail.subMounts", [{"path": "/s", "scratch": "0Gi"}], "spec.jail.subMounts[0].scratch is 0Gi; nothing fits"),
+    ("spec.jail.overlay", {"size": 0}, "spec.jail.overlay.size is 0; nothing fits"),
+    ("spec.jail.volume", {"hostPath": "/srv/../etc", "size": "1Gi"}, "spec.jail.volume.hostPath is /srv/../etc; write it without '..'."),
+    (
+        f"{NODE}.volumes",
+        [{"name": "a", "mountPath": "/mnt/a", "hostPath": "/a/.."}],
+        f"{NODE}.volumes[0].hostPath is /a/..; write it without",
+    ),
+    ("spec.priorityClasses", {"controlPlane": "same", "worker": "same"}, "spec.priorityClasses.worker is same, as controlPlane is"),
+    ("spec.priorityClasses", {"worker": "system-mine"}, "spec.priorityClasses.worker is system-mine, but names that begin with system-"),
+    (f"{NODE}.resources.limits.cpu", "70000", f"{NODE}.resources.limits.cpu is 70000; Slurm counts to 65533 on a node"),
+    (
+        f"{NODE}.resources.limits.memory",
+        "99999999999999999P",
+        f"{NODE}.resources.limits.memory is '99999999999999999P'; 9223372036854775807 is",
+    ),
+    (f"{NODE}.resources.limits.memory", 2**63, f"{NODE}.resources.limits.memory is 9223372036854775808; 9223372036854775807 is the most"),
+    (f"{NODE}.topology", {}, f"{NODE}.topology goes with spec.slurm.topology, which is missing"),
+    ("spec.slurm.topology", {}, "spec.slurm.topology.plugin is missing"),
+    ("spec.slurm.extraConfig", ["SelectType=select/linear"], "SelectType is select/linear, which takes no CR_Core_Memory"),
+    ("spec.slurm.extraConfig", ["SelectType=select/cons_res"], "SelectType is select/cons_res, which is no plugin of Slurm any more"),
+    ("spec.slurm.extraConfig", ["SchedulerType=backfill"], "SchedulerType to 'backfill'; it must be a plugin such as sched/"),
+    (
+        "spec.slurm.extraConfig",
+        ["JobSubmitPlugins=all_partitions,lua"],
+        "JobSubmitPlugins has lua, whose script job_submit.lua slurmctld would",
+    ),
+    ("spec.slurm.extraConfig", ["BackupController=x"], "sets BackupController, which corral sets itself: set spec.controller.replicas"),
+    ("spec.slurm.extraConfig", ["CryptoType=crypto/munge"], "sets CryptoType, which corral sets itself"),
+    (GRES, ["Name=tape NodeName=x0[0-999][0-999]"], f"{GRES}[0] has more than 65536 nodes in nodename"),
+    (GRES, ["Name=tape File=/dev/x[0-999999]"], f"{GRES}[0] has more than 1024 files in file"),
+    (GRES, ["Name=tape NodeName=x[0-"], f"{GRES}[0]: The hostlist 'x[0-' has brackets that do not pair"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "words"), REFUSED_LATER)
+def test_what_would_be_refused_in_the_middle_of_a_run(path: str, value: Any, words: str) -> None:
+    test_a_mistake_is_one_sentence_that_says_where(path, value, words)
+
+
+def test_names_of_jobs_are_labels() -> None:
+    document = edited("spec.jails", [{"name": "j" * 20, "volume": {"claimName": "x"}, "populate": {"image": "example/jail:2"}}])
+    validate.check(document)
+    document["metadata"]["name"] = "c" * 20
+    assert mistakes(document) == ["spec.jails[0].name makes the name of a Job of 64 characters; 63 are the most, so shorten it by 1."]
+
+
+def test_users_that_do_not_fit_into_a_config_map() -> None:
+    document = good()
+    user = document["spec"]["users"][0]
+    key = f"{KEY}{'x' * 800}"
+    document["spec"]["users"] = [{**user, "name": f"u{number}", "uid": 10001 + number, "sshKeys": [key]} for number in range(1200)]
+    assert "more than the 1000000 that fit into the ConfigMap demo-jail-users" in mistakes(document)[0]
+    document["spec"]["users"] = [{**one, "sshKeys": [KEY]} for one in document["spec"]["users"]]
+    validate.check(document)
+
+
+def test_what_else_does_not_fit_into_a_config_map() -> None:
+    document = edited("spec.slurm.extraConfig", [f"SchedulerParameters={'x' * 3900}" for _line in range(130)])
+    assert any("has 509600 bytes of lines; 500000 are the most" in one for one in mistakes(document))
+    scripts = [{"name": f"s{number}", "script": "#!/bin/sh\n" + "é" * 32000} for number in range(16)]
+    assert any("spec.login.initScripts has 1024160 bytes of text" in one for one in mistakes(edited("spec.login.initScripts", scripts)))
+    users = [{"name": f"u{number}", "uid": 10001 + number, "sshKeys": [KEY + "x" * 900]} for number in range(900)]
+    assert (
+        "more than the 800000 that fit into the ConfigMap demo-base-revisions, where documents are kept"
+        in mistakes(edited("spec.users", users))[0]
+    )
+
+
+def test_hostlists_are_never_expanded_to_check_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 such lines took 66 seconds, of everybody's operator."""
+    monkeypatch.setattr(hostlist, "expand", lambda _text: pytest.fail("expanded"))
+    gpus = [{"name": name, "resources": good()["spec"]["nodeSets"][0]["resources"], "gpu": {"vendor": "nvidia"}} for name in ("x1", "x0")]
+    document = edited("spec.slurm.extraGresConfig", ["Name=gpu NodeName=x0[0-999][0-999] File=/dev/a"] * 256)
+    document["spec"].update({"nodeSets": gpus, "partitions": []})
+    assert len(mistakes(document)) == 21
+    document["spec"]["slurm"]["extraGresConfig"] = [
+        "Name=gpu NodeName=x[0-99]-[0-9] File=/dev/a",
+        "Name=gpu NodeName=x[2-99]-[0-9] File=/dev/b",
+    ]
+    assert mistakes(document) == [
+        f"{GRES}[0] describes GPUs of nodes whose GPUs spec.nodeSets[0].gpu describes; remove the line, or name other nodes by NodeName."
+    ]
+    document["spec"]["slurm"]["extraGresConfig"] = [f"Name=gpu NodeName={','.join(['y[0-9]z'] * 380)} File=/dev/a"] * 140
+    assert mistakes(document) == [
+        "spec.slurm.extraGresConfig names too many nodes one by one; write ranges such as gpu-[0-7], or fewer lines."
+    ]
+
+
+def blob(*parts: bytes) -> str:
+    return base64.b64encode(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).decode()
+
+
+ED, RSA, EC = b"ssh-ed25519", b"ssh-rsa", b"ecdsa-sha2-nistp256"
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "said"),
+    [
+        (ED, (ED, b"k" * 32), ""),
+        (ED, (ED, b"k" * 31), "is cut off or mixed up"),
+        (ED, (ED, b"k" * 32, b"more"), "is cut off or mixed up"),
+        (ED, (RSA, b"k" * 32), "is cut off or mixed up"),
+        (RSA, (RSA, b"\1\0\1", b"\0" + b"\xff" * 256), ""),
+        (RSA, (RSA, b"\1\0\1"), "is cut off or mixed up"),
+        (RSA, (RSA, b"\1\0\1", b"\0" + b"\xff" * 64), "is an RSA key of 512 bits, which sshd refuses"),
+        (EC, (EC, b"nistp256", b"\4" * 65), ""),
+        (EC, (EC, b"nistp256", b"\4" * 33), "is cut off or mixed up"),
+        (EC, (EC, b"nistp521", b"\4" * 65), "is cut off or mixed up"),
+        (b"sk-ssh-ed25519@openssh.com", (b"sk-ssh-ed25519@openssh.com", b"k" * 32, b"ssh:"), ""),
+        (b"sk-ssh-ed25519@openssh.com", (b"sk-ssh-ed25519@openssh.com", b"k" * 32), "is cut off or mixed up"),
+        (b"sk-ecdsa-sha2-nistp256@openssh.com", (b"sk-ecdsa-sha2-nistp256@openssh.com", b"nistp256", b"\4" * 65, b"ssh:"), ""),
+    ],
+)
+def test_public_keys_are_whole(kind: bytes, parts: tuple[bytes, ...], said: str) -> None:
+    document = edited("spec.users[0].sshKeys", [f"{kind.decode()} {blob(*parts)} Zoë 🔑"])
+    if said:
+        assert said in mistakes(document)[0]
+    else:
+        validate.check(document)
+
+
+def test_a_key_that_lost_some_letters_on_its_way() -> None:
+    for key in (KEY[:40] + "…", KEY[:-9], KEY[:40], "ssh-ed25519 … ada", "ssh-ed25519"):
+        assert "sshKeys[0]" in mistakes(edited("spec.users[0].sshKeys", [key]))[0]
+
+
+SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmU\n-----END OPENSSH PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize("keys", [[SECRET], SECRET, [SECRET.replace("\n", " ")], [SECRET.splitlines()[1]], [SECRET, SECRET]])
+def test_a_private_key_is_not_shown(keys: Any) -> None:
+    for field in ("spec.users[0].sshKeys", "spec.users[0].name", "spec.clusterDomain"):
+        assert "b3Blbn" not in " ".join(mistakes(edited(field, keys)))
+
+
+def test_terminals_are_not_written_to_by_keys() -> None:
+    for key in ("\x1b[2Jnode", "a\u202eb", "x" * 5000, "a\nb"):
+        for path in ("spec", "spec.nodeSets[1].extraNodeParameters", "spec.nodeSets[1].nodeSelector"):
+            document = good()
+            document["spec"]["nodeSets"][1].update({"extraNodeParameters": {}, "nodeSelector": {}})
+            place = document["spec"] if path == "spec" else document["spec"]["nodeSets"][1][path.rpartition(".")[2]]
+            place[key] = "1"
+            (said,) = mistakes(document)
+            assert said.isprintable()
+            assert said.isascii()
+            assert len(said) < 800
+
+
+def test_twenty_mistakes_are_shown_and_the_others_counted() -> None:
+    document = good()
+    document["spec"].update({f"field{number}": 1 for number in range(5000)})
+    with pytest.raises(validate.InvalidDocument) as caught:
+        validate.check(document)
+    assert len(caught.value.data["mistakes"]) == 21
+    assert caught.value.data["mistakes"][-1] == "4980 more mistakes of spec are not shown; correct these first and run again."
+    assert str(caught.value).startswith("The document has 5000 mistakes; nothing was changed. ")
+    assert len(str(caught.value)) < 20_000
+
+
+def test_blank_fields_are_fields_that_are_not_there() -> None:
+    """As the API server takes them."""
+    document = good()
+    for path in ("replicas", "gpu", "features", "nodeSelector", "extraNodeParameters", "affinity", "initScripts", "topology", "scale"):
+        document["spec"]["nodeSets"][0][path] = None
+    document["spec"]["nodeSets"][1]["resources"]["requests"] = {"cpu": None, "memory": None}
+    document["spec"]["nodeSets"][1]["nodeSelector"] = {"zone": None}
+    document["spec"]["controller"]["stateVolume"]["claimName"] = None
+    document["spec"].update(
+        {"partitions": None, "users": None, "slurm": {"extraConfig": None, "topology": None}, "login": None, "sssd": None}
+    )
+    found = resolve.model(document).to_dict()
+    assert [one["replicas"] for one in found["workers"]["node_sets"]] == [1, 1]
+    assert found["workers"]["node_sets"][1]["node_selector"] == {}
+    document["spec"]["controller"]["stateVolume"]["size"] = None
+    assert mistakes(document) == ["spec.controller.stateVolume.size is missing; say how big the claim shall be, such as 10Gi."]
+
+
+def test_a_whole_number_is_one_however_it_is_written() -> None:
+    document = edited("spec.nodeSets[1].replicas", 2.0)
+    document["spec"]["nodeSets"][1]["resources"]["limits"]["cpu"] = 2.0
+    found = resolve.model(document).to_dict()["workers"]["node_sets"][1]
+    assert (found["replicas"], found["resources"]["limits"]["cpu"]) == (2, 2)
+
+
+def test_numbers_of_any_size_are_refused_by_a_sentence() -> None:
+    for number in (10**5000, -(10**5000), 2**63, float("inf"), float("nan"), 1e300):
+        for path in ("spec.nodeSets[1].replicas", "spec.nodeSets[1].resources.limits.memory", "spec.clusterDomain"):
+            (said,) = mistakes(edited(path, number))
+            assert path in said
+            assert len(said) < 400
+
+
+def test_a_name_that_the_api_server_makes_up() -> None:
+    document = good()
+    document["metadata"]["generateName"] = "demo-"
+    assert "metadata.generateName" in mistakes(document)[0]
+
+
 @pytest.mark.parametrize(("one", "other"), [("defMemPerCpu", "defMemPerNode"), ("maxMemPerCpu", "maxMemPerNode"), ("allowQos", "denyQos")])
 def test_limits_that_exclude_one_another(one: str, other: str) -> None:
     value: Any = ["x"] if one == "allowQos" else "1Gi"
@@ -374,6 +619,16 @@ def test_a_volume_in_the_way_of_sssds_sockets() -> None:
     validate.check(document)
     document["spec"]["sssd"] = LDAP
     assert "with spec.sssd /var/lib/sss is the jail's own" in mistakes(document)[0]
+
+
+def test_who_may_leave_the_jail_beside_sudo() -> None:
+    document = edited("spec.jail.noJailUsers", ["ada"])
+    validate.check(document)
+    document["spec"]["users"].append(document["spec"]["users"][0] | {"name": "root-to-be", "uid": 10009, "sudo": True})
+    (said,) = mistakes(document)
+    assert said.startswith("spec.jail.noJailUsers can not be had beside root-to-be, who has sudo") and "noJailDespiteSudo: true" in said
+    document["spec"]["jail"]["noJailDespiteSudo"] = True
+    validate.check(document)
 
 
 @pytest.mark.parametrize("document", [None, "", "text", [], {}, 3])

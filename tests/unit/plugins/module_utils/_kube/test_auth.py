@@ -22,6 +22,11 @@ USERS: dict[str, dict[str, Any]] = {
     "certificate": {"client-certificate": "c.pem", "client-key": "k.pem"},
     "nobody": {},
     "deputy": {"token": "t0k", "as": "somebody", "as-groups": ["staff"]},
+    "deep": {"token": "t0k", "as": "somebody", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"Some/Key": ["x", "y"]}},
+    "deputy-exec": {
+        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never"},
+        "as": "somebody",
+    },
     "exec": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never"}},
 }
 
@@ -80,7 +85,7 @@ def basic(text: str) -> str:
 )
 def test_each_kind_of_user(kubeconfig: Path, context: str | None, headers: dict[str, str]) -> None:
     access = auth.resolve({"kubeconfig": str(kubeconfig), "context": context})
-    assert access.headers() == headers
+    assert dict(access.headers()) == headers
     assert access.server == "https://api.example:6443" and access.verify and access.namespace == f"ns-{context or 'token'}"
     assert access.ca.path == str(kubeconfig.parent / "ca.pem")
     if context == "certificate":
@@ -90,15 +95,15 @@ def test_each_kind_of_user(kubeconfig: Path, context: str | None, headers: dict[
 @pytest.mark.parametrize("context", ["token", "basic", "certificate", "nobody"])
 def test_the_official_client_reads_the_same(kubeconfig: Path, context: str) -> None:
     ours, theirs = auth.resolve({"kubeconfig": str(kubeconfig), "context": context}), auth._official(str(kubeconfig), context)
-    for name in ("server", "ca", "verify", "certificate", "key", "namespace"):
+    for name in ("server", "ca", "verify", "certificate", "key"):
         assert getattr(ours, name) == getattr(theirs, name), name
-    assert ours.headers() == {key.title(): value for key, value in theirs.headers().items()}
+    assert dict(ours.headers()) == {key.title(): value for key, value in theirs.headers()}
 
 
 def test_a_renewed_token_file_is_read_again(kubeconfig: Path) -> None:
     access = auth.resolve({"kubeconfig": str(kubeconfig), "context": "file"})
     (kubeconfig.parent / "token.txt").write_text("renewed")
-    assert access.headers() == {"Authorization": "Bearer renewed"}
+    assert dict(access.headers()) == {"Authorization": "Bearer renewed"}
 
 
 def test_parameters_override_the_kubeconfig(kubeconfig: Path) -> None:
@@ -111,7 +116,7 @@ def test_parameters_override_the_kubeconfig(kubeconfig: Path) -> None:
         "ca_cert": "/ca",
     }
     access = auth.resolve(given)
-    assert (access.server, access.verify, access.ca.path, access.headers()) == (
+    assert (access.server, access.verify, access.ca.path, dict(access.headers())) == (
         "https://other",
         False,
         "/ca",
@@ -122,14 +127,75 @@ def test_parameters_override_the_kubeconfig(kubeconfig: Path) -> None:
 
 def test_host_stands_for_itself(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    assert auth.resolve({"host": "api:1"}).headers() == {} and auth.resolve({"host": "api:1"}).server == "https://api:1"
-    assert auth.resolve({}).headers() == {"Authorization": "Bearer t0k"}
+    assert dict(auth.resolve({"host": "api:1"}).headers()) == {} and auth.resolve({"host": "api:1"}).server == "https://api:1"
+    assert dict(auth.resolve({}).headers()) == {"Authorization": "Bearer t0k"}
 
 
-def test_merged_kubeconfigs_are_the_official_clients_business(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_acts_for_somebody_never_acts_as_themselves(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = [
+        ("Impersonate-User", "somebody"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-Some%2FKey", "x"),
+        ("Impersonate-Extra-Some%2FKey", "y"),
+    ]
+    assert auth.resolve({"kubeconfig": str(kubeconfig), "context": "deep"}).headers() == [("Authorization", "Bearer t0k"), *deep]
+    assert auth.resolve({"kubeconfig": str(kubeconfig), "context": "deep", "api_key": "k\n"}).headers() == [
+        ("Authorization", "Bearer k"),
+        *deep,
+    ]
+    given = auth.resolve({"kubeconfig": str(kubeconfig), "context": "deputy-exec"})
+    assert given.headers() == [("Authorization", "Bearer made"), ("Impersonate-User", "somebody")]
     second = write(kubeconfig.parent, {"server": "https://second"}, "second")
     monkeypatch.setenv("KUBECONFIG", f"{kubeconfig}:{second}")
-    assert auth.resolve({}).server == "https://api.example:6443"
+    assert auth.resolve({"context": "deep"}).headers() == [("Authorization", "Bearer t0k"), *deep]
+    assert auth.resolve({"context": "deputy-exec"}).headers() == given.headers()
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ({"token": "t", "as-groups": ["a"]}, "without as; say for whom it acts"),
+        ({"token": "t", "as": "a\nb"}, "holds a character that no HTTP header can have"),
+        ({"token": "s3cr\net"}, "holds a character that no HTTP header can have"),
+        ({"token": "s3cr", "username": "u"}, "has a token and a username"),
+        ({"token": "t", "as": "a", "as-user-extra": {"k": "text"}}, "as-user-extra that is no mapping of lists"),
+    ],
+)
+def test_credentials_that_can_not_be_sent_are_told_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: Any, words: str
+) -> None:
+    monkeypatch.setitem(USERS, "token", user)
+    with pytest.raises(ConfigError, match=words) as caught:
+        auth.resolve({"kubeconfig": str(write(tmp_path, {"server": "https://x"}))})
+    assert "s3cr" not in str(caught.value)
+
+
+def test_a_newline_at_the_end_of_a_given_token_is_no_part_of_it_and_one_inside_is_told_without_it() -> None:
+    assert auth.resolve({"host": "x", "api_key": "k\n"}).headers() == [("Authorization", "Bearer k")]
+    with pytest.raises(ConfigError, match="The value of the parameter api_key") as caught:
+        auth.resolve({"host": "x", "api_key": "s3cr\net"})
+    assert "s3cr" not in str(caught.value)
+
+
+def test_merged_kubeconfigs(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = write(kubeconfig.parent, {"server": "https://second"}, "second")
+    monkeypatch.setenv("KUBECONFIG", f"{kubeconfig}:{second}")
+    found = auth.resolve({})
+    assert found.server == "https://api.example:6443" and dict(found.headers()) == {"Authorization": "Bearer t0k"}
+    other = kubeconfig.parent / "other"
+    other.mkdir()
+    (other / "token.txt").write_text("another")
+    only = {
+        "contexts": [{"name": "more", "context": {"cluster": "c", "user": "more"}}],
+        "users": [{"name": "more", "user": {"tokenFile": "token.txt"}}],
+    }
+    (other / "config").write_text(yaml.safe_dump(only))
+    monkeypatch.setenv("KUBECONFIG", f"/nowhere:{kubeconfig}:{other / 'config'}")
+    found = auth.resolve({"context": "more"})
+    assert dict(found.headers()) == {"Authorization": "Bearer another"}, "a path is relative to its own file"
+    assert found.ca.path == str(kubeconfig.parent / "ca.pem")
 
 
 def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +204,11 @@ def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("pod-token\n")
     (tmp_path / "namespace").write_text("mine")
     access = auth.resolve({})
-    assert (access.server, access.namespace, access.headers()) == ("https://[fd00::1]:443", "mine", {"Authorization": "Bearer pod-token"})
+    assert (access.server, access.namespace, dict(access.headers())) == (
+        "https://[fd00::1]:443",
+        "mine",
+        {"Authorization": "Bearer pod-token"},
+    )
     assert access.ca.path == str(tmp_path / "ca.crt")
 
 
@@ -199,6 +269,21 @@ def test_certificates_that_are_none_are_told(kubeconfig: Path) -> None:
         ({"https_proxy": "http://p:1"}, "https://api", "http://p:1"),
         ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "api,other"}, "https://api", None),
         ({"https_proxy": "http://p:1"}, "http://api", None),
+        ({"HTTPS_PROXY": "p:1"}, "https://api", "http://p:1"),
+        ({"HTTPS_PROXY": "http://user:pw@p:1"}, "https://api", "http://user:pw@p:1"),
+        ({"HTTPS_PROXY": "socks5://p:1"}, "https://api", "socks5://p:1"),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "10.0.0.0/8"}, "https://10.1.2.3:6443", None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "10.0.0.0/8"}, "https://11.1.2.3:6443", "http://p:1"),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "fd00::/8"}, "https://[fd00::1]:6443", None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "10.1.2.3"}, "https://10.1.2.3", None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": ".example"}, "https://api.example", None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": ".example"}, "https://example", "http://p:1"),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "*.example"}, "https://api.example", None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "example:6443"}, "https://api.example:6443", None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "example:6443"}, "https://api.example", "http://p:1"),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "*"}, "https://api", None),
+        ({"HTTPS_PROXY": "http://p:1"}, "https://127.0.0.1:6443", None),
+        ({"HTTPS_PROXY": "http://p:1"}, "https://localhost:6443", None),
     ],
 )
 def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], host: str, proxy: str | None) -> None:
@@ -213,6 +298,14 @@ def test_the_kubeconfigs_proxy_goes_first(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HTTPS_PROXY", "http://p:1")
     path = write(tmp_path, {"server": "https://api", "proxy-url": "http://q:2"})
     assert auth.resolve({"kubeconfig": str(path)}).proxy == "http://q:2"
+
+
+@pytest.mark.parametrize("proxy", ["ftp://user:s3cr@p", "http://user:s3cr@p:x", "http://", "p:1"])
+def test_a_proxy_that_is_none_is_told_without_its_password(tmp_path: Path, proxy: str) -> None:
+    path = write(tmp_path, {"server": "https://api", "proxy-url": proxy})
+    with pytest.raises(ConfigError, match="is none that can be used; write http://name:port") as caught:
+        auth.resolve({"kubeconfig": str(path)})
+    assert "s3cr" not in str(caught.value)
 
 
 def test_plain_http_has_no_tls_and_the_environments_bundle_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

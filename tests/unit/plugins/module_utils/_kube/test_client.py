@@ -118,6 +118,44 @@ def test_what_is_not_tried_again(server: Scripted, client: Client, step: Any) ->
     assert len(server.seen) == 1
 
 
+@pytest.fixture
+def clocked(server: Scripted, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client as all are, whose pauses take no time; its clock has them all the same."""
+    monkeypatch.setattr(module.time, "monotonic", lambda: sum(pauses))
+    made = Client(Access(server=server.url, source="a test"), sleep=pauses.append)
+    yield made
+    made.close()
+
+
+def test_a_server_that_is_broken_is_asked_for_ten_seconds(server: Scripted, clocked: Client, pauses: list[float]) -> None:
+    server.script = [500] * 20
+    with pytest.raises(ApiError, match="answered 500"):
+        clocked.request("PATCH", "/x", what="do", body={})
+    assert 6 <= len(server.seen) <= 9 and len(pauses) == len(server.seen) - 1, "as many that what passes can have passed"
+    assert 3 <= sum(pauses) <= 10 and pauses[0] <= 0.1 and pauses[4] >= 0.8, "growing"
+
+
+def test_the_ten_seconds_are_of_nothing_but_500(server: Scripted, clocked: Client, pauses: list[float]) -> None:
+    server.script = [(429, {}, {"Retry-After": "20"}), 500, (503, {}, {"Retry-After": "20"}), 500, 500]
+    assert clocked.request("PATCH", "/x", what="do", body={}).code == 200
+    assert sum(pauses) > 40
+    server.script = [500, (429, {}, {"Retry-After": "50"}), *[500] * 9]
+    del pauses[:], server.seen[:]
+    with pytest.raises(ApiError, match="answered 500"):
+        clocked.request("PATCH", "/x", what="do", body={})
+    assert sum(pauses) <= 60, "nor longer than any other"
+
+
+@pytest.mark.parametrize("answer", [(200, [1]), (200, "text"), (200, None)])
+def test_an_answer_that_is_no_object_is_told(server: Scripted, client: Client, answer: Any) -> None:
+    server.script = [answer]
+    with pytest.raises(
+        Unreachable,
+        match=r"answered 200 with something \(no content type\) that is no Kubernetes object; is it an API server, or a proxy's page",
+    ):
+        client.get("/x", what="do")
+
+
 def test_a_race_is_not_tried_again_when_the_caller_names_a_version(server: Scripted, client: Client) -> None:
     server.script = [RACE]
     with pytest.raises(Conflict):
@@ -156,7 +194,7 @@ def test_a_server_that_never_answered_is_given_up_soon(pauses: list[float]) -> N
 
 def test_credentials_that_ran_out_are_read_again_once(server: Scripted) -> None:
     tokens = iter(["old", "new", "new"])
-    client = Client(Access(server=server.url, source="a test", headers=lambda: {"Authorization": next(tokens)}))
+    client = Client(Access(server=server.url, source="a test", authorization=lambda: {"Authorization": next(tokens)}))
     server.script = [401]
     client.get("/x", what="do")
     assert [seen[2] for seen in server.seen] == ["old", "new"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import objects, prune
-from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import difference
+from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import difference, shown
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Discovery, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound
 
@@ -134,6 +134,19 @@ def test_owners() -> None:
 def test_secrets_texts_become_data() -> None:
     secret = {**obj("Secret"), "stringData": {"a": "x"}, "data": {"a": "old", "b": "eQ=="}}
     assert prepare(secret)[0].body["data"] == {"a": "eA==", "b": "eQ=="} and "stringData" not in prepare(secret)[0].body
+
+
+@pytest.mark.parametrize("value", [None, {"a": 1}, ["x"], 7, True])
+def test_what_is_no_text_does_not_become_one(value: Any) -> None:
+    with pytest.raises(KubeError, match=r"has a stringData\.a that is no text but \w+; put it in quotes, or leave it out"):
+        prepare({**obj("Secret"), "stringData": {"a": value}})
+
+
+def test_kubectls_copy_of_an_object_is_not_shown() -> None:
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": "s3cr", "mine": "1"}
+    live = {**obj("Secret"), "metadata": {"name": "x", "annotations": annotations}}
+    seen = shown(live, "Secret")
+    assert seen["metadata"]["annotations"] == {"mine": "1"} and "s3cr" not in str(seen)
 
 
 def test_set_ids_are_kubectls() -> None:

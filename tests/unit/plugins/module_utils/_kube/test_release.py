@@ -13,6 +13,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import R
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, api_error, parse_status
 
 OURS = "corral.hpc/destroy"
+OWNER = "corral.hpc/operator"
 API = "/apis/corral.hpc/v1alpha1"
 
 
@@ -22,15 +23,15 @@ class Server:
     def __init__(self, **finalizers: list[str]) -> None:
         self.finalizers = finalizers
         self.versions = dict.fromkeys(finalizers, 1)
+        self.owners: dict[str, str] = {}
         self.refuse: dict[str, int] = {}
         self.races: list[tuple[str, list[str]]] = []
         self.lists: list[tuple[str, dict[str, str]]] = []
         self.requests = 0
 
     def _object(self, name: str) -> dict[str, Any]:
-        return {
-            "metadata": {"name": name, "namespace": "n", "resourceVersion": str(self.versions[name]), "finalizers": self.finalizers[name]}
-        }
+        metadata = {"name": name, "namespace": "n", "resourceVersion": str(self.versions[name]), "finalizers": self.finalizers[name]}
+        return {"metadata": {**metadata, **({"annotations": {OWNER: self.owners[name]}} if name in self.owners else {})}}
 
     def _may(self, verb: str, what: str) -> None:
         if verb in self.refuse:
@@ -56,6 +57,8 @@ class Server:
             raise api_error(parse_status(409, b"{}", None), what, server="s")
         if not query:
             self.finalizers[name] = body["metadata"]["finalizers"]
+            if body["metadata"].get("annotations") == {OWNER: None}:
+                del self.owners[name]
         return Response(200, self._object(name))
 
     def close(self) -> None:
@@ -77,6 +80,17 @@ def test_only_one_finalizer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [entry["after"] for entry in found["diff"]] == [{"finalizers": ["other/one"]}]
     again = release(server, monkeypatch)
     assert (again["changed"], again["writes"], again["diff"]) == (False, 0, [])
+
+
+def test_only_of_objects_of_one_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(a=[OURS], b=[OURS], c=[OURS], d=[])
+    server.owners = {"a": "x/one", "b": "x/two", "d": "x/one"}
+    found = release(server, monkeypatch, annotation=OWNER, owner="x/one")
+    assert [row["name"] for row in found["objects"]] == ["a", "d"]
+    assert (server.finalizers, server.owners) == ({"a": [], "b": [OURS], "c": [OURS], "d": []}, {"b": "x/two"})
+    release(server, monkeypatch, annotation=OWNER)
+    assert server.finalizers["b"] == [OURS], "without a name is not with another one"
+    assert server.finalizers["c"] == []
 
 
 def test_a_check_says_so_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator
@@ -43,6 +44,14 @@ def pod(name: str, component: str = "worker", status: dict[str, Any] | None = No
         "spec": {"nodeName": machine},
         "status": status or _READY,
     }
+
+
+def _selected(pod: dict[str, Any], selector: str) -> bool:
+    labels = pod["metadata"]["labels"]
+    wanted = dict(
+        one.split("=") for one in selector.split(",") if one.startswith(("app.kubernetes.io/component=", "app.kubernetes.io/instance="))
+    )
+    return all(labels.get(key) == value for key, value in wanted.items())
 
 
 def _component(pod: dict[str, Any]) -> str:
@@ -153,7 +162,9 @@ class Fake:
         selector = _more["query"]["labelSelector"]
         if path.endswith("/statefulsets"):
             return self.stateful_sets
-        return [pod for pod in self.pods if "component=" not in selector or f"component={_component(pod)}" in selector]
+        # Copies, as an API server's answer is.
+        within = path.split("/")[4] if "/namespaces/" in path else ""
+        return copy.deepcopy([pod for pod in self.pods if _selected(pod, selector) and within in ("", pod["metadata"]["namespace"])])
 
     def _allow(self, path: str) -> None:
         if any(path.endswith(one) for one in self.forbidden):

@@ -263,8 +263,8 @@ def test_cancelling(fake: Fake) -> None:
     assert fake.told == [["scancel", "18"]]
 
 
-def explain(nodes: str = "") -> dict[str, Any]:
-    return why.run({**CONNECTION, "nodes": nodes}, check=False, diff=False)
+def explain(nodes: str = "", **more: Any) -> dict[str, Any]:
+    return why.run({**CONNECTION, "nodes": nodes, **more}, check=False, diff=False)
 
 
 def test_why_asks_each_of_them_once(fake: Fake) -> None:
@@ -312,11 +312,30 @@ def test_the_only_controller_of_a_namespace_is_found(fake: Fake) -> None:
     fake.pods = [pod("demo-controller-0", "controller")]
     assert partition.info({**CONNECTION, "pod": None, "name": []}, check=False, diff=False)["partitions"]
     fake.pods.append(pod("other-controller-0", "controller"))
-    with pytest.raises(KubeError, match=r"holds demo-controller-0, other-controller-0: say in 'pod' which"):
+    with pytest.raises(KubeError, match=r"holds the clusters demo/demo, demo/other: say in 'namespace' and 'cluster' \(of a"):
         partition.info({**CONNECTION, "pod": None, "name": []}, check=False, diff=False)
+    fake.pods[1]["metadata"]["labels"]["app.kubernetes.io/instance"] = "other"
+    assert explain(pod=None, cluster="other")["cluster"] == "other"
+    with pytest.raises(KubeError, match="holds none called third; say in 'namespace'"):
+        partition.info({**CONNECTION, "pod": None, "name": [], "cluster": "third"}, check=False, diff=False)
     fake.pods = []
     with pytest.raises(KubeError, match="holds none; say in 'namespace'"):
         partition.info({**CONNECTION, "pod": None, "name": []}, check=False, diff=False)
+
+
+def test_the_only_cluster_is_found_by_nothing_and_the_commands_name_it(fake: Fake) -> None:
+    fake.state("cpu-1", "IDLE", "DRAIN", reason="corral: admin: fans")
+    fake.access.namespace = "default"
+    found = explain("cpu-1", pod=None, namespace=None)
+    assert (found["namespace"], found["cluster"]) == ("demo", "demo")
+    assert (
+        "'ansible-playbook corral.slurm.drain -e slurm_namespace=demo -e slurm_name=demo -e node=cpu-1 -e resume=true'" in found["lines"][0]
+    )
+    fake.forbidden = {"/api/v1/pods"}
+    with pytest.raises(KubeError, match="Namespace default should hold one pod that runs slurmctld and holds none; say in 'namespace'"):
+        explain("cpu-1", pod=None, namespace=None)
+    with pytest.raises(KubeError, match="Namespace default should"):
+        explain("cpu-1", pod=None, namespace="default")
 
 
 @pytest.mark.usefixtures("fake")
@@ -366,5 +385,5 @@ def test_of_two_controllers_a_ready_one_is_found(fake: Fake) -> None:
 
 def test_two_clusters_are_told_apart(fake: Fake) -> None:
     fake.pods = [pod("demo-controller-0", "controller"), pod("other-controller-0", "controller")]
-    with pytest.raises(KubeError, match="demo-controller-0, other-controller-0: say in 'pod' which is meant"):
+    with pytest.raises(KubeError, match="the clusters demo/demo, demo/other: say in 'namespace' and 'cluster'"):
         set_node(pod=None, nodes="cpu-1", state="drained")

@@ -479,6 +479,12 @@ def test_a_slurm_conf_that_is_served_already_costs_nothing(world: Fake) -> None:
         ),
         (4, "scontrol: error: x\nscontrol: error: x\nscontrol: fatal: PrologFlags invalid: Nope\n", "makes: x; PrologFlags invalid: Nope."),
         (3, "priority_nope.so\n", "makes: PriorityType=priority/nope is a plugin that the image does not have."),
+        # As glibc says it.
+        (
+            5,
+            "priority_nope.so\nslurmctld: symbol lookup error: /opt/corral/lib/slurm/priority_nope.so: undefined symbol: conf\n",
+            "PriorityType=priority/nope is a plugin that slurmctld can not load (slurmctld: symbol lookup error: /opt/corral/lib/slurm/priority_nope.so:",
+        ),
     ],
 )
 def test_a_slurm_conf_that_slurms_parser_refuses_is_told_before_anything_is_done(world: Fake, code: int, said: str, words: str) -> None:

@@ -261,6 +261,20 @@ def test_check_mode_tells_and_does_nothing(world: Fake) -> None:
     assert result["diff"][0]["after"]["node cpu-0"]["reason"] == CORDONED
 
 
+def test_check_mode_foretells_what_the_run_then_does(world: Fake, caplog: pytest.LogCaptureFixture) -> None:
+    """An idle node that a run would drain has no job on it in the plan either, and its pod may be evicted."""
+    cordon(world)
+    with caplog.at_level("INFO", "corral.slurm.progress"):
+        plan = run(check=True)
+    assert caplog.messages == ["cpu-0 is drained for its machine; no job is left there"]
+    assert plan["leaving"][0]["free"]
+    assert (world.told, evictable(world)) == ([], [])
+    forget(world)
+    deed = run()
+    assert plan["diff"] == deed["diff"]
+    assert plan["leaving"] == deed["leaving"]
+
+
 def test_several_looks_go_on_after_one_that_failed(world: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(sync.time, "monotonic", lambda: clock[0])

@@ -102,3 +102,21 @@ def test_a_line_without_some_nodes() -> None:
     assert conf.narrowed(pairs, lambda name: name != "cpu-1") == {"NodeName": "cpu-[0,2-3]", "NodeAddr": "a-[0,2-3]", "CPUs": "2"}
     assert conf.narrowed(pairs, lambda _name: False) == {}
     assert conf.narrowed({"NodeName": "cpu-[0-3]", "Name": "gpu"}, lambda name: name == "cpu-1") == {"NodeName": "cpu-1", "Name": "gpu"}
+
+
+@pytest.mark.parametrize(
+    ("line", "files"),
+    [
+        ("PriorityType=priority/multifactor", ["priority_multifactor.so"]),
+        ("prioritytype=priority/multifactor", ["priority_multifactor.so"]),
+        ("JobSubmitPlugins=all_partitions,job_submit/throttle", ["job_submit_all_partitions.so", "job_submit_throttle.so"]),
+        ("CliFilterPlugins=user_defaults", ["cli_filter_user_defaults.so"]),
+        ("MpiDefault=pmix", ["mpi_pmix.so"]),
+        ("MpiDefault=none", []),
+        ("PreemptType=preempt/none", []),
+        ("GresTypes=gpu", []),
+        ("TopologyPlugin=topology/tree", ["topology_tree.so"]),
+    ],
+)
+def test_plugins_of_a_file(line: str, files: list[str]) -> None:
+    assert list(conf.plugins(f"A=b\n{line}\nC=d\n").values()) == files

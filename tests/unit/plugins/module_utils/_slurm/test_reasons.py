@@ -43,7 +43,7 @@ def test_every_common_reason_has_a_class(reason: str, key: str) -> None:
 
 @pytest.mark.parametrize("kind", [*reasons.OURS, reasons.OWNED, *reasons.SLURM, reasons.PERSON], ids=lambda kind: kind.key)
 def test_every_class_says_what_to_do_next(kind: reasons.Kind) -> None:
-    places = {name: name for name in ("node", "set", "pod", "namespace", "text")}
+    places = {name: name for name in ("node", "set", "pod", "namespace", "cluster", "text")}
     assert "{" not in kind.next.format(**places) + kind.meaning.format(**places)
     assert len(kind.next.split()) > 5
     assert not kind.next.endswith(".")

@@ -24,7 +24,7 @@ HOLD = replace(reservation("m1"), name="fans", start=1795250000, end=1795340100)
 
 
 def explain(one: Node, **more: Any) -> why.Verdict:
-    return why.explain(one, namespace="demo", now=NOW, **{"pod": why.Pod(f"demo-{one.name}", there=True), **more})
+    return why.explain(one, namespace="demo", cluster="lab", now=NOW, **{"pod": why.Pod(f"demo-{one.name}", there=True), **more})
 
 
 def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
@@ -39,7 +39,7 @@ def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
             node("cpu-0"),
             "admin",
             "an administrator",
-            "disk swap. Next: when that is done, run 'ansible-playbook corral.slurm.drain -e node=cpu-0 -e resume",
+            "when that is done, run 'ansible-playbook corral.slurm.drain -e slurm_namespace=demo -e slurm_name=lab -e node=cpu-0 -e resume",
         ),
         (node("cpu-1"), "person", "somebody as user slurm", "bad fan. Next: ask who did"),
         (out("bad fan"), "person", "user root", "-e node=cpu-1 -e resume=true -e force=true"),

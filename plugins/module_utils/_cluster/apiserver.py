@@ -1,0 +1,209 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the API server would refuse of a document's pods, services and volumes, when half of the cluster is made: told before anything is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity, revisions
+
+Json = dict[str, Any]
+
+# apimachinery's, of a label's or annotation's key.
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+MAX_ANNOTATIONS = 256 * 1024
+# A ConfigMap's most is 1 MiB with its names; the rest is room for labels and managed fields.
+MAX_CONFIG_MAP = 1_000_000
+# With what defaults add to a document, and what node sets and partitions add to lines of the user's own.
+MAX_DOCUMENT, MAX_FILES = 800_000, 500_000
+SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
+
+
+def mistakes(cluster: str, spec: Json) -> Iterator[str]:
+    """Yield a sentence for each mistake of a spec whose structure is right."""
+    for path, part in _parts(spec):
+        yield from _resources(f"{path}.resources", part.get("resources") or {})
+        yield from _placement(path, part)
+    yield from _affinities(spec)
+    yield from _annotations((spec.get("login") or {}).get("service") or {})
+    yield from _directories(spec)
+    yield from _sizes(spec)
+    yield from _classes(spec.get("priorityClasses") or {})
+    yield from _users(cluster, spec)
+    yield from _config_maps(cluster, spec)
+
+
+def qualified(path: str, key: str) -> Iterator[str]:
+    """Yield a sentence where ``key`` is no key of a label, an annotation or a taint."""
+    prefix, slash, name = key.rpartition("/")
+    if not _NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix))):
+        yield (
+            f"{path} has the key {_shown(key)}; a key is 63 letters, digits, '-', '_' and '.' at most, with a DNS name and '/' before them if wanted, "
+            "such as example.com/zone."
+        )
+
+
+def _parts(spec: Json) -> Iterator[tuple[str, Json]]:
+    """What becomes containers."""
+    yield "spec.controller", spec["controller"]
+    yield "spec.login", spec.get("login") or {}
+    yield "spec.sssd", spec.get("sssd") or {}
+    for index, node_set in enumerate(spec.get("nodeSets") or []):
+        yield f"spec.nodeSets[{index}]", node_set
+
+
+def _resources(path: str, resources: Json) -> Iterator[str]:
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for what, amount in requests.items():
+        if what in limits and quantity.parse(amount) > quantity.parse(limits[what]):
+            yield f"{path}.requests.{what} is {amount}, more than the limit of {limits[what]}; lower the one or raise the other."
+    for what, amount in limits.items():
+        # Of a node set, what its size must be has a sentence of its own.
+        if not quantity.parse(amount) and not path.startswith("spec.nodeSets"):
+            yield f"{path}.limits.{what} is {amount}, with which nothing runs; give more, or take the field away."
+
+
+def _placement(path: str, part: Json) -> Iterator[str]:
+    for key in part.get("nodeSelector") or {}:
+        yield from qualified(f"{path}.nodeSelector", key)
+    for index, one in enumerate(part.get("tolerations") or []):
+        where = f"{path}.tolerations[{index}]"
+        if "key" in one:
+            yield from qualified(where, one["key"])
+        elif one.get("operator") != "Exists":
+            yield f"{where} has no key, which goes with operator: Exists alone; name the taint's key."
+        if one.get("operator") == "Exists" and one.get("value"):
+            yield f"{where}.value goes with operator: Equal, but it is Exists; remove one of them."
+        if "tolerationSeconds" in one and one.get("effect") != "NoExecute":
+            yield f"{where}.tolerationSeconds goes with effect: NoExecute; set that, or remove it."
+    for index, one in enumerate(part.get("topologySpread") or []):
+        yield from qualified(f"{path}.topologySpread[{index}]", one["topologyKey"])
+
+
+def _affinities(spec: Json) -> Iterator[str]:
+    """The expressions of affinities: their keys, and the values that each operator takes."""
+    for place, node_set in enumerate(spec.get("nodeSets") or []):
+        # As a stack, from the last to the first.
+        open_: list[tuple[str, Any]] = [(f"spec.nodeSets[{place}].affinity", node_set.get("affinity") or {})]
+        while open_:
+            path, value = open_.pop()
+            if isinstance(value, list):
+                open_.extend((f"{path}[{index}]", value[index]) for index in reversed(range(len(value))))
+            elif isinstance(value, dict) and "operator" in value:
+                yield from _expression(path, value)
+            elif isinstance(value, dict):
+                if path.endswith(".matchLabels"):
+                    for key in value:
+                        yield from qualified(path, key)
+                if "topologyKey" in value:
+                    yield from qualified(path, value["topologyKey"])
+                open_.extend((f"{path}.{key}", item) for key, item in reversed(value.items()))
+
+
+def _expression(path: str, one: Json) -> Iterator[str]:
+    operator, values = one["operator"], one.get("values") or []
+    yield from qualified(path, one["key"])
+    if operator in ("In", "NotIn") and not values:
+        yield f"{path}.values is missing, which operator: {operator} needs; give one at least."
+    elif operator in ("Exists", "DoesNotExist") and values:
+        yield f"{path}.values goes not with operator: {operator}; remove one of them."
+    elif operator in ("Gt", "Lt") and (len(values) != 1 or not re.fullmatch("-?[0-9]{1,18}", values[0])):
+        yield f"{path}.values must be one whole number, as text, with operator: {operator}."
+
+
+def _annotations(service: Json) -> Iterator[str]:
+    path, annotations = "spec.login.service.annotations", service.get("annotations") or {}
+    for key in annotations:
+        # Unlike a label's, an annotation's key may have capital letters before the '/'.
+        yield from qualified(path, key.lower())
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > MAX_ANNOTATIONS:
+        yield f"{path} has {size} bytes; {MAX_ANNOTATIONS} are the most that Kubernetes keeps."
+
+
+def _volumes(spec: Json) -> Iterator[tuple[str, Json]]:
+    yield "spec.controller.stateVolume", spec["controller"]["stateVolume"]
+    yield "spec.jail.volume", spec["jail"]["volume"]
+    yield "spec.jail.overlay", spec["jail"].get("overlay") or {}
+    for index, jail in enumerate(spec.get("jails") or []):
+        yield f"spec.jails[{index}].volume", jail["volume"]
+    for index, mount in enumerate(spec["jail"].get("subMounts") or []):
+        yield f"spec.jail.subMounts[{index}]", mount
+    for path, part in _parts(spec):
+        for index, volume in enumerate(part.get("volumes") or []):
+            yield f"{path}.volumes[{index}]", volume
+
+
+def _directories(spec: Json) -> Iterator[str]:
+    for path, volume in _volumes(spec):
+        if ".." in volume.get("hostPath", "").split("/"):
+            yield f"{path}.hostPath is {volume['hostPath']}; write it without '..'."
+
+
+def _sizes(spec: Json) -> Iterator[str]:
+    places = [
+        (f"{path}.{field}", volume[field]) for path, volume in _volumes(spec) for field in ("size", "memory", "scratch") if field in volume
+    ]
+    places.extend(
+        (f"spec.nodeSets[{index}].sharedMemory", node_set["sharedMemory"])
+        for index, node_set in enumerate(spec.get("nodeSets") or [])
+        if "sharedMemory" in node_set
+    )
+    for path, size in places:
+        if quantity.parse(size) < 1:
+            yield f"{path} is {size}; nothing fits in that, so give more."
+
+
+def _classes(classes: Json) -> Iterator[str]:
+    path = "spec.priorityClasses"
+    control, worker = classes.get("controlPlane", "corral-control-plane"), classes.get("worker", "corral-worker")
+    if control == worker:
+        yield f"{path}.worker is {worker}, as controlPlane is, but workers stand below the control plane; name another class."
+    if classes.get("create", True):
+        for field, name in (("controlPlane", control), ("worker", worker)):
+            if name.startswith("system-") and name not in SYSTEM_CLASSES:
+                yield f"{path}.{field} is {name}, but names that begin with system- are Kubernetes' own and can not be made; choose another."
+
+
+def _users(cluster: str, spec: Json) -> Iterator[str]:
+    """All users are in one ConfigMap."""
+    users, groups = spec.get("users") or [], spec.get("groups") or []
+    size = len(json.dumps({"users": users, "groups": groups}, ensure_ascii=False, indent=1).encode()) if len(users) > 100 else 0
+    if size > MAX_CONFIG_MAP:
+        yield (
+            f"spec.users has {size} bytes, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {cluster}-jail-users; give users fewer or shorter keys "
+            "(ssh-ed25519 has 80 characters), or a directory (spec.sssd)."
+        )
+
+
+def _config_maps(cluster: str, spec: Json) -> Iterator[str]:
+    """What else is kept in one object: the document itself, Slurm's files, and the scripts of each kind of pods."""
+    size = len(json.dumps(spec))
+    if size > MAX_DOCUMENT:
+        yield (
+            f"spec has {size} bytes as JSON, more than the {MAX_DOCUMENT} that fit into the ConfigMap {revisions.name(cluster)}, where documents are kept; "
+            "write less, or put users into a directory (spec.sssd)."
+        )
+    for path, part in _parts(spec):
+        size = sum(len(script.get("script", "").encode()) for script in part.get("initScripts") or [])
+        if size > MAX_CONFIG_MAP:
+            yield f"{path}.initScripts has {size} bytes of text, more than the {MAX_CONFIG_MAP} of a ConfigMap; put some into ConfigMaps of your own."
+    slurm = spec.get("slurm") or {}
+    lines = [line for field in slurm if field.startswith("extra") for line in slurm[field]]
+    parameters = [node_set.get("extraNodeParameters") or {} for node_set in spec.get("nodeSets") or []]
+    parameters.extend(partition.get("extraParameters") or {} for partition in spec.get("partitions") or [])
+    size = sum(len(line.encode()) for line in lines) + sum(
+        len(f"{key}={value} ".encode()) for pairs in parameters for key, value in pairs.items()
+    )
+    if size > MAX_FILES:
+        yield f"spec.slurm, with the extra parameters of node sets and partitions, has {size} bytes of lines; {MAX_FILES} are the most, so write fewer."
+
+
+def _shown(text: str) -> str:
+    return ascii(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where pods may connect to: the document's word on it checked, and made into the rules of NetworkPolicies.
+
+A NetworkPolicy only allows, and a packet that any of its rules allows goes. So "everything but" is all addresses with exceptions, and what the document
+allows besides outweighs them. Where the API server is no document says by itself: a run reads it, and the template adds it to what is closed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import Component, Components, Egress, EgressPolicy, Json
+
+# What a machine tells about itself and its credentials to whoever asks from it: link-local addresses (most clouds' 169.254.169.254), and those that
+# clouds have elsewhere: Azure's, Alibaba's, and by IPv6 AWS's and Google's. DNS that some of them serve stays open, by its port.
+METADATA = ("169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "fe80::/10", "fd00:ec2::/32", "fd20:ce::254/128")
+# To wherever it is: a service's pods, the node's own cache (169.254.20.10), a cloud's. OpenShift's pods listen on 5353.
+DNS: list[Json] = [
+    {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]},
+    {"to": [{"namespaceSelector": {}}], "ports": [{"protocol": protocol, "port": 5353} for protocol in ("UDP", "TCP")]},
+]
+_NAMESPACE = "kubernetes.io/metadata.name"
+
+
+def mistakes(spec: Json) -> Iterator[str]:
+    """Yield a sentence for each mistake in spec.network.egress, whose structure is right."""
+    egress = (spec.get("network") or {}).get("egress") or {}
+    path = "spec.network.egress"
+    for field in ("close", "apiServer"):
+        for index, text in enumerate(egress.get(field) or []):
+            yield from _network(f"{path}.{field}[{index}]", text, whole=False)
+    for index, rule in enumerate(egress.get("allow") or []):
+        where = f"{path}.allow[{index}]"
+        if not any(rule.get(field) for field in ("cidrs", "namespaces", "ports")):
+            yield f"{where} names neither cidrs nor namespaces nor ports; say what shall be allowed, or remove it."
+        for place, text in enumerate(rule.get("cidrs") or []):
+            yield from _network(f"{where}.cidrs[{place}]", text, whole=True)
+        for place, port in enumerate(rule.get("ports") or []):
+            if port.get("endPort", port["port"]) < port["port"]:
+                yield f"{where}.ports[{place}].endPort is {port['endPort']}, less than port, {port['port']}; give the last port of the range."
+
+
+def _network(path: str, text: str, *, whole: bool) -> Iterator[str]:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        # The bits behind the prefix, or no network at all.
+        try:
+            meant = ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            yield f"{path} is {text}, no network; give one such as 10.20.0.0/16, 10.1.2.3/32 or 2001:db8::/32."
+            return
+        yield f"{path} is {text}, an address in the network {meant}; give {meant}, or the address alone with /{meant.max_prefixlen}."
+        return
+    if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
+        yield f"{path} is {text}, an IPv4 network in IPv6's form, which no packet has; give the IPv4 network."
+    elif not whole and not network.prefixlen:
+        yield f"{path} is {text}, all there is; choose workers: Restricted and login: Restricted, which close all but what allow names."
+
+
+def resolve(name: str, spec: Json, cluster: Json, components: Components) -> Egress:
+    """Return the policies for ``spec.network.egress``. ``cluster`` is the selector of all pods of the cluster."""
+    egress = spec["network"]["egress"]
+    closed = {
+        family: sorted({text for text in (*METADATA, *egress["close"], *egress["apiServer"]) if _family(text) == family})
+        for family in _FAMILIES
+    }
+    rules = [{"to": [{"podSelector": {"matchLabels": cluster}}]}, *DNS, *map(_allowed, egress["allow"])]
+
+    def policy(part: str, open_: bool, *selected: Component) -> EgressPolicy:
+        key = "app.kubernetes.io/component"
+        common = {label: value for label, value in selected[0].selector.items() if label != key}
+        values = [component.selector[key] for component in selected]
+        if len(values) == 1:
+            selector: Json = {"matchLabels": selected[0].selector}
+        else:
+            selector = {"matchLabels": common, "matchExpressions": [{"key": key, "operator": "In", "values": values}]}
+        return EgressPolicy(name=f"{name}-base-egress-{part}", selector=selector, rules=rules, open=open_)
+
+    return Egress(
+        closed=closed,
+        find_api_server=not egress["apiServer"],
+        policies=[
+            policy("worker", egress["workers"] == "Open", components.worker),
+            policy("login", egress["login"] == "Open", components.login),
+            # The base's is the job that looks whether the directory of users answers.
+            policy("controller", egress["controller"] == "Open", components.controller, components.base),
+            # They write files, and talk to nobody.
+            EgressPolicy(name=f"{name}-base-egress-jail", selector={"matchLabels": components.jail.selector}, rules=[], open=False),
+        ],
+    )
+
+
+_FAMILIES = {"ipv4": 4, "ipv6": 6}
+
+
+def _family(text: str) -> str:
+    return "ipv4" if ipaddress.ip_network(text).version == _FAMILIES["ipv4"] else "ipv6"
+
+
+def _allowed(rule: Json) -> Json:
+    to: list[Any] = [{"ipBlock": {"cidr": text}} for text in rule["cidrs"]]
+    to.extend({"namespaceSelector": {"matchLabels": {_NAMESPACE: text}}} for text in rule["namespaces"])
+    return {**({"to": to} if to else {}), **({"ports": rule["ports"]} if rule["ports"] else {})}

@@ -1,0 +1,56 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A document may be vaulted, whole or in part, as other files of Ansible may; and what is no document yet says so."""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def run(*command: object) -> str:
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def test_a_vaulted_document(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    play = tmp_path / "play.yml"
+    tasks = [
+        {"corral.slurm.slurm_cluster_model": {"path": "{{ item }}"}, "register": "corral", "loop": "{{ files }}", "ignore_errors": True},
+        {"ansible.builtin.debug": {"msg": "{{ corral.results | map(attribute='name', default='none') | join('+') }}"}},
+    ]
+    play.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    minimal = (ROOT / "examples" / "minimal.yml").read_text()
+    whole, part, bad = (tmp_path / f"{name}.yml" for name in ("whole", "part", "bad"))
+    whole.write_text(minimal)
+    bad.write_text("a: [\n")
+    document = yaml.safe_load(minimal)
+    name = document["metadata"]["name"]
+    vaulted = run("ansible-vault", "encrypt_string", "--vault-password-file", password, name).split("!vault", 1)[1].partition("\nEnc")[0]
+    document["metadata"]["name"] = "PLACE"
+    lines = yaml.safe_dump(document, sort_keys=False)
+    part.write_text(lines.replace("PLACE", "!vault |\n" + textwrap.indent(textwrap.dedent(vaulted.split("|", 1)[1].lstrip("\n")), " " * 8)))
+    for file in (whole, bad):
+        run("ansible-vault", "encrypt", "--vault-password-file", password, file)
+    variables = yaml.safe_dump({"files": [str(whole), str(part), str(bad)]}, default_flow_style=True, width=10000).strip()
+    out = run("ansible-playbook", play, "-e", variables, "--vault-password-file", password)
+    assert f"{name}+{name}+none" in out, out
+    assert f"The document {bad} is not YAML" in out
+    without = run("ansible-playbook", play, "-e", variables)
+    assert "vault" in without
+    assert "none+none+none" in without, without
+
+
+def test_a_run_that_begins_in_its_middle_says_what_it_lacks() -> None:
+    """--start-at-task leaves out every task before, also the one that reads the document, and nothing can be computed without it."""
+    document = f"slurm_cluster_file={ROOT}/examples/minimal.yml"
+    out = run("ansible-playbook", "corral.slurm.site", "--check", "-e", document, "--start-at-task", "Apply the login*")
+    assert "has not read the document, since --start-at-task leaves that out" in out, out
+    assert "--tags slurm_login" in out

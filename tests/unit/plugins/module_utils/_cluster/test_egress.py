@@ -1,0 +1,175 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where pods may connect to: what a document says of it, as NetworkPolicies."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster.validate import InvalidDocument
+from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
+
+from .documents import edited, good
+
+TEMPLATE = Path(__file__).resolve().parents[5] / "roles" / "cluster_base" / "templates" / "network_policy.yml.j2"
+API_SERVER = {"ipv4": ["10.96.0.1/32", "192.0.2.10/32"], "ipv6": ["fd00::1/128"]}
+CLUSTER = {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/instance": "demo"}
+
+
+def policies(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The NetworkPolicies of a document, by their names."""
+    objects, _origins = render([TEMPLATE], {"corral": resolve.model(document).to_dict(), "api_server": API_SERVER}, [])
+    return {one["metadata"]["name"]: one["spec"] for one in objects}
+
+
+def blocks(policy: dict[str, Any]) -> list[dict[str, Any]]:
+    return [peer["ipBlock"] for rule in policy["egress"] for peer in rule.get("to", ()) if "ipBlock" in peer]
+
+
+def closed(policy: dict[str, Any], address: str) -> bool:
+    """Whether no rule for all ports lets a packet to an address outside of the Kubernetes cluster go."""
+    meant = ipaddress.ip_address(address)
+
+    def within(text: str) -> bool:
+        network = ipaddress.ip_network(text)
+        return network.version == meant.version and meant in network
+
+    for rule in policy.get("egress", ()):
+        if rule.get("ports"):
+            continue
+        if not rule.get("to"):
+            return False
+        for peer in rule["to"]:
+            block = peer.get("ipBlock")
+            if block and within(block["cidr"]) and not any(within(text) for text in block.get("except", ())):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("part", ["worker", "login", "controller"])
+def test_everything_is_open_but_metadata_and_the_api_server(part: str) -> None:
+    policy = policies(good())[f"demo-base-egress-{part}"]
+    assert policy["policyTypes"] == ["Egress"]
+    for address in ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "fe80::1", "fd00:ec2::254", "fd20:ce::254"):
+        assert closed(policy, address), address
+    for address in ("10.96.0.1", "192.0.2.10", "fd00::1"):
+        assert closed(policy, address), address
+    for address in ("198.51.100.7", "10.1.2.3", "192.0.2.11", "2001:db8::1"):
+        assert not closed(policy, address), address
+
+
+@pytest.mark.parametrize("mode", ["Open", "Restricted"])
+def test_the_cluster_itself_and_dns_are_always_reached(mode: str) -> None:
+    policy = policies(edited("spec.network.egress.workers", mode))["demo-base-egress-worker"]
+    assert {"to": [{"podSelector": {"matchLabels": CLUSTER}}]} in policy["egress"]
+    assert {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]} in policy["egress"]
+    assert ({"namespaceSelector": {}} in policy["egress"][-1].get("to", ()) and "ports" not in policy["egress"][-1]) == (mode == "Open")
+
+
+def test_restricted_pods_reach_nothing_else_outside() -> None:
+    document = edited("spec.network", {"egress": {"workers": "Restricted", "login": "Restricted", "controller": "Restricted"}})
+    for part in ("worker", "login", "controller"):
+        assert closed(policies(document)[f"demo-base-egress-{part}"], "198.51.100.7")
+    # One of them alone leaves the others as they are.
+    alone = policies(edited("spec.network.egress.workers", "Restricted"))
+    assert [closed(alone[f"demo-base-egress-{part}"], "198.51.100.7") for part in ("worker", "login", "controller")] == [True, False, False]
+
+
+def test_the_jails_jobs_reach_nobody() -> None:
+    policy = policies(good())["demo-base-egress-jail"]
+    assert policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "jail"
+    assert policy["policyTypes"] == ["Egress"]
+    assert "egress" not in policy
+
+
+def test_each_kind_of_pod_has_one_policy() -> None:
+    """A pod that none of them names could connect to everything."""
+    selected: list[str] = []
+    for name, policy in policies(good()).items():
+        if policy["policyTypes"] == ["Egress"]:
+            selector = policy["podSelector"]
+            assert selector["matchLabels"].items() >= CLUSTER.items(), name
+            one = selector["matchLabels"].get("app.kubernetes.io/component")
+            selected += [one] if one else selector["matchExpressions"][0]["values"]
+    assert sorted(selected) == ["base", "controller", "jail", "login", "worker"]
+
+
+def test_what_is_closed_and_allowed_besides() -> None:
+    rule = {"cidrs": ["10.2.0.7/32", "2001:db8::/32"], "namespaces": ["ldap"], "ports": [{"port": 27000, "endPort": 27009}]}
+    document = edited("spec.network.egress", {"close": ["10.9.0.0/16"], "allow": [rule, {"ports": [{"port": 80, "protocol": "UDP"}]}]})
+    policy = policies(document)["demo-base-egress-login"]
+    assert closed(policy, "10.9.1.1")
+    assert not closed(policy, "10.8.1.1")
+    assert policy["egress"][3:5] == [
+        {
+            "to": [
+                {"ipBlock": {"cidr": "10.2.0.7/32"}},
+                {"ipBlock": {"cidr": "2001:db8::/32"}},
+                {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ldap"}}},
+            ],
+            "ports": [{"protocol": "TCP", "port": 27000, "endPort": 27009}],
+        },
+        {"ports": [{"protocol": "UDP", "port": 80}]},
+    ]
+
+
+def test_an_allowance_outweighs_what_is_closed() -> None:
+    policy = policies(edited("spec.network.egress.allow", [{"cidrs": ["169.254.170.23/32"]}]))["demo-base-egress-worker"]
+    assert not closed(policy, "169.254.170.23")
+    assert closed(policy, "169.254.169.254")
+
+
+def test_an_api_server_that_the_document_names_is_not_looked_for() -> None:
+    named = resolve.model(edited("spec.network.egress.apiServer", ["192.0.2.77/32", "2001:db8::6/128"])).egress
+    assert not named.find_api_server
+    assert "192.0.2.77/32" in named.closed["ipv4"]
+    assert "2001:db8::6/128" in named.closed["ipv6"]
+    assert resolve.model(good()).egress.find_api_server
+
+
+@pytest.mark.parametrize("cidr", ["0.0.0.0/0", "::/0"])
+def test_exceptions_lie_within_what_they_are_exceptions_of(cidr: str) -> None:
+    """The API server refuses others."""
+    whole = ipaddress.ip_network(cidr)
+    [block] = [one for one in blocks(policies(good())["demo-base-egress-worker"]) if one["cidr"] == cidr]
+    for text in block["except"]:
+        network = ipaddress.ip_network(text)
+        assert network.version == whole.version
+        assert network.prefixlen > 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("close", ["10.0.0.5/8"], "give 10.0.0.0/8, or the address alone with /32"),
+        ("close", ["0.0.0.0/0"], "workers: Restricted"),
+        ("close", ["::/0"], "workers: Restricted"),
+        ("close", ["10.0.0.0/33"], "no network"),
+        ("close", ["10.0.0/8"], "no network"),
+        ("close", ["010.0.0.0/8"], "no network"),
+        ("close", ["::ffff:10.0.0.0/104"], "an IPv4 network in IPv6's form"),
+        ("apiServer", ["2001:db8::1/32"], "give 2001:db8::/32"),
+        ("apiServer", ["host/1"], "a network such as"),
+        ("allow", [{}], "neither cidrs nor namespaces nor ports"),
+        ("allow", [{"cidrs": ["1.2.3/8"]}], "no network"),
+        ("allow", [{"ports": [{"port": 10, "endPort": 9}]}], "less than port, 10"),
+        ("allow", [{"ports": [{"endPort": 9}]}], "port"),
+        ("workers", "None", "Restricted"),
+    ],
+)
+def test_mistakes_are_told(field: str, value: Any, words: str) -> None:
+    with pytest.raises(InvalidDocument) as refused:
+        resolve.model(edited(f"spec.network.egress.{field}", value))
+    [said] = refused.value.data["mistakes"]
+    assert f"spec.network.egress.{field}" in said
+    assert words in said
+
+
+def test_all_networks_may_be_allowed() -> None:
+    policy = policies(edited("spec.network.egress.allow", [{"cidrs": ["0.0.0.0/0"]}]))["demo-base-egress-worker"]
+    assert not closed(policy, "169.254.169.254")
