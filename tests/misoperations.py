@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,9 +50,39 @@ def of(document: Json) -> Iterator[Misoperation]:
                 if key in rules.get("required", ()) and key in value:
                     rest = {name: one for name, one in value.items() if name != key}
                     yield Misoperation("missing", _words((*steps, key)), _with(document, steps, rest))
-            if "properties" in rules and not rules.get("x-kubernetes-preserve-unknown-fields"):
+            if "properties" in rules:
                 for key in (f"{next(iter(value), 'key')}z", "{{ x }}"):
                     yield Misoperation("unknown", _words((*steps, key)), _with(document, steps, {**value, key: "x"}))
+
+
+def hostile(document: Json) -> Iterator[Misoperation]:
+    """Yield documents with something in one place that no person would write there: each is refused by a sentence, or makes sense."""
+    deep: Any = "end"
+    for _level in range(200):
+        deep = [deep]
+    seen: set[tuple[Step, ...]] = set()
+    for steps, value, _rules in _places(document["spec"], schema.document()["properties"]["spec"], ("spec",)):
+        kind = tuple(0 if isinstance(step, int) else step for step in steps)
+        if kind in seen:
+            continue
+        seen.add(kind)
+        yield Misoperation("blank", _words(steps), _with(document, steps, None))
+        values: list[tuple[str, Any]] = [
+            ("number", 10**5000),
+            ("number", -(2**63) - 1),
+            ("number", float("inf")),
+            ("number", float("nan")),
+            ("number", 0.5),
+        ]
+        values.extend(
+            (("date", datetime.date(2026, 1, 1)), ("bytes", b"\xff"), ("deep", deep if not isinstance(value, list) else {"a": deep}))
+        )
+        values.extend(("text", text) for text in ("\ud800", "\u00a02", "\U0001f525", "é" * 300, "0" * 5000, "\x1b[2J"))
+        if isinstance(value, dict):
+            values.append(("key", {**value, "\x1b[2J\u202e": "x\0"}))
+            values.append(("key", {**value, 7: "\0"}))
+        for what, wrong in values:
+            yield Misoperation(what, _words(steps), _with(document, steps, wrong))
 
 
 def variations(document: Json) -> Iterator[Misoperation]:

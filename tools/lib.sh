@@ -54,14 +54,12 @@ make_tree() {
   fi
 }
 
-# A virtual environment with what requirements.txt pins. Its name holds the hash of that file and of the Python, so that it is made anew by itself;
-# the marker is written last, so that one that was interrupted is not taken for whole; the lock lets a second make wait for the first.
-make_venv() {
-  local python version
-  python=$(find_python "3.11 3.12 3.13") ||
-    die "no Python 3.11, 3.12 or 3.13 with venv and ssl was found in PATH; install one (Debian: apt install python3-venv) or set CORRAL_PYTHON to its path."
+# environment KIND FILE PYTHON: a virtual environment with what FILE pins, as $VENV. Its name holds the hash of that file and of the Python, so that it is
+# made anew by itself; the marker is written last, so that one that was interrupted is not taken for whole; the lock lets a second make wait for the first.
+environment() {
+  local kind=$1 file=$2 python=$3 version
   version=$("$python" -c 'import sys; print(sys.version)')
-  VENV=$CORRAL_CACHE/venv-$({ cat "$ROOT/requirements.txt"; printf '%s %s' "$python" "$version"; } | sha256sum | cut -c1-12)
+  VENV=$CORRAL_CACHE/$kind-$({ cat "$file"; printf '%s %s' "$python" "$version"; } | sha256sum | cut -c1-12)
   [ -e "$VENV/.complete" ] && return
   mkdir -p "$CORRAL_CACHE"
   (
@@ -70,9 +68,17 @@ make_venv() {
     printf 'Making the Python environment %s (%s), once.\n' "$VENV" "${version%% *}" >&2
     rm -rf "$VENV"
     "$python" -m venv "$VENV"
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -r "$ROOT/requirements.txt" >&2
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -r "$file" >&2
     touch "$VENV/.complete"
-  ) 9>"$VENV.lock" || die "the Python packages of requirements.txt could not be installed into $VENV (pip's reason is above); run the same command again when the package index answers."
+  ) 9>"$VENV.lock" || die "the Python packages of $file could not be installed into $VENV (pip's reason is above); run the same command again when the package index answers."
+}
+
+# The one of the tests.
+make_venv() {
+  local python
+  python=$(find_python "3.11 3.12 3.13") ||
+    die "no Python 3.11, 3.12 or 3.13 with venv and ssl was found in PATH; install one (Debian: apt install python3-venv) or set CORRAL_PYTHON to its path."
+  environment venv "$ROOT/requirements.txt" "$python"
 }
 
 # The environment in which every other program of this repository runs.

@@ -79,7 +79,7 @@ def apply_engine(count: int) -> dict[str, Any]:
         server = urllib3.util.parse_url(access.server)
         pool = urllib3.HTTPSConnectionPool(server.host or "", server.port, maxsize=1, ssl_context=access.ssl_context())
         bodies = [json.dumps(item).encode() for item in objects]
-        headers = {**access.headers(), "Content-Type": "application/apply-patch+yaml"}
+        headers = {**dict(access.headers()), "Content-Type": "application/apply-patch+yaml"}
 
         def bare() -> None:
             for name, body in zip(names, bodies, strict=True):

@@ -135,13 +135,14 @@ class FaultProxy:
     def __init__(self, kubeconfig: str | Path, *, trace: Path | None = None, port: int = 0, effects: Effects | None = None) -> None:
         access = auth.resolve({"kubeconfig": str(kubeconfig)})
         self.upstream = access.server
-        self.headers = access.headers()
+        self.headers = dict(access.headers())
         self.context = access.ssl_context()
         self.pool = urllib3.PoolManager(ssl_context=self.context, maxsize=16, assert_hostname=None if access.verify else False)
         self._file = trace
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
         self.trace: list[Seen] = []
+        self.plans = 0
         self.requests = 0
         self.writes = 0
         self.effects = 0
@@ -167,6 +168,7 @@ class FaultProxy:
     def plan(self, *faults: Fault) -> None:
         """Forget what was seen, and have these faults happen from now on."""
         with self._lock:
+            self.plans += 1
             self._faults = list(faults)
             self.trace = []
             self.requests = self.writes = self.effects = 0
@@ -217,9 +219,14 @@ class FaultProxy:
         """Return the object that is about to be written, empty where there is none."""
         return _object(self.pool.request("GET", self.upstream + urlsplit(path).path, headers=self.headers).data)
 
-    def effect(self) -> Fault | None:
-        """Count an effect; return the fault that strikes after it."""
+    def effect(self, plan: int) -> Fault | None:
+        """Count an effect of a request that began under a plan; return the fault that strikes after it.
+
+        A subject that was killed leaves requests behind, whose effects come when the next one runs already: they are not that one's, and take no fault from it.
+        """
         with self._lock:
+            if plan != self.plans:
+                return None
             self.effects += 1
             return next((fault for fault in self._faults if fault.effect == self.effects), None)
 
@@ -281,6 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         proxy = self.server.proxy
+        plan = proxy.plans
         write, dry, fault = proxy.begin(self.command, self.path, body)
         action = fault.action if fault is not None else ""
         seconds = fault.seconds if fault is not None else 0.0
@@ -304,9 +312,9 @@ class _Handler(BaseHTTPRequestHandler):
             note(int(action))
             self._refuse(int(action), seconds)
         else:
-            self._forward(body, action, note, write)
+            self._forward(body, action, note, write, plan)
 
-    def _forward(self, body: bytes, action: str, note: Callable[..., None], write: int | None) -> None:
+    def _forward(self, body: bytes, action: str, note: Callable[..., None], write: int | None, plan: int) -> None:
         proxy = self.server.proxy
         looks = proxy.has_effect if write is not None else None
         before = proxy.read(self.path) if looks and self.command in ("PATCH", "PUT") else {}
@@ -326,7 +334,7 @@ class _Handler(BaseHTTPRequestHandler):
             note(0)
             raise
         if looks and answer.status < 300 and looks(before, {} if self.command == "DELETE" else _object(answer.data)):
-            fault = proxy.effect()
+            fault = proxy.effect(plan)
             action = fault.action if fault is not None else action
         note({"504-committed": 504, "reset-committed": 0, "kill-committed": 0}.get(action, answer.status), action)
         if action == "504-committed":

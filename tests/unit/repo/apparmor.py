@@ -14,6 +14,7 @@ from pathlib import Path
 FEATURES = Path("/etc/apparmor.d/abi/3.0")
 _MAGIC = struct.pack(">I", 0x1B5E783D)
 _ACCEPT, _BASE, _CHECK, _DEFAULT, _CLASSES, _NEXT = 1, 2, 3, 4, 5, 8
+_WIDTHS = {1: "B", 2: "H", 4: "I"}
 _DIFF_ENCODED = 1 << 31
 _MOUNT_CLASS = b"\x07"
 # Bits of a path's permissions, which the kernel keeps apart for owners and others, and of mounts.
@@ -43,7 +44,7 @@ class Automaton:
         while position < size:
             kind, width, high, low = struct.unpack_from(">HHII", blob, position)
             count = low * (high + 1)
-            tables[kind] = struct.unpack_from(f">{count}{ {1: 'B', 2: 'H', 4: 'I'}[width] }", blob, position + 12)
+            tables[kind] = struct.unpack_from(f">{count}{_WIDTHS[width]}", blob, position + 12)
             position += -(-(12 + count * width) // 8) * 8
         return cls(tables)
 

@@ -87,6 +87,13 @@ def test_in_the_whole_cluster_it_reads_documents_and_nothing_of_anybodys() -> No
     ]
 
 
+def test_in_the_namespace_default_it_reads_where_the_api_server_is() -> None:
+    rendered = [obj for obj in objects() if obj["metadata"].get("namespace") == "default"]
+    assert [obj["kind"] for obj in rendered] == ["Role", "RoleBinding"]
+    assert rules(rendered, "Role") == rules([load("examples/rights_api_server.yml")], "Role")
+    assert rendered[1]["roleRef"]["name"] == rendered[0]["metadata"]["name"]
+
+
 def test_host_paths_are_given_only_when_asked_for() -> None:
     assert "persistentvolumes" not in {rule[1] for rule in rules(objects(), "ClusterRole", "Role")}
     asked = objects(operator_host_paths=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .repository import ROOT, files, program, text
+from .repository import ROOT, files, load, program, text
 
 MAKEFILE = text(Path("Makefile"))
 TARGETS = set(MAKEFILE.split(".PHONY:")[1].split())
@@ -84,6 +84,33 @@ def test_demo_in_the_users_cluster_leaves_the_lab_alone() -> None:
     plan = make("--dry-run", "demo", KUBECONFIG="/somewhere/config")
     assert "tools/demo" in plan
     assert "lab" not in plan
+
+
+@pytest.mark.parametrize(("mode", "lab"), [("push", True), ("push", False), ("operator", True)])
+def test_the_last_command_of_the_demo_works_in_the_shell_that_reads_it(mode: str, lab: bool, tmp_path: Path) -> None:
+    """That shell is outside the environment in which the demonstration runs, and has no more than a PATH."""
+    kubectl = ROOT / "lab" / "kubectl" if lab else tmp_path / "kubectl"
+    shown = text(Path("tools/demo")).rsplit('where="KUBECONFIG', 1)[1]
+    done = bash(f'work=w port=22 address=a kubectl={kubectl}; where="KUBECONFIG{shown}', MODE=mode, KUBECONFIG="/own/config")
+    assert done.returncode == 0, done.stderr
+    command = done.stdout.strip().splitlines()[-1].strip()
+    assert command.startswith("KUBECONFIG=/own/config ") is not lab
+    program = command.removeprefix("KUBECONFIG=/own/config ").split()[0]
+    assert (ROOT / program).is_file(), command
+    assert os.access(ROOT / program, os.X_OK)
+    if mode == "push":
+        path = ":".join(folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "ansible-playbook").exists())
+        tried = bash(f"env -i HOME=$HOME PATH={path} {command} --syntax-check")
+        assert "corral/slurm/playbooks/destroy.yml" in tried.stdout, tried.stdout + tried.stderr
+
+
+def test_readme_and_the_labs_page_say_the_same_of_the_machine() -> None:
+    for page in ("README.md", "docs/lab.md"):
+        for words in ("4 GiB of memory", "15 GiB of free disk", "Go ≥ 1.24", "20 "):
+            assert words in text(Path(page)), f"{page}: {words}"
+    needs = text(Path("lab/corral_lab/prerequisites.py"))
+    assert "MEMORY_BYTES = 4 * GIB" in needs
+    assert "DISK_BYTES = 15 * GIB" in needs
 
 
 def test_tests_never_reach_the_users_cluster() -> None:
@@ -166,3 +193,26 @@ def test_layers_lets_the_right_ones_pass(tmp_path: Path, file: str, line: str) -
     path.parent.mkdir(parents=True)
     path.write_text(line + "\n")
     assert list(program("tools/layers.py").violations(tmp_path)) == []
+
+
+def test_links_to_what_the_archive_leaves_out_lead_to_the_repository(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "README.md").write_text("[up](../nowhere.md)\n")
+    (tmp_path / "galaxy.yml").write_text("repository: https://git.example/x\nbuild_ignore: [images]\n")
+    page = tmp_path / "docs" / "page.md"
+    links = "[a](../images/README.md#x) [b](other.md) [c](https://example.org/images/y) [d](#here) `[e]` (f.md)"
+    page.write_text(links)
+    (tmp_path / "docs" / "other.md").write_text("[back](page.md)\n")
+    said: list[str] = []
+    assert program("tools/links.py").main(tmp_path, said.append) == 0
+    assert page.read_text() == links.replace("../images/README.md", "https://git.example/x/blob/main/images/README.md")
+    page.write_text("[a](../images/none.md)")
+    assert program("tools/links.py").main(tmp_path, said.append) == 1
+    assert said == ["docs/page.md: ../images/none.md leads nowhere; correct it there."]
+
+
+def test_ansible_lint_alone_lints_a_checkout() -> None:
+    """Offline it would not put the collection where Ansible finds it, so only tools/lint says so, which has done that."""
+    assert "offline" not in load(".ansible-lint")
+    assert "ansible-lint --offline" in text(Path("tools/lint"))

@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An API server that has no object and takes every one that is tried: enough for a playbook in check mode, which asks it over HTTP as it would ask another."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def answer(self, code: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        words = urlsplit(self.path).path.strip("/").split("/")
+        words = words[2 if words[0] == "api" else 3 :]
+        words = words[2:] if words[:1] == ["namespaces"] and len(words) > 2 else words
+        if not words:
+            own = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True} for kind in ("SlurmCluster", "SlurmNodeSet")]
+            self.answer(200, {"kind": "APIResourceList", "resources": own})
+        elif len(words) == 1:
+            self.answer(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+        else:
+            self.answer(404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": f"{words[-1]} not found"})
+
+    def do_PATCH(self) -> None:
+        body = yaml.safe_load(self.rfile.read(int(self.headers["Content-Length"])))
+        if parse_qs(urlsplit(self.path).query).get("dryRun") != ["All"]:
+            self.server.written.append(f"{self.command} {self.path}")
+        body.setdefault("metadata", {}).update(uid="1", resourceVersion="1", creationTimestamp="2026-01-01T00:00:00Z")
+        self.answer(201, body)
+
+    do_POST = do_PUT = do_PATCH
+
+    def do_DELETE(self) -> None:
+        self.server.written.append(f"{self.command} {self.path}")
+        self.answer(404, {"kind": "Status", "code": 404, "reason": "NotFound"})
+
+    def log_message(self, *_words: Any) -> None:
+        """Say nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.written: list[str] = []
+
+    def kubeconfig(self, path: Path) -> Path:
+        named = [{"name": "fake", "cluster": {"server": f"http://127.0.0.1:{self.server_address[1]}"}}]
+        contexts = [{"name": "fake", "context": {"cluster": "fake", "user": "fake", "namespace": "demo"}}]
+        users = [{"name": "fake", "user": {"token": "fake"}}]
+        config = {"apiVersion": "v1", "kind": "Config", "current-context": "fake", "clusters": named, "contexts": contexts, "users": users}
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
