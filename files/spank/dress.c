@@ -289,35 +289,6 @@ static int own_run(const struct jail_log *log, struct jail_layers *own, struct j
 	return jail_layers_show(own, log, "/run/slurm", "run/slurm", true, sockets, error);
 }
 
-static bool hides_jobs(const struct jail_plan *plan)
-{
-	size_t length = plan->spool ? strlen(plan->spool) : 0;
-
-	return length > 0 && plan->tmp && strncmp(plan->tmp, plan->spool, length) == 0 && plan->tmp[length] == '/';
-}
-
-/* What other jobs have of their own lies in the spool, which root in the jail could read: an empty directory is laid over it. */
-static int hide_jobs(const struct jail_dress *dress, struct jail_error *error)
-{
-	static const char *const no_options[] = {NULL};
-	const char *path = dress->plan->tmp;
-	const struct part part = {"tmpfs", "", path ? path + 1 : "", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, true};
-	int hidden;
-
-	if (!hides_jobs(dress->plan))
-		return 0;
-	/* There is nothing to hide before the first job. */
-	hidden = jail_path_open(dress->root, path + 1, O_PATH | O_DIRECTORY);
-	if (hidden < 0 && errno == ENOENT)
-		return 0;
-	jail_close(hidden);
-	hidden = fresh(dress, &part, no_options, error);
-	if (hidden < 0)
-		return -1;
-	close(hidden);
-	return 0;
-}
-
 int jail_binds_collect(const struct jail_plan *plan, const struct jail_log *log, struct jail_layers *layers, struct jail_error *error)
 {
 	for (size_t i = 0; i < plan->bind_count; i++) {
@@ -356,56 +327,36 @@ int jail_own_collect(const struct jail_plan *plan, const struct jail_log *log, i
 	return jail_binds_collect(plan, log, own, error);
 }
 
-#define PODS_MAX 6
-
-/* The pod's files and directories that are alike for all, besides its devices. Returns their number. */
-static size_t pods_parts(const struct jail_plan *plan, bool spool, struct part parts[PODS_MAX])
-{
-	static const struct part pods[] = {
-		{"/sys", "", "sys", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, false},
-		{"/opt/corral", "", "opt/corral", {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true},
-		{"/etc/resolv.conf", "", "etc/resolv.conf", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
-		{"/etc/hosts", "", "etc/hosts", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
-		{"/etc/hostname", "", "etc/hostname", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
-	};
-	size_t count = sizeof(pods) / sizeof(pods[0]);
-
-	_Static_assert(sizeof(pods) / sizeof(pods[0]) + 1 == PODS_MAX, "and the spool");
-	memcpy(parts, pods, sizeof(pods));
-	/* Read-only for tasks: slurmd takes its configuration from there, so a root of the jail who could write it would be root of the
-	 * pod. slurmstepd's own view has it to be written. */
-	if (spool && plan->spool)
-		parts[count++] = (struct part){
-			plan->spool, "", plan->spool + 1, {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true,
-		};
-	return count;
-}
+/* The pod's files and directories that are alike for all, besides its devices. */
+static const struct part pods[] = {
+	{"/sys", "", "sys", {MOUNT_ATTR_RDONLY | QUIET, 0, true}, false},
+	{"/opt/corral", "", "opt/corral", {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, true}, true},
+	{"/etc/resolv.conf", "", "etc/resolv.conf", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
+	{"/etc/hosts", "", "etc/hosts", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
+	{"/etc/hostname", "", "etc/hostname", {MOUNT_ATTR_RDONLY | QUIET, 0, false}, false},
+};
+#define PODS (sizeof(pods) / sizeof(pods[0]))
 
 int jail_dress(const struct jail_dress *dress, struct jail_error *error)
 {
-	struct part parts[PODS_MAX];
-	size_t count = pods_parts(dress->plan, !dress->keep && !dress->view, parts);
-
 	if (dress_proc(dress, error) < 0 || dress_dev(dress, error) < 0)
 		return -1;
-	for (size_t i = 0; i < count; i++)
-		if (show(dress, dress->root, &parts[i], error) < 0)
+	for (size_t i = 0; i < PODS; i++)
+		if (show(dress, dress->root, &pods[i], error) < 0)
 			return -1;
-	return dress->keep || dress->view ? 0 : hide_jobs(dress, error);
+	return 0;
 }
 
 /* What decides how a jail is dressed and is no mount: another device, another file in a file's place. Returns which of its parts the pod has. */
-uint32_t jail_dress_digest(const struct jail_plan *plan, struct jail_digest *digest)
+uint32_t jail_dress_digest(struct jail_digest *digest)
 {
-	struct part parts[PODS_MAX];
-	size_t count = pods_parts(plan, true, parts);
 	uint32_t shown = 0;
 	struct stat status;
 
 	if (stat("/dev", &status) == 0)
 		jail_digest_add(digest, &status.st_mtim, sizeof(status.st_mtim));
-	for (size_t i = 0; i < count; i++)
-		if (stat(parts[i].source, &status) == 0) {
+	for (size_t i = 0; i < PODS; i++)
+		if (stat(pods[i].source, &status) == 0) {
 			shown |= 1U << i;
 			jail_digest_add(digest, &status.st_dev, sizeof(status.st_dev));
 			jail_digest_add(digest, &status.st_ino, sizeof(status.st_ino));
@@ -425,16 +376,12 @@ static bool is_covered(int root, const char *target, bool may_lack)
 
 /* Is all of it still there? Whoever removes a mount point on another node takes the mount away here, without a word from the kernel, and what
  * is made in its place shows through. */
-bool jail_dress_is_whole(const struct jail_plan *plan, uint32_t shown, int root)
+bool jail_dress_is_whole(uint32_t shown, int root)
 {
-	struct part parts[PODS_MAX];
-	size_t count = pods_parts(plan, true, parts);
-
 	if (!is_covered(root, "proc", false) || !is_covered(root, "dev", false))
 		return false;
-	for (size_t i = 0; i < count; i++)
-		if (shown & 1U << i && !is_covered(root, parts[i].target, !parts[i].mandatory))
+	for (size_t i = 0; i < PODS; i++)
+		if (shown & 1U << i && !is_covered(root, pods[i].target, !pods[i].mandatory))
 			return false;
-	/* Others' files, once there are some. */
-	return !hides_jobs(plan) || is_covered(root, plan->tmp + 1, true);
+	return true;
 }

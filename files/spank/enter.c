@@ -233,10 +233,10 @@ static int make_template(const struct way *way, int jail, struct jail_error *err
 }
 
 /* The jail is the root, by the template's name at least. */
-static bool is_whole(const struct jail_plan *plan, const struct jail_template *template, const struct jail_view *view)
+static bool is_whole(const struct jail_template *template, const struct jail_view *view)
 {
 	int root = is_root(&view->jail) ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-	bool whole = root >= 0 && jail_dress_is_whole(plan, template->shown, root);
+	bool whole = root >= 0 && jail_dress_is_whole(template->shown, root);
 
 	jail_close(root);
 	return whole;
@@ -253,7 +253,7 @@ static enum stay go_to_kept(const struct way *way, const struct jail_template *t
 	jail_close(namespace);
 	if (!there)
 		return IN_POD;
-	if (is_whole(way->plan, template, way->view))
+	if (is_whole(template, way->view))
 		return IN_TEMPLATE;
 	return setns(way->pod, CLONE_NEWNS) == 0 ? IN_POD : LOST;
 }
@@ -276,6 +276,7 @@ static int go_to_new(const struct way *way, const struct jail_template *template
 /* What an entry takes along from the pod. */
 struct luggage {
 	struct jail_layers own;
+	struct jail_spool spool;
 	struct jail_template jail;
 	struct jail_template view;
 	int kept; /* the mount namespace of slurmstepd's root, if one was kept */
@@ -359,6 +360,10 @@ static int pack(const struct way *way, struct luggage *luggage, struct jail_erro
 			result = jail_own_collect(way->plan, way->log, tmp, shm, &luggage->own, error);
 		else
 			jail_close(tmp);
+		if (result == 0)
+			result = jail_spool_collect(way->plan, way->log, way->job, &luggage->spool, &luggage->own, error);
+		if (result == 0)
+			result = jail_ipc_collect(way->plan, way->job, &luggage->own, error);
 	}
 	jail_close(root);
 	return result;
@@ -399,9 +404,9 @@ static int go_in(const struct way *way, struct luggage *luggage, struct jail_err
 	return go_on(way, luggage, error);
 }
 
-/* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp and /dev/shm are the pod's. For JAIL_OVERLAY
- * jail_overlay_mount comes first. After a failure the thread may be anywhere between both roots: its process must not go on to do
- * a user's work. */
+/* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp and /dev/shm are the pod's. jail_ipc_join comes first, and for
+ * JAIL_OVERLAY jail_overlay_mount. After a failure the thread is in the pod, as far as it could go back: its process must not go on to do a user's
+ * work. */
 int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view, struct jail_error *error)
 {
 	struct luggage luggage = {.own = {0, NULL}, .kept = -1};
@@ -420,6 +425,9 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 	result = pack(&way, &luggage, error);
 	if (result == 0)
 		result = go_in(&way, &luggage, error);
+	/* slurmstepd tells of it by the daemons' own munged, not by the one for those in the jail. */
+	if (result < 0 && way.pod >= 0)
+		setns(way.pod, CLONE_NEWNS);
 	jail_layers_close(&luggage.own);
 	jail_close(luggage.kept);
 	jail_close(way.pod);

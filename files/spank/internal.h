@@ -7,6 +7,8 @@
 #ifndef CORRAL_JAIL_INTERNAL_H
 #define CORRAL_JAIL_INTERNAL_H
 
+#include <limits.h>
+
 #include "jail.h"
 
 /* Fills the sentence, keeps errno, returns -1. */
@@ -54,8 +56,7 @@ struct jail_dress {
 	const struct jail_plan *plan;
 	const struct jail_log *log;
 	int root;  /* of the tree that is dressed */
-	bool keep; /* a chroot: without Slurm's spool, and what is mounted already stays, which makes a second call harmless */
-	bool view; /* slurmstepd's root: without what is there for tasks, the spool that they can not write and an empty place of other jobs */
+	bool keep; /* a chroot: what is mounted already stays, which makes a second call harmless */
 };
 struct jail_digest {
 	uint64_t value;
@@ -65,10 +66,20 @@ struct jail_digest {
 #define JAIL_USERS_MUNGE "/run/munge/jail"
 bool jail_users_munge(void);
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
-uint32_t jail_dress_digest(const struct jail_plan *plan, struct jail_digest *digest);
-bool jail_dress_is_whole(const struct jail_plan *plan, uint32_t shown, int root);
+uint32_t jail_dress_digest(struct jail_digest *digest);
+bool jail_dress_is_whole(uint32_t shown, int root);
 int jail_own_collect(const struct jail_plan *plan, const struct jail_log *log, int tmp, int shm, struct jail_layers *own, struct jail_error *error);
 int jail_binds_collect(const struct jail_plan *plan, const struct jail_log *log, struct jail_layers *layers, struct jail_error *error);
+
+/* spool.c */
+struct jail_spool {
+	char path[2][PATH_MAX];
+};
+int jail_spool_collect(const struct jail_plan *plan, const struct jail_log *log, uint32_t job, struct jail_spool *names, struct jail_layers *own,
+		       struct jail_error *error);
+
+/* ipc.c */
+int jail_ipc_collect(const struct jail_plan *plan, uint32_t job, struct jail_layers *own, struct jail_error *error);
 
 /* digest.c */
 void jail_digest_add(struct jail_digest *digest, const void *data, size_t size);
@@ -82,6 +93,10 @@ struct jail_template {
 	uint32_t shown; /* parts of the dress that the pod has */
 	uint64_t pod;	/* what the pod has mounted */
 };
+/* How the files of jobs' IPC namespaces begin there (ipc.c). */
+#define JAIL_IPC "ipc-"
+int jail_templates_home(bool wait);
+int jail_namespace_open(const char *path);
 int jail_template_look(const struct jail_plan *plan, struct jail_template *template);
 void jail_template_of_view(const struct jail_plan *plan, const struct jail_template *jails, int jail, struct jail_template *view);
 int jail_own_namespace(void);

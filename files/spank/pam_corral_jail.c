@@ -16,6 +16,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
 #include <pwd.h>
@@ -42,8 +43,9 @@
 /* Where the session is, as the monitor knows it and those that it forks. */
 static struct {
 	int inside; /* the mount namespace to be in; -1: there is none, or this process is in it */
+	int ipc;    /* the IPC namespace to be in */
 	pid_t monitor;
-} session = {-1, 0};
+} session = {-1, -1, 0};
 
 /* Run in each child. One of the monitor may be outside, until its credentials are set; what comes of it may not: that would be a user in the pod. */
 static void no_stray(void)
@@ -102,14 +104,14 @@ static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, 
 	return jail_follow_note(plan, *job, error) < 0 ? -1 : jail_session_begin(plan, *job, error);
 }
 
-/* What the child that goes ahead sends: a sentence, or a mount namespace. Not found by its /proc/<pid>, which takes CAP_SYS_PTRACE for what comes of sshd. */
+/* What the child that goes ahead sends: a sentence, or its mount namespace and its IPC namespace. Not found by its /proc/<pid>, which takes CAP_SYS_PTRACE for what comes of sshd. */
 struct answer {
 	struct jail_error error;
 	struct iovec text;
 	struct msghdr message;
 	union {
 		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
+		char room[CMSG_SPACE(2 * sizeof(int))];
 	} held;
 };
 
@@ -125,12 +127,15 @@ static void go_ahead(const struct jail_plan *plan, uint32_t job, int monitor)
 {
 	struct jail_view view = JAIL_NO_VIEW;
 	struct answer answer;
+	int namespaces[2];
 
 	prepare_answer(&answer);
-	if (jail_enter(plan, job, NULL, &view, &answer.error) == 0) {
+	if (jail_ipc_join(plan, job, &answer.error) == 0 && jail_enter(plan, job, NULL, &view, &answer.error) == 0) {
 		/* Not slurmstepd's view: the user's shell comes of who follows. */
-		answer.held.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-		memcpy(CMSG_DATA(&answer.held.header), &view.pure, sizeof(view.pure));
+		namespaces[0] = view.pure;
+		namespaces[1] = open("/proc/thread-self/ns/ipc", O_RDONLY | O_CLOEXEC);
+		answer.held.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(namespaces)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&answer.held.header), namespaces, sizeof(namespaces));
 		answer.error.text[0] = '\0';
 	} else {
 		answer.message.msg_control = NULL;
@@ -140,28 +145,32 @@ static void go_ahead(const struct jail_plan *plan, uint32_t job, int monitor)
 	_exit(EXIT_SUCCESS);
 }
 
-static int namespace_of(int channel, struct jail_error *error)
+/* Of the session, by the child that has gone there. */
+static int take_namespaces(int channel, struct jail_error *error)
 {
 	struct answer answer;
-	int namespace = -1;
+	int namespaces[2];
 
 	prepare_answer(&answer);
 	if (recvmsg(channel, &answer.message, MSG_CMSG_CLOEXEC) == sizeof(answer.error)) {
 		*error = answer.error;
-		if (answer.message.msg_controllen >= CMSG_LEN(sizeof(int)) && answer.held.header.cmsg_type == SCM_RIGHTS)
-			memcpy(&namespace, CMSG_DATA(&answer.held.header), sizeof(namespace));
-		else if (error->text[0])
+		if (answer.message.msg_controllen >= CMSG_LEN(sizeof(namespaces)) && answer.held.header.cmsg_type == SCM_RIGHTS) {
+			memcpy(namespaces, CMSG_DATA(&answer.held.header), sizeof(namespaces));
+			session.inside = namespaces[0];
+			session.ipc = namespaces[1];
+			return 0;
+		}
+		if (error->text[0])
 			return -1;
 	}
-	if (namespace < 0)
-		snprintf(error->text, sizeof(error->text), "the session could not enter the jail: the process that went ahead ended, or has no mount namespace");
-	return namespace;
+	snprintf(error->text, sizeof(error->text), "the session could not enter the jail: the process that went ahead ended, or has no namespaces");
+	return -1;
 }
 
 static int make_inside(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
 {
 	int channel[2];
-	int namespace;
+	int result;
 	pid_t child;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0 || (child = fork()) < 0) {
@@ -173,18 +182,17 @@ static int make_inside(const struct jail_plan *plan, uint32_t job, struct jail_e
 		go_ahead(plan, job, channel[1]);
 	}
 	close(channel[1]);
-	namespace = namespace_of(channel[0], error);
+	result = take_namespaces(channel[0], error);
 	close(channel[0]);
 	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
-	return namespace;
+	return result;
 }
 
 static int prepare(pam_handle_t *handle, int count, const char **words, struct jail_error *error)
 {
 	struct jail_plan plan;
 	uint32_t job;
-	int namespace = -1;
 	int result;
 
 	if (!is_sshd(handle)) {
@@ -196,17 +204,15 @@ static int prepare(pam_handle_t *handle, int count, const char **words, struct j
 	if (result == 0 && plan.mode == JAIL_OVERLAY)
 		result = jail_overlay_mount(&plan, job, error);
 	if (result == 0)
-		namespace = make_inside(&plan, job, error);
+		result = make_inside(&plan, job, error);
 	jail_plan_free(&plan);
-	if (namespace < 0)
+	if (result < 0)
 		return -1;
+	session.monitor = getpid();
 	if (pthread_atfork(NULL, NULL, no_stray) != 0) {
 		snprintf(error->text, sizeof(error->text), "the session can not be kept in the jail: the node is short of memory");
-		close(namespace);
 		return -1;
 	}
-	session.monitor = getpid();
-	session.inside = namespace;
 	return 0;
 }
 
@@ -231,7 +237,7 @@ EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const ch
 	(void)words;
 	if (session.inside < 0 || getpid() == session.monitor)
 		return PAM_IGNORE;
-	if (setns(session.inside, CLONE_NEWNS) < 0) {
+	if (setns(session.ipc, CLONE_NEWIPC) < 0 || setns(session.inside, CLONE_NEWNS) < 0) {
 		fprintf(stderr, "pam_corral_jail: the session can not enter the jail (setns: %s)\n", strerror(errno));
 		_exit(STRAY);
 	}
@@ -241,6 +247,7 @@ EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const ch
 		_exit(STRAY);
 	}
 	close(session.inside);
+	close(session.ipc);
 	session.inside = -1;
 	return PAM_IGNORE;
 }

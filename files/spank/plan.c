@@ -213,6 +213,12 @@ static int set_path_or_none(char **field, const char *key, const char *value, co
 	return 0;
 }
 
+static int set_ipc(struct jail_plan *plan, const char *value, struct jail_error *error)
+{
+	plan->ipc_of_job = strcmp(value, "job") == 0;
+	return plan->ipc_of_job || strcmp(value, "node") == 0 ? 0 : jail_fail(error, "ipc=%s is neither job nor node: correct it in plugstack.conf", value);
+}
+
 static int read_word(struct jail_plan *plan, const char *word, struct jail_error *error)
 {
 	const char *equals = strchr(word, '=');
@@ -234,6 +240,8 @@ static int read_word(struct jail_plan *plan, const char *word, struct jail_error
 		return set_path_or_none(&plan->tmp, "tmp", value, "jail", error);
 	if ((value = value_of(word, "shm")))
 		return set_path_or_none(&plan->shm, "shm", value, "pod", error);
+	if ((value = value_of(word, "ipc")))
+		return set_ipc(plan, value, error);
 	if ((value = value_of(word, "overlay")))
 		return set_path(&plan->overlay, "overlay", value, error);
 	if ((value = value_of(word, "no-jail")))
@@ -242,7 +250,7 @@ static int read_word(struct jail_plan *plan, const char *word, struct jail_error
 		return set_seconds(&plan->timeout, "timeout", value, 1, error);
 	if ((value = value_of(word, "wait")))
 		return set_seconds(&plan->wait, "wait", value, 0, error);
-	return jail_fail(error, "'%s' is not an argument of the jail (jail=, jail.NAME=, partition.NAME=, spool=, tmp=, shm=, overlay=, no-jail=, timeout=, wait=, "
+	return jail_fail(error, "'%s' is not an argument of the jail (jail=, jail.NAME=, partition.NAME=, spool=, tmp=, shm=, ipc=, overlay=, no-jail=, timeout=, wait=, "
 			 "bind=, dev=): correct it in plugstack.conf", word);
 }
 
@@ -267,6 +275,7 @@ int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail
 	memset(plan, 0, sizeof(*plan));
 	plan->timeout = DEFAULT_TIMEOUT;
 	plan->wait = DEFAULT_WAIT;
+	plan->ipc_of_job = true;
 	plan->spool = strdup(DEFAULT_SPOOL);
 	plan->tmp = strdup(DEFAULT_TMP);
 	plan->shm = strdup(DEFAULT_SHM);

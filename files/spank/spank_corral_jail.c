@@ -350,6 +350,8 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 	else if (result == 0)
 		dress_extern_step(&plan, job->id);
 	jailed = jailed && !outside;
+	if (result == 0)
+		result = jail_ipc_join(&plan, job->id, &error);
 	/* The plugin for PMIx would make it with slurmstepd's rights, and give it to the user, wherever it leads. It takes /tmp, which is the job's. */
 	spank_unsetenv(spank, "SLURM_PMIX_TMPDIR");
 	if (result == 0 && jailed) {
@@ -462,6 +464,7 @@ EXPORTED int slurm_spank_job_epilog(spank_t spank, int count, char **words)
 		report(-1, &error);
 	} else {
 		report(jail_sessions_end(&plan, job, &error), &error);
+		report(jail_ipc_remove(job, &error), &error);
 		if (plan.tmp)
 			report(jail_job_remove(plan.tmp, job, &error), &error);
 		if (plan.shm)

@@ -66,7 +66,7 @@ int jail_template_look(const struct jail_plan *plan, struct jail_template *templ
 	/* An overlay is the job's own. */
 	if (plan->mode == JAIL_OVERLAY || !is_plain(plan->jail) || !is_plain(plan->spool))
 		return -1;
-	template->shown = jail_dress_digest(plan, &digest);
+	template->shown = jail_dress_digest(&digest);
 	if (jail_digest_add_mounts(plan, JAIL_TEMPLATES, &digest) < 0)
 		return -1;
 	template->pod = digest.value;
@@ -137,17 +137,12 @@ int jail_template_unshare(int pod)
 	return result;
 }
 
-/* Its mount namespace; -1: there is none. */
-int jail_template_open(const struct jail_template *template)
+/* A namespace that is kept as a mount of its file; -1: there is none. */
+int jail_namespace_open(const char *path)
 {
-	char path[sizeof(JAIL_TEMPLATES) + sizeof(template->name)];
 	struct statfs status;
-	int namespace;
+	int namespace = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-	if (!template->name[0])
-		return -1;
-	snprintf(path, sizeof(path), JAIL_TEMPLATES "/%s", template->name);
-	namespace = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	/* A file that nothing is mounted on: who made it was interrupted, or is at it. */
 	if (namespace >= 0 && (fstatfs(namespace, &status) < 0 || status.f_type != NSFS_MAGIC)) {
 		close(namespace);
@@ -156,13 +151,24 @@ int jail_template_open(const struct jail_template *template)
 	return namespace;
 }
 
+/* Its mount namespace; -1: there is none. */
+int jail_template_open(const struct jail_template *template)
+{
+	char path[sizeof(JAIL_TEMPLATES) + sizeof(template->name)];
+
+	if (!template->name[0])
+		return -1;
+	snprintf(path, sizeof(path), JAIL_TEMPLATES "/%s", template->name);
+	return jail_namespace_open(path);
+}
+
 static int open_directory(void)
 {
 	return open(JAIL_TEMPLATES, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* Root's alone. -1: it can not be had, or others are making it. */
-static int open_home(void)
+/* Root's alone. -1: it can not be had, or others are making it and this one does not wait. */
+int jail_templates_home(bool wait)
 {
 	int bare = mkdir(JAIL_TEMPLATES, 0700) < 0 && errno != EEXIST ? -1 : open_directory();
 	int home = -1;
@@ -170,7 +176,7 @@ static int open_home(void)
 	if (bare < 0 || jail_is_mount(bare))
 		return bare;
 	/* One of those who come together makes it, and who comes later looks again: a second one would hide what the first keeps. */
-	if (flock(bare, LOCK_EX | LOCK_NB) == 0) {
+	if (flock(bare, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0) {
 		home = open_directory();
 		if (home >= 0 && !jail_is_mount(home)) {
 			jail_close(home);
@@ -184,8 +190,8 @@ static int open_home(void)
 	return home;
 }
 
-/* Those of the same plan, of the pod as it was before. Another mount namespace's are only files here. */
-static void remove_others(int home, const char *name)
+/* Those that begin so. Another mount namespace's are only files here. */
+static void remove_those(int home, const char *beginning, size_t length)
 {
 	char path[sizeof(JAIL_TEMPLATES) + NAME_MAX + 1];
 	struct dirent *entry;
@@ -193,8 +199,10 @@ static void remove_others(int home, const char *name)
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 
 	while (list && (entry = readdir(list))) {
+		if (entry->d_name[0] == '.' || strncmp(entry->d_name, beginning, length) != 0 || strncmp(entry->d_name, JAIL_IPC, strlen(JAIL_IPC)) == 0)
+			continue;
 		snprintf(path, sizeof(path), JAIL_TEMPLATES "/%s", entry->d_name);
-		if (strncmp(entry->d_name, name, DIGITS + 1) == 0 && umount2(path, MNT_DETACH) == 0)
+		if (umount2(path, MNT_DETACH) == 0)
 			unlink(path);
 	}
 	if (list)
@@ -206,14 +214,15 @@ void jail_template_keep(const struct jail_template *template, int namespace, con
 {
 	char path[sizeof(JAIL_TEMPLATES) + sizeof(template->name)];
 	char source[32];
-	int home = template->name[0] ? open_home() : -1;
+	int home = template->name[0] ? jail_templates_home(false) : -1;
 	int file;
 
 	if (home < 0)
 		return;
 	/* Steps may begin together; one of them is enough. */
 	if (flock(home, LOCK_EX | LOCK_NB) == 0) {
-		remove_others(home, template->name);
+		/* Of the same plan, and of the pod as it was before. */
+		remove_those(home, template->name, DIGITS + 1);
 		snprintf(path, sizeof(path), JAIL_TEMPLATES "/%s", template->name);
 		snprintf(source, sizeof(source), "/proc/self/fd/%d", namespace);
 		file = openat(home, template->name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -225,9 +234,16 @@ void jail_template_keep(const struct jail_template *template, int namespace, con
 	close(home);
 }
 
-/* All of them: they hold the jails' volumes. */
+/* All of them: they hold the jails' volumes. Namespaces of jobs that run on stay, for slurmd may only have been started anew. */
 void jail_templates_forget(void)
 {
-	umount2(JAIL_TEMPLATES, MNT_DETACH);
-	rmdir(JAIL_TEMPLATES);
+	int home = open_directory();
+
+	if (home < 0)
+		return;
+	remove_those(home, "", 0);
+	close(home);
+	/* Refused while there is one. */
+	if (umount2(JAIL_TEMPLATES, 0) == 0)
+		rmdir(JAIL_TEMPLATES);
 }

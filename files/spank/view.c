@@ -251,7 +251,7 @@ static int furnish(const struct jail_plan *plan, const struct jail_log *log, int
 		{"/run", "var/run"}, {"/run/lock", "var/lock"}, {"/" JAIL_IN_VIEW "/run/lock", "run/lock"}, {"/" JAIL_IN_VIEW "/run/user", "run/user"},
 	};
 	static const struct jail_attributes closed = {MOUNT_ATTR_RDONLY, 0, false};
-	const struct jail_dress dress = {.plan = plan, .log = log, .root = root, .keep = false, .view = true};
+	const struct jail_dress dress = {.plan = plan, .log = log, .root = root, .keep = false};
 	struct mirror mirror = {plan, log, jail, root, NAMES_MAX};
 
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)

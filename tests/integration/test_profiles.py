@@ -212,6 +212,29 @@ def test_a_session_by_chroot_has_the_same_filter(cluster: Cluster) -> None:
     assert cluster.ssh("srun id -un", user="bob").stdout.split() == ["bob"]
 
 
+def test_no_new_privileges_for_jobs_and_sessions(cluster: Cluster) -> None:
+    words = "sh -c 'grep NoNewPrivs: /proc/self/status; sudo -n id -u'"
+    assert cluster.ssh(f"srun {words}; {words}").stdout.split() == ["NoNewPrivs:", "0", "0"] * 2
+    cluster.spec["security"]["noNewPrivileges"] = True
+    refused = cluster.site()
+    assert refused.rc != 0 and "spec.security.noNewPrivileges is true, but alice has sudo" in refused.output
+    for user in cluster.spec["users"]:
+        user.pop("sudo", None)
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    look = "grep NoNewPrivs: /proc/self/status"
+    eventually(lambda: cluster.ssh(look, check=False).stdout.split()[1:] == ["1"], "a session without new privileges")
+    eventually(lambda: cluster.ssh(f"srun {look}", check=False).stdout.split()[1:] == ["1"], "a job without new privileges")
+    # su is set-uid root, and asks nobody who is root already for a password.
+    for place in ("", "srun "):
+        assert cluster.ssh(f"{place}setpriv --reuid=0 true || {place}su -c true root </dev/null", check=False).returncode != 0
+    job = cluster.ssh("sbatch --parsable -o /dev/null --wrap 'sleep 300'", user="bob").stdout.strip()
+    try:
+        eventually(lambda: cluster.ssh(f"ssh one-0 {look}", user="bob", check=False).stdout.split()[1:] == ["1"], "a session on the worker")
+    finally:
+        cluster.ssh(f"scancel {job}", user="bob")
+
+
 def test_they_are_taken_away_again(cluster: Cluster) -> None:
     check = node_profiles("-e", "node_profiles_state=absent", "--check")
     assert (check.rc, left()) == (0, ["login.json", "worker.json"]), check.output

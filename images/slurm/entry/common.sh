@@ -67,6 +67,11 @@ install_host_keys() {
 	done >/etc/ssh/sshd_config.d/10-host-keys.conf
 }
 
+# The word of setpriv by which nothing that comes of a daemon gains rights by what it executes (CORRAL_NO_NEW_PRIVILEGES=true); none without it.
+no_new_privileges() {
+	[ "${CORRAL_NO_NEW_PRIVILEGES:-}" != true ] || echo --no-new-privs
+}
+
 # Users of a directory have their keys there too: sshd asks the sssd beside it.
 use_directory_keys() {
 	[ -n "${CORRAL_LDAP_HOMES:-}" ] || return 0

@@ -7,6 +7,7 @@
 #                       once sshd runs. Pivot: the PAM module makes each session a mount namespace with the jail as its root.
 #   CORRAL_USER_LIMITS  what one user can have, in words of cgroup v2: memory.max=BYTES cpu.max=MICROSECONDS pids.max=NUMBER; without it, no limits
 #   CORRAL_INIT_SCRIPTS  scripts that are run before sshd is; see ready.sh
+#   CORRAL_NO_NEW_PRIVILEGES  true: sessions gain no rights by set-uid programs
 #   CORRAL_LDAP_HOMES   where users' homes are made at their first login; set where users come from LDAP too, by the sssd beside
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
@@ -60,4 +61,5 @@ sed -i "/^session.*pam_corral_jail\\.so/i session  optional pam_exec.so quiet ty
 run_init_scripts
 install -d -m 0755 /run/sshd
 wait_for_munge
-exec setpriv "${bounds[@]}" --inh-caps=-all /usr/sbin/sshd -D -e "$@"
+# shellcheck disable=SC2046 # a word, or none
+exec setpriv "${bounds[@]}" $(no_new_privileges) --inh-caps=-all /usr/sbin/sshd -D -e "$@"

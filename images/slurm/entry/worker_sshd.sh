@@ -23,6 +23,7 @@ until [ -r /run/slurm/conf/plugstack.conf ]; do
 done
 install -d -m 0755 /run/sshd
 while :; do
-	setpriv --inh-caps=-all /usr/sbin/sshd -D -e || echo "worker_sshd.sh: sshd ended with status $?; it is started again" >&2
+	# shellcheck disable=SC2046 # a word, or none
+	setpriv $(no_new_privileges) --inh-caps=-all /usr/sbin/sshd -D -e || echo "worker_sshd.sh: sshd ended with status $?; it is started again" >&2
 	sleep 1
 done

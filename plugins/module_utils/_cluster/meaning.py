@@ -165,6 +165,7 @@ def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     yield from _jails(metadata["name"], spec)
     yield from _sub_mounts(spec)
     yield from _no_jail_users(spec)
+    yield from _no_new_privileges(spec)
     yield from _extra(spec)
     yield from _host_users(spec)
     yield from _gpus(spec)
@@ -610,6 +611,12 @@ def _no_jail_users(spec: Json) -> Iterator[str]:
             f"spec.jail.noJailUsers can not be had beside {root}, who has sudo: as root of the jail {root} can take over a job that runs outside of it, and be "
             "root of the worker's pod; empty the list, take sudo away, or say that you accept it by spec.jail.noJailDespiteSudo: true."
         )
+
+
+def _no_new_privileges(spec: Json) -> Iterator[str]:
+    root = next((user["name"] for user in spec.get("users") or [] if user.get("sudo")), None)
+    if root and (spec.get("security") or {}).get("noNewPrivileges"):
+        yield f"spec.security.noNewPrivileges is true, but {root} has sudo, which is such a privilege; take sudo away, or set it to false."
 
 
 def _extra(spec: Json) -> Iterator[str]:

@@ -335,6 +335,7 @@ class _Resolver:
         found = self.jail_volumes(self.sub_mounts("login"), named=False)
         _add_volumes(found, self.spec["login"]["volumes"])
         self.add_init_scripts(found, "login", self.spec["login"])
+        found.env.extend(self.no_new_privileges())
         return found
 
     def workers(self, node_sets: list[NodeSet]) -> Workers:
@@ -480,7 +481,7 @@ class _Resolver:
             gpus=gpus,
             extra=spec["extraNodeParameters"],
             hardware=hardware.words(line),
-            environment=[*_gpu_environment(spec), *spec["environment"]],
+            environment=[*_gpu_environment(spec), *self.no_new_privileges(), *spec["environment"]],
             sysctls=spec["sysctls"],
             resources=_resources(spec),
             node_selector=spec["nodeSelector"],
@@ -516,6 +517,10 @@ class _Resolver:
 
     def init_config_map(self, pods: str) -> str:
         return f"{self.name}-{pods}-init"
+
+    def no_new_privileges(self) -> list[Json]:
+        """Read by the entries of slurmd and sshd, of which all processes of users come."""
+        return [{"name": "CORRAL_NO_NEW_PRIVILEGES", "value": "true"}] if self.spec["security"]["noNewPrivileges"] else []
 
     def add_init_scripts(self, found: PodVolumes, pods: str, spec: Json) -> None:
         """Each script as a file of its name, from the ConfigMap made of the document, or from one of the user's. ``pods``: login, or a node set."""
@@ -622,6 +627,8 @@ class _Resolver:
             words.append(("overlay", OVERLAYS))
         if any("gpu" in node_set for node_set in self.spec["nodeSets"]):
             words.append(("dev", GPU_FOLDER))
+        if self.spec["slurm"]["isolation"]["ipc"] == "Node":
+            words.append(("ipc", "node"))
         if spec["noJailUsers"]:
             words.append(("no-jail", ",".join(str(uids[name]) for name in spec["noJailUsers"])))
         return words

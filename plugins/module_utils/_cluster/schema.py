@@ -1168,6 +1168,11 @@ def spec() -> Schema:
                 "How worker pods, and login pods, are confined beyond their capabilities.",
                 {
                     **confinement("Unconfined"),
+                    "noNewPrivileges": _boolean(
+                        "Whether jobs, and sessions on login nodes and workers, can gain no rights by a program: neither by set-uid nor by a file's "
+                        "capabilities, so no sudo either, and no container of users that needs newuidmap.",
+                        False,
+                    ),
                     "profiles": _object(
                         "Where the profiles are that Localhost takes, for nodes that hold them under other names.",
                         {
@@ -1201,6 +1206,18 @@ def spec() -> Schema:
                         "nodes; linuxproc works everywhere and confines nothing beyond the pod's own limits.",
                         enum=("cgroup", "linuxproc"),
                         default="cgroup",
+                    ),
+                    "isolation": _object(
+                        "What each job has of its own on a node, beyond its /tmp and /dev/shm.",
+                        {
+                            "ipc": _string(
+                                "Whose System V shared memory, semaphores and message queues, and POSIX message queues, a job sees. Job: its own, shared by "
+                                "its steps and gone with it. Node: those of all jobs on the node, which stay until somebody removes them.",
+                                enum=("Job", "Node"),
+                                default="Job",
+                            ),
+                        },
+                        default={},
                     ),
                     "extraConfig": _lines(
                         "Lines for slurm.conf, one Key=Value each. They replace corral's defaults; keys that the other fields of "

@@ -299,7 +299,7 @@ def test_root_of_the_jail_is_nobody_to_slurm(cluster: Cluster, script: Script) -
 
 
 def test_message_queues_are_there(script: Script) -> None:
-    """Those of the pod, as its other IPC: POSIX message queues of one step are seen by the job's next one."""
+    """The job's own, as its other IPC: POSIX message queues of one step are seen by the job's next one, and by no other job."""
     said = script(
         "cat >q.py <<'EOF'\nimport ctypes, os, sys\nrt = ctypes.CDLL(None, use_errno=True)\n"
         "q = rt.mq_open(b'/corral-test', os.O_CREAT | os.O_RDWR, 0o600, None)\n"
@@ -308,10 +308,22 @@ def test_message_queues_are_there(script: Script) -> None:
         "else:\n    room = ctypes.create_string_buffer(8192)\n    got = rt.mq_receive(q, room, 8192, None)\n    print(room.raw[:got].decode())\n"
         "EOF\n"
         "cat >q.sh <<'EOF'\n#!/bin/sh\nsrun python3 q.py put; ls /dev/mqueue; stat -f -c %T /dev/mqueue; srun python3 q.py get\n"
-        "rm /dev/mqueue/corral-test\nEOF\n"
-        "sbatch -Q --wait -w one-0 -o q.txt q.sh; cat q.txt; rm q.*"
+        "EOF\n"
+        "sbatch -Q --wait -w one-0 -o q.txt q.sh; cat q.txt; rm q.*; srun -w one-0 ls /dev/mqueue"
     )
     assert said.splitlines() == ["corral-test", "mqueue", "a letter"]
+
+
+def test_system_v_memory_is_the_jobs_own_and_gone_with_it(cluster: Cluster, script: Script) -> None:
+    said = script(
+        "cat >v.sh <<'EOF'\n#!/bin/sh\nsrun ipcmk -Q -M 4096 -S 1 >/dev/null; srun ipcs -qms | grep -c ^0x\n"
+        "ssh one-0 ipcs -qms 2>/dev/null | grep -c ^0x\nEOF\n"
+        "sbatch -Q --wait -w one-0 -o v.txt v.sh; cat v.txt; rm v.*; srun -w one-0 sh -c 'ipcs -qms | grep -c ^0x'",
+        check=False,
+    )
+    assert said.splitlines() == ["3", "3", "0"], "its steps', its sessions', another job's"
+    kept = ("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "sh", "-c", "ls /run/corral-jail | grep -c ^ipc- || true")
+    eventually(lambda: cluster.kubectl(*kept).strip() == "0", "no namespace of a job that has ended")
 
 
 def test_accounts_made_on_two_nodes_at_once_are_all_there(script: Script) -> None:

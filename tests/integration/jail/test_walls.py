@@ -102,6 +102,15 @@ for kind, options, file in (b"cgroup2", None, "cgroup.procs"), (b"cgroup", b"mem
 sys.exit(1)
 """
 )
+# By it slurmstepd does for root what it is asked, whoever's the step is.
+STEPS = """
+import os, socket, stat
+places = [f"/var/spool/slurmd/{name}" for name in os.listdir("/var/spool/slurmd")]
+[step, *_] = [place for place in places if stat.S_ISSOCK(os.stat(place).st_mode)]
+socket.socket(socket.AF_UNIX).connect(step)
+"""
+# What anybody in the pod's own IPC namespace finds.
+MEMORY_KEY = 0x77616C6C
 # A job of his own, beside the one that runs: slurmd writes with the rights of the job's user.
 WRITE = "salloc -I60 --mem=64M -w one-0 sbcast -f /etc/passwd /run/wall; made=$?; rm -f /run/wall; exit $made"
 ATTEMPTS = (
@@ -148,6 +157,8 @@ ATTEMPTS = (
     Attempt("have slurmd write a file into its pod (`sbcast`)", WRITE),
     Attempt("see what other jobs have in their `/tmp`", "ls /var/spool/slurmd/corral/tmp | grep ."),
     Attempt("use a device node that lies on the shared root", 'head -c 1 "$JAIL"/wall-zero'),
+    Attempt("reach the socket of a step, by which it is ended or traced", python(STEPS)),
+    Attempt("find System V shared memory that is not the job's", python(SYSCALL + f"sys.exit(l.shmget({MEMORY_KEY}, 0, 0) < 0)")),
     Attempt("read another user's file", "cat /home/bob/private", roots_own=True),
     Attempt("become root of the jail without sudo", "su -c true root", roots_own=True),
 )  # fmt: skip
@@ -197,6 +208,17 @@ def a_process_of_bob(cluster: Cluster) -> Iterator[str]:
 
 
 @contextmanager
+def shared_memory(cluster: Cluster, place: tuple[str, str]) -> Iterator[None]:
+    """In the pod, for everybody."""
+    make = python(SYSCALL + f"print(l.shmget({MEMORY_KEY}, 4096, 0o1666))")
+    number = inside(cluster, *place, make).strip()
+    try:
+        yield
+    finally:
+        inside(cluster, *place, f"ipcrm -m {number}")
+
+
+@contextmanager
 def a_session(script: Script, user: str = "alice", worker: str = "") -> Iterator[None]:
     """Somebody's session on the login node, and from there on a worker if told, for as long as the context lasts."""
     script("rm -f up down", user=user)
@@ -217,7 +239,7 @@ def in_jobs(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
     found = {}
     job = submit(script, "-w one-0 --mem=128M", command="sleep 600")
     try:
-        with a_process_of_bob(cluster) as other:
+        with a_process_of_bob(cluster) as other, shared_memory(cluster, WORKER):
             words = {"DAEMONS": daemons(cluster, WORKER, "slurmd", "slurmstepd", "sshd"), "OTHER": other}
             for place, runner in (("user in a job", ""), ("root in a job", "sudo")):
                 text = tell(every, JAIL="", **words)

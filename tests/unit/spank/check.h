@@ -170,6 +170,12 @@ static inline void make_pod(void)
 	make_file("/run/munge/socket", "");
 	make_file("/run/pods-own", "");
 	make_file(SPOOL "/script", "");
+	make_file(SPOOL "/node_42.0", "");
+	make_directory(SPOOL "/conf-cache", 0755);
+	make_file(SPOOL "/conf-cache/slurm.conf", "");
+	make_directory(SPOOL "/job00042", 0700);
+	make_file(SPOOL "/job00042/slurm_script", "");
+	make_directory(SPOOL "/job00043", 0700);
 	make_file(POD "/iam-pod", "");
 }
 

@@ -34,7 +34,9 @@ static int enter_with(char *extra)
 
 	CHECK(jail_plan_parse(&plan, extra ? 6 : 5, words, &error) == 0);
 	CHECK(jail_plan_choose_mode(&plan, mode, &error) == 0);
-	result = jail_enter(&plan, 42, &notes, &view, &error);
+	result = jail_ipc_join(&plan, 42, &error);
+	if (result == 0)
+		result = jail_enter(&plan, 42, &notes, &view, &error);
 	jail_plan_free(&plan);
 	return result;
 }
@@ -78,8 +80,10 @@ static void the_task_sees_the_jail_alone(void)
 	CHECK(jail_strip(&view, &error) == 0);
 	CHECK(there_is("/iam-jail") && there_is("/usr/iam-jail") && !there_is("/usr/bin"));
 	CHECK(there_is("/run/munge/socket") && !there_is("/run/pods-own"));
-	CHECK(there_is(SPOOL "/corral/tmp") && !there_is(SPOOL "/corral/tmp/42"));
-	CHECK(there_is(SPOOL "/script") && !writable(SPOOL "/script") && errno == EROFS);
+	CHECK(there_is(SPOOL "/conf-cache/slurm.conf") && !writable(SPOOL "/conf-cache/slurm.conf") && errno == EROFS);
+	CHECK(there_is(SPOOL "/job00042/slurm_script") && !writable(SPOOL "/job00042/slurm_script") && errno == EROFS);
+	CHECK(!there_is(SPOOL "/job00043") && !there_is(SPOOL "/node_42.0") && !there_is(SPOOL "/corral"));
+	CHECK(!writable(SPOOL "/new") && errno == EROFS);
 	CHECK(!writable("/run/munge/socket") && errno == EROFS);
 	CHECK(!writable("/opt/corral/x") && errno == EROFS);
 	CHECK(!writable("/sys/x") && errno == EROFS);
@@ -276,9 +280,19 @@ static void before_the_first_job(void)
 	CHECK(jail_plan_parse(&plan, 4, words, &error) == 0);
 	CHECK(jail_enter(&plan, 0, &notes, &view, &error) == 0);
 	CHECK(jail_strip(&view, &error) == 0);
-	CHECK(there_is(SPOOL "/script") && !there_is(SPOOL "/corral"));
+	CHECK(there_is(SPOOL "/conf-cache/slurm.conf") && !there_is(SPOOL "/job00042") && !there_is(SPOOL "/corral"));
 	jail_view_close(&view);
 	jail_plan_free(&plan);
+}
+
+static void a_slurm_that_has_its_configuration_elsewhere(void)
+{
+	make_pod();
+	CHECK(unlink(SPOOL "/conf-cache/slurm.conf") == 0 && rmdir(SPOOL "/conf-cache") == 0);
+	CHECK(enter_with(NULL) == 0);
+	CHECK(jail_strip(&view, &error) == 0);
+	CHECK(there_is(SPOOL "/job00042/slurm_script"));
+	jail_view_close(&view);
 }
 
 static void no_spool(void)
@@ -346,6 +360,8 @@ static void missing_mandatory_mount_point_is_refused(void)
 
 			snprintf(part, sizeof(part), "/%s ", mandatory[i]);
 			refuses(part);
+			/* By the pod's own means slurmstepd tells of it. */
+			CHECK(there_is("/run/pods-own") && there_is(POD "/iam-pod"));
 			exit(0);
 		}
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
@@ -568,6 +584,7 @@ static void all_cases(void)
 	CASE(a_jail_without_set_uid_stays_so);
 	CASE(read_only);
 	CASE(before_the_first_job);
+	CASE(a_slurm_that_has_its_configuration_elsewhere);
 	CASE(no_spool);
 	CASE(volumes_below_the_jail_come_along);
 	CASE(huge_pages_and_message_queues_are_the_pods);

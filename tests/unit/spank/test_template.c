@@ -118,7 +118,7 @@ static void leave_traces(void)
 static void find_no_traces(void)
 {
 	CHECK(!there_is("/tmp/trace") && !there_is("/dev/shm/trace") && !there_is("/run/lock/trace") && !there_is("/run/trace"));
-	CHECK(there_is("/run/munge/socket") && there_is("/dev/null") && there_is("/proc/self") && there_is(SPOOL "/script"));
+	CHECK(there_is("/run/munge/socket") && there_is("/dev/null") && there_is("/proc/self") && there_is(SPOOL "/conf-cache/slurm.conf"));
 	CHECK(!there_is(SPOOL "/corral/tmp/1") && !there_is(SPOOL "/corral/tmp/2"));
 }
 
@@ -176,7 +176,7 @@ static void a_new_device_is_seen_at_once(void)
 
 static void find_new_spool(void)
 {
-	CHECK(there_is(SPOOL "/new") && !there_is(SPOOL "/script"));
+	CHECK(there_is(SPOOL "/conf-cache/new") && !there_is(SPOOL "/conf-cache/slurm.conf"));
 }
 
 static void mounts_of_others_come_and_go(void)
@@ -212,7 +212,8 @@ static void another_directory_in_its_place_is_seen_at_once(void)
 	as_task(1, NULL);
 	CHECK(rename(SPOOL, SPOOL "-before") == 0);
 	make_directory(SPOOL, 0755);
-	make_file(SPOOL "/new", "");
+	make_directory(SPOOL "/conf-cache", 0755);
+	make_file(SPOOL "/conf-cache/new", "");
 	as_task(1, find_new_spool);
 }
 

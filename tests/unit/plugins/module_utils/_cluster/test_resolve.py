@@ -413,6 +413,20 @@ def test_further_jails() -> None:
     assert old["claim"] in {item["metadata"]["name"] for item in resolved["teardown"]["data"]}
 
 
+def test_what_jobs_have_of_their_own_and_what_they_may_not_gain() -> None:
+    document = good()
+    variable = {"name": "CORRAL_NO_NEW_PRIVILEGES", "value": "true"}
+    resolved = model(document)
+    assert "ipc=" not in resolved["config"]["files"]["plugstack.conf"]
+    assert variable not in resolved["login"]["jail"]["env"] + resolved["workers"]["node_sets"][0]["environment"]
+    document["spec"]["slurm"] = {"isolation": {"ipc": "Node"}}
+    document["spec"]["security"] = {"noNewPrivileges": True}
+    resolved = model(document)
+    assert resolved["config"]["files"]["plugstack.conf"].split()[-1] == "ipc=node"
+    assert variable in resolved["login"]["jail"]["env"]
+    assert all(variable in node_set["environment"] for node_set in resolved["workers"]["node_sets"])
+
+
 def test_shared_memory_is_half_of_the_memory() -> None:
     document = good()
     document["spec"]["nodeSets"][1]["sharedMemory"] = "100Mi"

@@ -631,6 +631,13 @@ def test_who_may_leave_the_jail_beside_sudo() -> None:
     validate.check(document)
 
 
+def test_sudo_is_a_new_privilege() -> None:
+    document = edited("spec.security.noNewPrivileges", True)
+    validate.check(document)
+    document["spec"]["users"].append(document["spec"]["users"][0] | {"name": "root-to-be", "uid": 10009, "sudo": True})
+    assert mistakes(document)[0].startswith("spec.security.noNewPrivileges is true, but root-to-be has sudo")
+
+
 @pytest.mark.parametrize("document", [None, "", "text", [], {}, 3])
 def test_what_is_no_document(document: Any) -> None:
     assert "SlurmCluster" in mistakes(document)[0]
