@@ -42,15 +42,16 @@ back_in_service() {
 	! taken_out || die "slurmctld did not take this node, $name, back into service: $said"
 }
 
-# jobs_are_lost WHAT…: they ended with this container's last life. When slurmd registers, slurmctld misses them, but not those that had begun less than 20
-# seconds before: these it would take for running until it asks the node again, at every twentieth ping (24.11.5, 26.05). A node that is down has none; its slurmd
-# brings it back (ReturnToService=2). A drain stays whose it is.
+# Called where no step of the node can be alive: its container is a new one. What slurmctld still takes for running there ended with the container, or the
+# pod, before this one. When slurmd registers, slurmctld misses them, but not those that had begun less than 20 seconds before: these it would take for running
+# until it asks the node again, at every twentieth ping (24.11.5, 26.05). A node that is down has none; its slurmd brings it back (ReturnToService=2). A drain
+# stays whose it is.
 jobs_are_lost() {
 	local state
 	state=$(shown_node | sed -n 's/.* State=\([^ ]*\).*/\1/p')
-	if [[ -n $state && $state != DOWN* && $state != *DRAIN* ]]; then
+	if [[ ($state == ALLOCATED* || $state == MIXED*) && $state != *DRAIN* ]]; then
 		timeout 15 scontrol update "nodename=$name" state=down "reason=corral: pod: its container was killed, and the jobs with it" ||
-			echo "${0##*/}: slurmctld was not told of jobs that ended with this container: $*" >&2
+			echo "${0##*/}: slurmctld was not told of jobs that ended with this node's container" >&2
 	fi
 }
 

@@ -10,6 +10,7 @@
 #   CORRAL_LDAP_HOMES    set where users come from LDAP too, by the sssd beside
 #   CORRAL_GPU_VENDOR    set where the node has GPUs; see gpus.sh
 #   CORRAL_INIT_SCRIPTS  scripts that are run before slurmd is; see ready.sh
+#   CORRAL_NO_NEW_PRIVILEGES  true: jobs gain no rights by set-uid programs, and what slurmd runs as root neither, which has them
 #   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
 set -euo pipefail
 
@@ -30,18 +31,19 @@ fi
 [ -n "$name" ] || die "neither SLURM_NODE_NAME nor POD_NAME and CORRAL_CLUSTER are set: the pod does not know which node it is"
 [ -n "${SLURM_CONF_SERVER:-}" ] || die "SLURM_CONF_SERVER is not set: it names slurmctld as host:port"
 
-# What a container that was killed left behind: jobs of a node that no longer runs any. Their ids come again after a requeue, and
-# slurmd refuses a batch script that is there already. Each step has a socket, and each batch job a folder.
-lost=()
-clean_spool() {
+# slurmd can be started anew beside its steps, which then live on.
+steps_live() {
 	local comm
 	for comm in /proc/[0-9]*/comm; do
-		if [ "$(cat "$comm" 2>/dev/null)" = slurmstepd ]; then
-			return 0
-		fi
+		[ "$(cat "$comm" 2>/dev/null)" != slurmstepd ] || return 0
 	done
-	mapfile -t lost < <(compgen -G "$spool/job[0-9]*"; compgen -G "$spool/${name}_[0-9]*")
-	rm -rf --one-file-system "${lost[@]}" "$spool"/corral/tmp /dev/shm/corral
+	return 1
+}
+
+# What a container that was killed left behind: jobs of a node that no longer runs any. Their ids come again after a requeue, and
+# slurmd refuses a batch script that is there already. Each step has a socket, and each batch job a folder.
+clean_spool() {
+	rm -rf --one-file-system "$spool"/job[0-9]* "$spool/${name}_"[0-9]* "$spool"/corral/tmp /dev/shm/corral
 }
 
 # sbcast and srun --bcast write in the pod, as the user (slurmd has no view of the jail). So the jail's volumes are at the same paths there as
@@ -73,7 +75,7 @@ close_to_users
 mkdir -p "$spool" /run/slurm
 echo "$name" >/run/corral-node # for health.sh
 chmod 0755 "$spool"
-clean_spool
+steps_live || clean_spool
 wait_for_munge
 SLURM_CONF_SERVER=$(conf_servers)
 
@@ -92,7 +94,7 @@ announce() {
 }
 [ -z "${POD_IP:-}" ] || announce
 
-[ "${#lost[@]}" = 0 ] || jobs_are_lost "${lost[@]##*/}"
+steps_live || jobs_are_lost
 
 if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
 	ready "making its GPUs known" 60 /usr/local/lib/corral/gpus.sh
@@ -109,6 +111,8 @@ fi
 slurmd=(/usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" -d /opt/corral/sbin/slurmstepd)
 # Without the file, what somebody may have set by scontrol stays.
 [ ! -e "$CORRAL_NODE_EXTRA" ] || slurmd+=(--extra "$(node_extra)")
+
+[ -z "$(no_new_privileges)" ] || slurmd=(setpriv "$(no_new_privileges)" "${slurmd[@]}")
 
 # slurmstepd logs to slurmd's log file and nowhere else, so that is the container's own stderr, held open by tini. What slurmd says
 # on its stderr too is let through only until the log file has it.
