@@ -157,10 +157,10 @@ static void make_directories(int root, const char *path)
 	mkdirat(root, name, 0755);
 }
 
-/* Places for users' names where the pod has links for them into the jail (libnss-extrausers). */
+/* Places for users' names where the pod has links for them into the jail (nss_corral.c). */
 static void make_names(int root)
 {
-	static const char *const names[] = {"/var/lib/extrausers/passwd", "/var/lib/extrausers/group", "/var/lib/extrausers/shadow"};
+	static const char *const names[] = {"/var/lib/extrausers/passwd", "/var/lib/extrausers/group"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct stat status;
@@ -304,12 +304,12 @@ static int copy_of(const struct jail_layers *layers, int jail, const char *targe
 	return tree;
 }
 
-/* Where the pod takes users' names from the jail (links of libnss-extrausers): the plain files that are there now, and not their names, behind which a pipe
+/* Where the pod takes users' names from the jail (links, for nss_corral.c): the plain files that are there now, and not their names, behind which a pipe
  * could come to lie. What is no plain file is not there. PAM's modules ask for accounts (UsePAM). */
 static int collect_names(int jail, struct jail_layers *layers, struct jail_error *error)
 {
-	static const char *const targets[] = {"var/lib/extrausers/passwd", "var/lib/extrausers/group", "var/lib/extrausers/shadow"};
-	static const char *const sources[] = {"etc/passwd", "etc/group", "etc/shadow"};
+	static const char *const targets[] = {"var/lib/extrausers/passwd", "var/lib/extrausers/group"};
+	static const char *const sources[] = {"etc/passwd", "etc/group"};
 	static const struct jail_attributes texts = {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false};
 	int result = 0;
 

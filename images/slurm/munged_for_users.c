@@ -14,7 +14,7 @@
 
 #define NOBODY 65534
 
-/* No user of a document is in either; libnss-extrausers shows none below 500. A directory may use the group "users" (100). */
+/* No user of a document is in either; nss_corral.c shows none of them. A directory may use the group "users" (100). */
 static int of_the_pod(unsigned id, unsigned first)
 {
 	return id < first || (id > 60000 && id <= 65535);

@@ -201,7 +201,7 @@ class Cluster:
             process.stdout.close()
 
     def add_users(self) -> None:
-        """To both jails; the machines look users up there (libnss-extrausers)."""
+        """To both jails; the machines look users up there (nss_corral.c)."""
         lines = "".join(f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash\\n" for name, uid in USERS.items())
         groups = "".join(f"{name}:x:{uid}:\\n" for name, uid in USERS.items())
         shadow = "".join(f"{name}:*:20000:0:99999:7:::\\n" for name in USERS)

@@ -88,7 +88,7 @@ EXPLAINED = (
         "pod",
         "open",
         "/etc/(passwd|group)",
-        "users' names, by links of libnss-extrausers, which takes no id below 500 from there. A pipe in their place is waited for",
+        "users' names, by nss_corral.c: a plain file, by descriptor, without waiting, and none with an id or a name of the pod's own",
     ),
     Explained(
         "jail-exec",
@@ -111,3 +111,31 @@ def test_who_has_rights_touches_nothing_that_is_not_explained(bare: Cluster) -> 
         # As a health check does.
         bare.machines["n1"].sh(f"/opt/corral/bin/jail-exec jail={JAIL} -- /bin/true")
     assert unexplained(watch.touched, (*OF_STEPS, *EXPLAINED)) == []
+
+
+def test_a_pipe_in_the_place_of_users_names_keeps_nobody_waiting(bare: Cluster) -> None:
+    """As root in the jail would put it there: Slurm's daemons, whose look-ups these are, go on, and know nobody from there until it is gone."""
+    names = ("passwd", "group")
+    bare.head.sh("".join(f"mv {JAIL}/etc/{name} {JAIL}/etc/{name}.saved; mkfifo {JAIL}/etc/{name}; " for name in names))
+    try:
+        for machine in bare.machines.values():
+            assert machine.run("timeout", "5", "getent", "passwd", "ada", check=False).returncode == 2
+            assert machine.run("timeout", "5", "id", "ada", check=False).returncode == 1
+        # Steps of root, who is in no file of the jail; slurmctld, slurmd and slurmstepd look users up for them, too.
+        assert bare.head.sh("timeout 20 srun -Q -N2 echo ran; timeout 5 squeue -h; timeout 5 scontrol ping").startswith("ran\nran\n")
+    finally:
+        bare.head.sh("".join(f"rm {JAIL}/etc/{name}; mv {JAIL}/etc/{name}.saved {JAIL}/etc/{name}; " for name in names))
+    assert bare.head.sh("srun -Q id -un", user="ada") == "ada"
+
+
+def test_accounts_that_root_of_the_jail_adds_are_nobody(bare: Cluster) -> None:
+    """Other names for root, for Slurm's account and for -1, which setresuid takes for "leave it"."""
+    accounts = {"toor": 0, "slurms": 64030, "keys": 64032, "least": 4294967295, "slurm": 10001}
+    lines = "".join(f"{name}:x:{uid}:{uid}::/home/ada:/bin/sh\\n" for name, uid in accounts.items())
+    bare.head.sh(f"cp -a {JAIL}/etc/passwd {JAIL}/etc/passwd.saved; sed -i '1i {lines[:-2]}' {JAIL}/etc/passwd")
+    try:
+        assert [bare.head.run("getent", "passwd", name, check=False).stdout for name in accounts if name != "slurm"] == [""] * 4
+        assert bare.head.sh("getent passwd slurm").split(":")[2] == "64030"
+        assert "slurm" not in bare.head.sh("getent passwd 10001 || true")
+    finally:
+        bare.head.sh(f"mv {JAIL}/etc/passwd.saved {JAIL}/etc/passwd")

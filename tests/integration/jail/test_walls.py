@@ -414,7 +414,7 @@ def planted(cluster: Cluster, script: Script, mpi: str) -> Iterator[dict[str, di
             }
         script(f"scancel {job}")
         for who, text in maps.items():
-            assert ("libslurmfull" if who == "slurmstepd" else "libnss_extrausers") in text, f"the test did not look at {who}"
+            assert ("libslurmfull" if who == "slurmstepd" else "libnss_corral") in text, f"the test did not look at {who}"
         for plant in PLANTS:
             script(f"{plant.command} || true")
         # Who loaded it for a moment only, or is the user's. /lib, where the loader looks too, is a link to /usr/lib.
