@@ -24,7 +24,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
 )
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output, run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, until
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, silent, until
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, nodes, reasons
 
 WANTED = "corral.hpc/config-hash"
@@ -85,14 +85,14 @@ def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, A
             all_nodes, full = _wait_for_nodes(slurmctld, awaited, float(params["wait_timeout"]))
         else:
             all_nodes, full = slurmctld.read_nodes(), ""
-        found = _named(all_nodes, names)
+        found = nodes.named(all_nodes, names)
         known = {node.name for node in found}
         missing = [name for name in names if name not in known]
         result: dict[str, Any] = {
             "changed": False,
             "nodes": [node.to_dict() for node in found],
             "missing": hostlist.compress(missing),
-            "counts": _counts(found, len(missing)),
+            "counts": nodes.counts(all_nodes, names),
             "drained": hostlist.compress(node.name for node in found if node.drained),
             "drained_by": _drained_by(found),
             "requests": client.requests,
@@ -100,14 +100,6 @@ def node_info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, A
         if full:
             result["warnings"] = [full]
         return result
-
-
-def _counts(found: list[nodes.Node], missing: int) -> dict[str, int]:
-    """Count each node once. Those that slurmctld hides have never come, or it has forgotten them: they are down."""
-    drained = sum(node.drained for node in found)
-    serving = sum(node.in_service for node in found)
-    total = len(found) + missing
-    return {"total": total, "in_service": serving, "drained": drained, "down": total - drained - serving}
 
 
 def _drained_by(found: list[nodes.Node]) -> dict[str, str]:
@@ -200,11 +192,14 @@ def _reread(pod: _Pod, deadline: float, timeout: float) -> None:
         if done.code == 0:
             return
         last = done.words
-        if "contact slurm controller" not in last.lower():
+        if not silent(last):
             raise KubeError(
                 f"slurmctld in {pod.ref} refuses the new configuration and goes on with the old one: {last}; correct the document and run again."
             )
-    raise WaitTimeout(f"slurmctld in {pod.ref} could not be told to read its configuration within {timeout:g} s: {last}.")
+    raise WaitTimeout(
+        f"slurmctld in {pod.ref} does not answer: within {timeout:g} s it could not be told to read its new configuration ({last.rstrip('.')}), and it has "
+        f"not refused it. See what it does: kubectl logs -n {pod.ref.namespace} {pod.ref.name} -c {pod.container}; the next run tells it again."
+    )
 
 
 def _await_files(pod: _Pod, wanted: str, folder: str, deadline: float, timeout: float) -> None:
@@ -248,7 +243,7 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
         except CorralError as error:  # its pod may be starting just now
             missing = str(error)
             continue
-        found = _named(all_nodes, names)
+        found = nodes.named(all_nodes, names)
         known = {node.name for node in found}
         absent = [name for name in names if name not in known]
         away = [node for node in found if not node.answers]
@@ -290,9 +285,3 @@ class _Lost:
         with contextlib.suppress(KubeError):
             if self._slurmctld.run(["sh", "-c", _LOOK_AGAIN, "sh", named[0]]).code == 0:
                 self._left -= 1
-
-
-def _named(found: list[nodes.Node], names: list[str]) -> list[nodes.Node]:
-    """Return the named nodes, or all when none is named."""
-    wanted = set(names)
-    return [node for node in found if not wanted or node.name in wanted]

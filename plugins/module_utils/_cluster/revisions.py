@@ -72,10 +72,13 @@ class History:
         return sorted(had - {str(user["name"]) for user in document["spec"].get("users") or ()})
 
     def trying(self, document: Json) -> History:
-        """Return what is to be kept while a run of this document goes: this very history where there is nothing to note."""
+        """Return what is to be kept while a run of this document goes: this very history where there is nothing to note.
+
+        Older documents make room for it; where it and the newest do not fit together, the newest goes, too, for the run could not begin.
+        """
         if document["spec"] in (self.newest, (self.tried or {}).get("spec")):
             return self
-        return History(self.known, document)
+        return History(self.known, document)._that_fits(least=0)
 
     def done(self, document: Json, now: str) -> History:
         """Return it with this document as the newest. One that comes again has a new number and no old one."""
@@ -84,9 +87,20 @@ class History:
         number = self.known[-1].number + 1 if self.known else 1
         newest = Revision(number, now, {**document, "metadata": {**document["metadata"], "annotations": {RECORDED: now}}})
         kept = [*(one for one in self.known if one.spec != newest.spec), newest][-KEEP:]
-        while len(kept) > 1 and sum(map(len, History(tuple(kept)).data().values())) > MOST:
-            del kept[0]
-        return History(tuple(kept))
+        return History(tuple(kept))._that_fits(least=1)
+
+    def _that_fits(self, least: int) -> History:
+        """Return it without as many of the oldest as it takes to fit into a ConfigMap, but with ``least`` of them."""
+        left = self.size - MOST
+        known = list(self.known)
+        while left > 0 and len(known) > least:
+            left -= _size(known.pop(0).document)
+        return History(tuple(known), self.tried)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes of the ConfigMap it takes."""
+        return sum(_size(one) for one in (*(one.document for one in self.known), self.tried) if one is not None)
 
     def data(self) -> dict[str, str]:
         """Return what the ConfigMap holds."""
@@ -107,6 +121,10 @@ class History:
                 f"There is no document of {cluster} before the one that it has (kept: {numbers}), so nothing was changed; run corral.slurm.site with another."
             )
         return self.known[-back]
+
+
+def _size(document: Json) -> int:
+    return len(json.dumps(document))
 
 
 def name(cluster: str) -> str:

@@ -32,6 +32,16 @@ COMMAND = 30.0
 _PAUSE, _MAX_PAUSE = 0.2, 1.0
 _SAY_AGAIN = 15.0
 
+# In what scontrol says of a slurmctld that has not answered (slurm_errno.c, and the system's own words); whatever else it says is an answer.
+_NO_ANSWER = (
+    "contact slurm controller",
+    "socket timed out",
+    "zero bytes were transmitted",
+    "connection refused",
+    "connection reset",
+    "connection timed out",
+)
+
 # Progress of waits: whoever runs a backend may show it (see plugin_utils/_action.py).
 _PROGRESS = logging.getLogger("corral.slurm.progress")
 
@@ -90,6 +100,8 @@ class Slurmctld:
             if isinstance(error, Forbidden):
                 raise
             raise KubeError(f"Could not {what}: {error}{self._state()}") from error
+        if done.code != 0 and silent(done.words):
+            raise KubeError(f"Could not {what}: slurmctld in {self.ref} does not answer: {done.words.rstrip('.')}.{self._state()}")
         if done.code != 0:
             raise Refused(f"Could not {what}: slurmctld in {self.ref} refuses: {done.words.rstrip('.')}.")
 
@@ -196,6 +208,11 @@ class Slurmctld:
         except KubeError:
             return ""
         return f" Now {words}." if words else ""
+
+
+def silent(said: str) -> bool:
+    """True for words of a command that slurmctld has not answered: it hangs, starts, or is gone. It may have done all the same what it was told."""
+    return any(words in said.lower() for words in _NO_ANSWER)
 
 
 def _show_nodes(future: bool) -> list[str]:

@@ -114,6 +114,24 @@ class Node:
         return {**asdict(self), "in_service": self.in_service, "drained": self.drained}
 
 
+def named(found: list[Node], names: list[str]) -> list[Node]:
+    """Return the named nodes, or all when none is named."""
+    wanted = set(names)
+    return [node for node in found if not wanted or node.name in wanted]
+
+
+def counts(found: list[Node], names: list[str]) -> dict[str, int]:
+    """Count each of the named nodes once, or of all when none is named: ``total``, ``in_service``, ``drained`` and ``down``.
+
+    Those that slurmctld hides have never come, or it has forgotten them: they are down.
+    """
+    counted = named(found, names)
+    drained = sum(node.drained for node in counted)
+    serving = sum(node.in_service for node in counted)
+    total = len(set(names)) or len(counted)
+    return {"total": total, "in_service": serving, "drained": drained, "down": total - drained - serving}
+
+
 def parse(text: str) -> list[Node]:
     """Return the nodes of scontrol's JSON in its order. Raises AnswerError."""
     return [_node(row) for row in answer.rows(text, "nodes")]

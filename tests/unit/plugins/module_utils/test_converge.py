@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils import _converge
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import nodes
 
 
@@ -109,3 +112,43 @@ def test_slurmctld_is_not_made_to_read_for_ever() -> None:
     with pytest.raises(WaitTimeout):
         _converge._wait_for_nodes(cast(Any, slurmctld), ["cpu-0"], 300)
     assert len(slurmctld.told) == 3
+
+
+class Told:
+    """A controller's pod in which scontrol says this, again and again, after ten seconds each."""
+
+    ref = Ref(BUILTIN["", "Pod"], "ns", "demo-controller-0")
+    container = "slurmctld"
+
+    def __init__(self, clock: list[float], words: str) -> None:
+        self.clock, self.words, self.asked = clock, words, 0
+
+    def run(self, command: list[str], timeout: float) -> Output:
+        assert command == ["scontrol", "reconfigure"]
+        self.asked += 1
+        self.clock[0] += 10
+        return Output(1, "", self.words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "slurm_reconfigure error: Unable to contact slurm controller (connect failure)",
+        "slurm_reconfigure error: Socket timed out on send/recv operation",
+        "slurm_reconfigure error: Zero Bytes were transmitted or received",
+        "slurm_reconfigure error: Connection refused",
+    ],
+)
+def test_a_slurmctld_that_hangs_has_refused_nothing(clock: list[float], words: str) -> None:
+    pod = Told(clock, words)
+    with pytest.raises(WaitTimeout) as caught:
+        _converge._reread(pod, time.monotonic() + 60, 60)  # type: ignore[arg-type]  # no pod of Kubernetes
+    assert pod.asked > 1, "it may have been starting"
+    assert "does not answer" in str(caught.value) and words in str(caught.value)
+
+
+def test_a_slurmctld_that_says_no_is_told_of_at_once(clock: list[float]) -> None:
+    pod = Told(clock, "slurm_reconfigure error: Invalid node name specified")
+    with pytest.raises(KubeError, match=r"refuses the new configuration and goes on with the old one: .*Invalid node name"):
+        _converge._reread(pod, time.monotonic() + 60, 60)  # type: ignore[arg-type]  # no pod of Kubernetes
+    assert pod.asked == 1

@@ -110,6 +110,20 @@ def test_large_ones_leave_room_for_the_newest() -> None:
     assert [one.number for one in history.done(document(1, padding="x" * revisions.MOST), "now").known] == [5]
 
 
+def test_older_documents_make_room_for_one_that_is_tried() -> None:
+    history = after(1, 2)
+    for number, size in ((3, 300_000), (4, 300_000)):
+        history = history.done(document(number, padding="x" * size), "now")
+    trying = history.trying(document(5, padding="x" * 500_000))
+    assert [one.number for one in trying.known] == [4], "the newest is what one goes back to"
+    assert trying.tried == document(5, padding="x" * 500_000)
+    assert [one.number for one in trying.done(document(5, padding="x" * 500_000), "now").known] == [4, 5]
+    # With it there would be no room at all, and no run.
+    alone = history.trying(document(6, padding="x" * 790_000))
+    assert (alone.known, alone.size < 1_048_576) == ((), True)
+    assert history.trying(document(4, padding="x" * 300_000)) is history
+
+
 def test_what_somebody_else_has_written_there_is_no_document() -> None:
     data = {
         **after(1).data(),
