@@ -32,7 +32,7 @@ from corral_operator.children import INSTANCE, KINDS
 
 Json = dict[str, Any]
 
-EDITS, DRIFTS = 6, 3
+EDITS, DRIFTS = 6, 5
 _REST = 20.0
 # What is set wrong; each object has it, and no selector of the operator's asks for it.
 _LABEL = "app.kubernetes.io/name"
@@ -100,12 +100,17 @@ async def _drift(served: _Served, metrics: Metrics, path: str) -> float:
 
 
 async def _rest(metrics: Metrics) -> dict[str, float]:
-    def counts() -> tuple[float, float]:
-        return metrics.get("corral_operator_runs_total"), metrics.get("corral_operator_requests", kind="write")
+    def counts() -> tuple[float, ...]:
+        writes = metrics.get("corral_operator_requests", kind="write")
+        return (
+            metrics.get("corral_operator_runs_total", playbook="site"),
+            writes,
+            metrics.get("corral_operator_runs_total", playbook="sync"),
+        )
 
     before = counts()
     await asyncio.sleep(_REST)
-    return {name: after - then for name, then, after in zip(("runs", "writes"), before, counts(), strict=True)}
+    return {name: after - then for name, then, after in zip(("runs", "writes", "looks"), before, counts(), strict=True)}
 
 
 async def _when(what: str, began: float, condition: Callable[[], Awaitable[bool]]) -> float:
@@ -165,7 +170,7 @@ class _Served:
                 continue
             path = kind.path(self.namespace)
             # Of the ConfigMaps not those that are a set's own record, of which a run looks at what it needs of them.
-            query = {"labelSelector": f"{kind.selector},{INSTANCE}={self.name},{_LABEL},!applyset.k8s.io/id"}
+            query = {"labelSelector": f"{kind.selector},{INSTANCE}={self.name},{_LABEL},!applyset.kubernetes.io/id"}
             for one in (await api.items(self._client, path, what="list", query=query))[0][:1]:
                 found[kind.name] = f"{path}/{one['metadata']['name']}"
         return found

@@ -71,6 +71,7 @@ async def operator(
         "CORRAL_LEASE_NAMESPACE": lease,
         "CORRAL_ADDRESS": "127.0.0.1",
         "CORRAL_METRICS_PORT": str(metrics),
+        "CORRAL_METRICS_SECURE": "false",
         "CORRAL_HEALTH_PORT": str(health),
         "CORRAL_SCRATCH": str(scratch / f"operator-{metrics}" / "scratch"),
         "CORRAL_RUNS": str(scratch / f"operator-{metrics}" / "runs"),
