@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from corral_operator import fence, limits, log, settings, zygote
+from corral_operator import fence, limits, log, pace, settings, zygote
 
 
 def main() -> int:
@@ -22,11 +23,13 @@ def main() -> int:
         log.configure(wanted.log_level)
         limits.raise_descriptors()
         limit = fence.Fence()
+        common = pace.Pace(rate=wanted.qps, burst=wanted.burst)
+        os.environ[pace.VARIABLE] = common.path  # for all that runs are made by
         # It takes longest to get ready, so it begins before this process imports what it needs itself.
         started = None if wanted.engine == "cold" else zygote.start(limit.path)
         from corral_operator import service
 
-        return asyncio.run(service.run(wanted, limit, started))
+        return asyncio.run(service.run(wanted, limit, common, started))
     except CorralError as error:
         print(f"corral-operator: {error}", file=sys.stderr)
         return 1

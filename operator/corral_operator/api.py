@@ -66,11 +66,19 @@ class Client:
     """One API server. Requests are repeated when the answer is "not now", for ``patience`` seconds at most."""
 
     def __init__(
-        self, access: Access, *, before_write: Callable[[], None] | None = None, patience: float = 20.0, timeout: float = 10.0
+        self,
+        access: Access,
+        *,
+        before_write: Callable[[], None] | None = None,
+        pace: Callable[[], float] = lambda: 0.0,
+        patience: float = 20.0,
+        timeout: float = 10.0,
     ) -> None:
         self._access = access
         # Asked before each try of a write; raises for one that may not be sent.
         self._before_write = before_write
+        # Asked before each try of a request: for how many seconds it has to wait.
+        self._pace = pace
         self._patience = patience
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0)
         self._session: aiohttp.ClientSession | None = None
@@ -128,6 +136,8 @@ class Client:
         self, method: str, path: str, query: Mapping[str, str] | None, body: Json | None, content_type: str, accept: str
     ) -> tuple[int, bytes, str | None]:
         assert self._session is not None
+        if wait := self._pace():
+            await asyncio.sleep(wait)
         if method != "GET" and self._before_write is not None:
             self._before_write()
         self.sent["all"] += 1

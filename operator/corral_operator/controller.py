@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import names, revisions
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import names, newer, revisions
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator import api, plan, status
 from corral_operator.api import Api
@@ -40,6 +40,7 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 _API = "/apis/corral.hpc/v1alpha1"
+_DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/slurmclusters.corral.hpc"
 # A run that has reported nothing for so long only waits, for pods or for jobs, and lets others work.
 _PARKED = 1.5
 # A run is told of in the status when it takes longer than this, or at once when the document has changed.
@@ -53,8 +54,10 @@ _REFUSED = 10.0
 _PREEMPTED = 2.0
 # Edits that follow one another within this are one; a run comes all the same when they have gone on for so long.
 _BURST = 3.0
-# A cluster of which no node is in service is looked at again after this.
-_OUT_OF_SERVICE = 15.0
+# Of all clusters together nodes are looked at by time alone once in so long.
+_LOOKS = 0.5
+# A look by time alone that fails is told of from this one on: slurmctld may just be starting again.
+_SILENT = 5
 # Runs that were ended for these have failed.
 _OVERDUE = ("timeout", "idle")
 # Pods that come and go are gathered so long before they are looked at, where no machine goes.
@@ -132,6 +135,9 @@ class Cluster:
     # When it was seen first; the other operator that was told of as the one who looks after it.
     began: float = 0.0
     elsewhere: str = ""
+    # What a newer definition has given it that this operator does not know; what of that was told.
+    newer: list[str] = field(default_factory=list)
+    newer_told: list[str] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -202,6 +208,8 @@ class Controller:
         self._namespaces: dict[str, Namespace] = {}
         self._documents: dict[str, Watch] = {}
         self._machines = Machines()
+        # What the definition that the API server has gives documents more than this version knows.
+        self._newer = newer.Additions()
         # Why they are not seen; "" while that is not known.
         self._unseen = ""
         self._clock = asyncio.get_running_loop().time
@@ -230,6 +238,7 @@ class Controller:
                 seen=self._document_seen,
                 refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),
                 relist=self._settings.relist,
+                before=self._read_definition,
             )
             self._documents[namespace] = watch
             self._loops.append(asyncio.create_task(watch.run()))
@@ -332,6 +341,20 @@ class Controller:
 
     # --- what is seen ---
 
+    async def _read_definition(self) -> None:
+        """See what documents have by default. A change of the definition ends the watch of documents, so this comes before their new list."""
+        try:
+            found = await self._api.request("GET", _DEFINITION, what="read the CustomResourceDefinition of SlurmClusters")
+        except CorralError as error:
+            if api.code(error) not in (401, 403, 404):
+                raise
+            found = {}  # without the right, what is not known is a mistake
+        self._newer = newer.additions(found) if found else newer.Additions()
+
+    def known(self, document: Json) -> Json:
+        """Return a document without what a newer definition has given it by default."""
+        return {**document, "spec": newer.without(document.get("spec"), self._newer)[0]} if self._newer else document
+
     def _documents_listed(self, scope: str, found: list[Json]) -> None:
         keys = {_key(document) for document in found}
         for key in [key for key in self._clusters if key not in keys and (not scope or key[0] == scope)]:
@@ -348,6 +371,12 @@ class Controller:
     def _document(self, document: Json, why: Why) -> None:
         document["metadata"].pop("managedFields", None)
         key = _key(document)
+        document["spec"], unknown = newer.without(document.get("spec"), self._newer)
+        self._seen(key, document, why)
+        if key in self._clusters:
+            self._clusters[key].newer = unknown
+
+    def _seen(self, key: Key, document: Json, why: Why) -> None:
         cluster = self._clusters.get(key)
         if cluster is None or cluster.document["metadata"]["uid"] != document["metadata"]["uid"]:
             if cluster is not None:
@@ -791,6 +820,9 @@ class Controller:
             specs = await self._made_by(cluster) or specs
         # One that is made again is looked at when a run has come to its end.
         cluster.waits, cluster.again = Why.RESYNC, cluster.again and decision.do is Do.MAKE
+        if cluster.newer != cluster.newer_told:
+            cluster.newer_told = cluster.newer
+            await self._tell_newer(cluster)
         facts.paused = plan.paused(document)
         facts.stalled = (decision.reason, decision.message) if decision.do is Do.STALL else None
         facts.deleting = cluster.deleting
@@ -815,6 +847,18 @@ class Controller:
             await self._show(cluster)
             self._backoff.reset(cluster.key)
             cluster.stumbles = 0
+
+    async def _tell_newer(self, cluster: Cluster) -> None:
+        if cluster.newer:
+            what = ", ".join(cluster.newer[:10])
+            message = (
+                f"The CustomResourceDefinition is of a newer version than this operator, which leaves out what it does not know and what has its default "
+                f"({what}). Upgrade operator {self._owner}, or give these fields no other value until then."
+            )
+            log.warning(
+                "the definition is newer than this operator", extra={"cluster": "/".join(cluster.key), "fields": cluster.newer[:10]}
+            )
+            await self._events.write(cluster.document, "Warning", "NewerDefinition", message)
 
     async def _leave(self, cluster: Cluster, namespace: Namespace) -> None:
         """Write nothing of a document that another operator looks after. Where this one could, it says who does: that one may be gone."""
@@ -979,7 +1023,8 @@ class Controller:
         seen = word(places, self._machines, signs, *rest)
         leaving, idle = any(self._machines.cause(place.machine, *signs) for place in places), checked.eviction == "WhenIdle"
         now = self._clock()
-        if seen == facts.synced:
+        by_time = seen == facts.synced
+        if by_time:
             if cluster.look_at is None:  # this process has just begun
                 self._look_again(cluster, leaving=leaving, busy=True, idle=idle)
                 return
@@ -989,7 +1034,8 @@ class Controller:
         if not await self._still(cluster, document):
             self._ask(key, Why.RESYNC, _CALM)
             return
-        outcome = await self._run(cluster, "sync", {})
+        # Looks by time alone are many, and say something where they find something.
+        outcome = await self._run(cluster, "sync", {}, level=logging.DEBUG if by_time else logging.INFO)
         if outcome is None:
             return
         if not outcome.successful:
@@ -997,11 +1043,11 @@ class Controller:
             pause = self._backoff.failed(key)
             log.warning("Slurm was not told of machines", extra={"cluster": "/".join(key[:2]), "error": words, "again_in": pause})
             self._ask(key, Why.RETRY, pause)
-            if self._backoff.count(key) == 2:  # a slurmctld that is just being replaced is no news
+            if self._backoff.count(key) == (_SILENT if by_time else 2):  # a slurmctld that is just being replaced is no news
                 await self._events.write(document, "Warning", "SyncFailed", words)
             return
         self._backoff.reset(key)
-        facts.synced = seen
+        facts.synced, facts.nodes = seen, outcome.nodes or facts.nodes
         nodes = list(outcome.leaving.get("nodes") or ())
         told, cluster.leaving = nodes != cluster.leaving, nodes
         self._look_again(cluster, leaving=leaving, busy=bool(outcome.leaving.get("busy")), idle=idle)
@@ -1016,7 +1062,8 @@ class Controller:
 
     def _look_again(self, cluster: Cluster, *, leaving: bool, busy: bool, idle: bool) -> None:
         """Have corral.slurm.sync run again by time alone, where that is needed."""
-        pause = plan.next_look(leaving=leaving, busy=busy, idle=idle, again=self._settings.sync_again, every=self._settings.sync_every)
+        every = self._settings.sync_every and max(self._settings.sync_every, _LOOKS * len(self._clusters))
+        pause = plan.next_look(leaving=leaving, busy=busy, idle=idle, again=self._settings.sync_again, every=every)
         cluster.look_at = math.inf if pause is None else self._clock() + pause
         if pause is not None:
             self._ask(cluster.sync_key, Why.RETRY, pause)
@@ -1082,10 +1129,6 @@ class Controller:
         cluster.settling = bool(settled.again and not outcome.waiting and not outcome.left and unsettled < plan.FEUD)
         if settled.again is not None:
             self._ask(key, Why.RETRY if outcome.waiting or outcome.left else Why.DRIFT, settled.again)
-        if settled.again is None and status.no_node_serves(outcome.nodes, self._children(cluster)):
-            # Kubernetes does not tell when the first one does.
-            cluster.again = True
-            self._ask(key, Why.RETRY, _OUT_OF_SERVICE)
         if unsettled == plan.FEUD:
             await self._does_not_settle(cluster, what=", ".join(sorted(set(outcome.changed_tasks))))
         self._ask_sync(cluster, urgent=False)
@@ -1154,8 +1197,8 @@ class Controller:
         where = f"Its output: {outcome.kept}/stdout in pod {self._settings.identity.partition('_')[0]}."
         await self._events.write(cluster.document, "Warning", reason, words, where)
 
-    async def _run(self, cluster: Cluster, playbook: str, variables: Json, spec: object = ...) -> Outcome | None:
-        """Run a playbook, for another spec than the document's where one is given.
+    async def _run(self, cluster: Cluster, playbook: str, variables: Json, spec: object = ..., level: int = logging.INFO) -> Outcome | None:
+        """Run a playbook, for another spec than the document's where one is given; what is usual of it is logged at ``level``.
 
         Returns None when it was ended for a reason that is no failure; the next look is asked for then.
         """
@@ -1169,7 +1212,7 @@ class Controller:
         if facts.running:
             self._show_soon(cluster)
         where = {"cluster": "/".join(key), "run": request.ident}
-        log.info("run started", extra={**where, "playbook": playbook, "generation": cluster.run_generation})
+        log.log(level, "run started", extra={**where, "playbook": playbook, "generation": cluster.run_generation})
         cluster.run.outcome.kept = str(request.artifact_dir)
         try:
             outcome = await cluster.run.go()
@@ -1190,7 +1233,8 @@ class Controller:
             self._metrics.task_seconds.labels(task).observe(seconds)
         if outcome.replayed is not None:
             self._metrics.replays.labels(str(outcome.replayed).lower()).inc()
-        log.info(
+        log.log(
+            level if outcome.successful and not outcome.changed else logging.INFO,
             "run ended",
             extra={
                 **where,
@@ -1232,11 +1276,12 @@ class Controller:
         cluster.runs += 1
         # In the order of time by name, over restarts too.
         ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.runs:06d}-{playbook}"
-        if playbook != "site" or not self._settings.replay:
+        if playbook == "destroy" or not self._settings.replay:
             return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
         word = plan.word(document, variables, plan.annotation(cluster.document, plan.REQUESTED), self._content)
         # After a failure the playbook itself has the last word.
-        return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts), word, replay=not cluster.facts.failures)
+        failures = cluster.facts.failures if playbook == "site" else self._backoff.count(cluster.sync_key)
+        return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts), word, replay=not failures)
 
     async def _hold(self, cluster: Cluster, *, finalizer: bool = True) -> None:
         """Put this operator's name on the document before anything is written of it, and the finalizer before anything is made of it."""

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from corral_operator import pace
+
 # Names the shared memory to a run's process.
 VARIABLE = "CORRAL_FENCE"
 _SIZE = 8
@@ -64,9 +66,19 @@ class Fence:
 
 
 def guard() -> None:
-    """Have each write of this process, and of those that it forks, pass the fence that its environment names. None is named where nobody is elected."""
-    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import ask_before_writes
+    """Have each write of this process, and of those that it forks, pass the fence that its environment names, and each request keep to the pace. None is
+    named where a run is nobody's."""
+    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import ask_before_requests
 
-    path = os.environ.get(VARIABLE)
-    if path:
-        ask_before_writes(Fence(path).check)
+    fence = Fence(path) if (path := os.environ.get(VARIABLE)) else None
+    common = pace.Pace(path) if (path := os.environ.get(pace.VARIABLE)) else None
+    if fence is None and common is None:
+        return
+
+    def ask(writes: bool) -> None:
+        if common is not None and (wait := common.take()):
+            time.sleep(wait)
+        if fence is not None and writes:
+            fence.check()
+
+    ask_before_requests(ask)

@@ -123,12 +123,13 @@ def decide(
 def next_look(*, leaving: bool, busy: bool, idle: bool, again: float, every: float) -> float | None:
     """Return in how many seconds Slurm is asked again for what Kubernetes can not tell: that jobs have ended. None: not before Kubernetes changes something.
 
-    ``leaving``: nodes are on machines that go, ``busy``: with jobs; ``idle``: the document lets pods of idle nodes be evicted.
+    ``leaving``: nodes are on machines that go, ``busy``: with jobs; ``idle``: the document lets pods of idle nodes be evicted. ``every``: so often in any
+    case, 0 for never.
     """
     if leaving and busy:
-        return again
+        return min(again, every or again)
     if leaving or idle:
-        return 4 * again
+        return min(4 * again, every or 4 * again)
     return every or None
 
 

@@ -69,7 +69,7 @@ class Request:
     @property
     def calls(self) -> Path:
         """Return where the calls of a run are that found nothing to do. It is where the document is, and they are of it."""
-        return Path(self.private_data_dir) / "calls"
+        return Path(self.private_data_dir) / f"calls-{Path(self.playbook).name}"
 
     def to_json(self) -> str:
         """Return the request as a line."""

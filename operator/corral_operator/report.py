@@ -83,6 +83,8 @@ def _result(data: Json) -> Json:
     warnings = [str(one)[:_LONGEST] for one in result.get("warnings") or ()]
     if warnings:
         found["warnings"] = warnings[:_MOST]
+    if action in ("slurm_node_info", "slurm_sync") and "counts" in result:
+        found["nodes"] = {key: int(result["counts"].get(name, 0)) for key, name in _COUNTS.items()}
     if action == "k8s_apply":
         found["objects"] = [
             {"kind": str(row.get("kind")), "name": str(row.get("name")), "result": str(row.get("result"))}
@@ -94,8 +96,6 @@ def _result(data: Json) -> Json:
         ]
         if others:
             found["foreign"] = [one[:_LONGEST] for one in others][:_MOST]
-    elif action == "slurm_node_info" and "counts" in result:
-        found["nodes"] = {key: int(result["counts"].get(name, 0)) for key, name in _COUNTS.items()}
     elif action == "slurm_sync":
         leaving = result.get("leaving") or ()
         found["leaving"] = {

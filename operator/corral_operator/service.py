@@ -13,7 +13,8 @@ import signal
 from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from corral_operator import api, content, engine, fence, limits, settings, web
+from corral_operator import api, content, engine, fence, limits, pace, settings, web
+from corral_operator.admission import Admission
 from corral_operator.checker import Checker
 from corral_operator.controller import Controller
 from corral_operator.election import Election, Elector
@@ -24,8 +25,12 @@ from corral_operator.zygote import Started
 logger = logging.getLogger("corral_operator")
 
 
-async def run(wanted: settings.Settings, limit: fence.Fence, zygote: Started | None) -> int:
-    """Work until SIGTERM. ``zygote`` is the one that warm runs are forked by, None: runs are cold. Raises CorralError."""
+async def run(wanted: settings.Settings, limit: fence.Fence, common: pace.Pace, zygote: Started | None) -> int:
+    """Work until SIGTERM.
+
+    ``common`` is the pace that the controller and its runs keep to; ``zygote`` is the one that warm runs are forked by, None: runs are cold.
+    Raises CorralError.
+    """
     access = auth.resolve({})
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -41,7 +46,11 @@ async def run(wanted: settings.Settings, limit: fence.Fence, zygote: Started | N
     )
     checker = Checker()
     # The election writes to be let write, so it has a client of its own.
-    async with api.Client(access) as voter, api.Client(access, before_write=limit.check) as client:
+    async with (
+        api.Client(access) as voter,
+        api.Client(access, pace=pace.Pace(rate=5.0, burst=20.0).take) as porter,
+        api.Client(access, before_write=limit.check, pace=common.take) as client,
+    ):
         controller = Controller(client, runs, wanted, metrics, content=revision, limits=room, may_write=lambda: limit.open, check=checker)
         election = Election(wanted.identity, fence.now, lease=wanted.lease, renew_deadline=wanted.renew_deadline, fence=limit.move)
         elector = Elector(
@@ -63,20 +72,28 @@ async def run(wanted: settings.Settings, limit: fence.Fence, zygote: Started | N
                 return "The lease is no longer looked after."
             if webhook is not None and webhook.done():
                 return "The webhook no longer answers."
+            if showing.done() and not showing.cancelled() and showing.exception() is not None:
+                return f"The metrics are not served: {showing.exception()}"
             return controller.unhealthy
 
         controller.start()
-        servers = await web.serve(
-            address=wanted.address,
-            metrics_port=wanted.metrics_port,
-            health_port=wanted.health_port,
-            metrics=metrics,
-            refresh=controller.refresh_metrics,
-            unhealthy=unhealthy,
-            unready=lambda: controller.unready,
+        health = await web.serve_health(
+            address=wanted.address, port=wanted.health_port, unhealthy=unhealthy, unready=lambda: controller.unready
+        )
+        showing = asyncio.create_task(
+            web.serve_metrics(
+                address=wanted.address,
+                port=wanted.metrics_port,
+                metrics=metrics,
+                refresh=controller.refresh_metrics,
+                admission=Admission(porter, loop.time) if wanted.metrics_secure else None,
+                scratch=wanted.scratch,
+            )
         )
         webhook = (
-            asyncio.create_task(Webhook(Path(wanted.webhook_certificates), wanted.webhook_port, checker).run())
+            asyncio.create_task(
+                Webhook(Path(wanted.webhook_certificates), wanted.webhook_port, lambda document: checker(controller.known(document))).run()
+            )
             if wanted.webhook_certificates
             else None
         )
@@ -99,8 +116,11 @@ async def run(wanted: settings.Settings, limit: fence.Fence, zygote: Started | N
         if webhook is not None:
             webhook.cancel()
             await asyncio.gather(webhook, return_exceptions=True)
-        for server in servers:
-            await server.cleanup()
+        await health.cleanup()
+        showing.cancel()
+        for server in await asyncio.gather(showing, return_exceptions=True):
+            if not isinstance(server, BaseException):
+                await server.cleanup()
     await checker.close()
     await runs.close()
     return 0

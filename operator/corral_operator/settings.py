@@ -55,10 +55,14 @@ class Settings:
     """From a run that left nodes waiting for their jobs to the next look."""
     sync_again: float = 15.0
     """Between looks at nodes on machines that go, while jobs are on them; four times as long when none is left, and with `eviction: WhenIdle`."""
-    sync_every: float = 0.0
-    """Between looks at other clusters, so that the conditions of their pods tell Slurm's states. 0: when Kubernetes has changed something only."""
+    sync_every: float = 12.0
+    """Between looks at all clusters, so that status and pods tell Slurm's states. 0: when Kubernetes has changed something only."""
     backoff: float = 1.0
     backoff_most: float = 300.0
+    qps: float = 50.0
+    """Requests a second that the controller and its runs send together in the long run; 0: no limit. Without those of the election and of watches."""
+    burst: float = 4000.0
+    """Requests that may be sent at once when few were sent for long: what a hundred clusters take that are looked at together."""
     elect: bool = True
     lease_namespace: str = "default"
     lease_name: str = "corral-operator"
@@ -66,7 +70,9 @@ class Settings:
     renew_deadline: float = 8.0
     lease_retry: float = 1.0
     identity: str = ""
-    metrics_port: int = 8080
+    metrics_port: int = 8443
+    metrics_secure: bool = True
+    """Metrics are served by TLS, to whoever may get /metrics by Kubernetes' own rights; false: by plain HTTP, to everybody."""
     health_port: int = 8081
     webhook_port: int = 9443
     webhook_certificates: str = ""

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -64,6 +64,7 @@ class Watch:
         relist: float,
         turns: asyncio.Semaphore | None = None,
         hopeless: Callable[[], bool] = lambda: False,
+        before: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._api = client
         self._collection = collection
@@ -75,6 +76,8 @@ class Watch:
         self._turns = turns or asyncio.Semaphore(1)
         # Whether another watch has found out that there is no right here, and goes on asking.
         self._hopeless = hopeless
+        # Done before each list.
+        self._before = before
         self._again = asyncio.Event()
         self.synced = False
         self.restarts = 0
@@ -125,6 +128,8 @@ class Watch:
     async def _list(self) -> str:
         accept = api.JSON if self._collection.whole else api.METADATA_LIST
         async with self._turns:
+            if self._before is not None:
+                await self._before()
             found, version = await api.items(
                 self._api, self._collection.path, what=f"list {self._collection.name}", query=self._collection.query, accept=accept
             )

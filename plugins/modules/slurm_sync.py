@@ -49,6 +49,12 @@ options:
     type: str
     choices: [WhenDrained, WhenIdle, Always]
     default: WhenDrained
+  nodes:
+    description:
+      - Slurm's hostlist expression of the nodes that RV(counts) is of, such as V(cpu-[0-3]). Those that slurmctld does not show count as down.
+        All that it shows where this is empty.
+    type: str
+    default: ""
   conditions:
     description:
       - Whether the conditions are written. That takes the right to patch C(pods/status); without it a warning tells so.
@@ -112,6 +118,11 @@ leaving:
       description: Whether it is drained and has no job left.
       type: bool
       returned: always
+counts:
+  description: How many nodes there are, and how many are in service, drained and down.
+  returned: when there are pods of workers
+  type: dict
+  sample: {total: 4, in_service: 3, drained: 1, down: 0}
 requests:
   description: Number of requests to the API server.
   returned: always
@@ -135,6 +146,7 @@ def argument_spec() -> dict[str, object]:
         "taints": {"type": "list", "elements": "str", "default": list(TAINTS)},
         "machine_conditions": {"type": "list", "elements": "str", "default": []},
         "eviction": {"type": "str", "choices": ["WhenDrained", "WhenIdle", "Always"], "default": "WhenDrained"},
+        "nodes": {"type": "str", "default": ""},
         "conditions": {"type": "bool", "default": True},
         "duration": {"type": "int", "default": 0},
         "interval": {"type": "int", "default": 10},

@@ -19,7 +19,7 @@ def with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
     filled = static(spec)
     set_names = [node_set["name"] for node_set in filled["nodeSets"]]
     if not filled["partitions"]:
-        filled["partitions"] = [_fill(_partition_schema(), {"name": "main"})]
+        filled["partitions"] = [fill(_partition_schema(), {"name": "main"})]
     for partition in filled["partitions"]:
         partition.setdefault("nodeSets", list(set_names))
     if not any(partition.get("default") for partition in filled["partitions"]):
@@ -37,7 +37,7 @@ def with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
 
 def static(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a valid ``spec`` with the schema's defaults, as the API server fills them in."""
-    filled: dict[str, Any] = _fill(_schema.spec(), spec)
+    filled: dict[str, Any] = fill(_schema.spec(), spec)
     return filled
 
 
@@ -66,17 +66,17 @@ def _partition_schema() -> dict[str, Any]:
     return schema
 
 
-def _fill(schema: dict[str, Any], value: Any) -> Any:
+def fill(schema: dict[str, Any], value: Any) -> Any:
     """Copy ``value`` with the schema's static defaults, as Kubernetes' structural defaulting does it."""
     properties = schema.get("properties")
     if properties is not None and isinstance(value, dict):
         filled = {}
         for key, child in properties.items():
             if value.get(key) is not None:
-                filled[key] = _fill(child, value[key])
+                filled[key] = fill(child, value[key])
             elif "default" in child:
-                filled[key] = _fill(child, deepcopy(child["default"]))
+                filled[key] = fill(child, deepcopy(child["default"]))
         return filled
     if "items" in schema and isinstance(value, list):
-        return [_fill(schema["items"], item) for item in value]
+        return [fill(schema["items"], item) for item in value]
     return deepcopy(value)

@@ -114,9 +114,9 @@ class Client:
             self._pool.close()
 
     def count(self, *, writes: bool) -> None:
-        """Count one request that is about to be sent. Where it may change something, whoever is asked before writes is asked first. For exec, too."""
-        if writes and _before_write is not None:
-            _before_write()
+        """Count one request that is about to be sent. Whoever is asked before requests is asked first, with whether it may change something. For exec, too."""
+        if _before_request is not None:
+            _before_request(writes)
         with self._lock:
             self.requests += 1
 
@@ -423,14 +423,15 @@ def _payload(body: Any, what: str) -> bytes:
         raise KubeError(f"Could not {what}: the object can not be sent as JSON ({error}); correct that value.") from error
 
 
-# Asked before each write of this process; None: nobody is.
-_before_write: Callable[[], None] | None = None
+# Asked before each request of this process; None: nobody is.
+_before_request: Callable[[bool], None] | None = None
 
 
-def ask_before_writes(ask: Callable[[], None]) -> None:
-    """Have the clients of this process, and of those that it forks, call this before each try of a write: one that raises a CorralError is not sent."""
-    global _before_write
-    _before_write = ask
+def ask_before_requests(ask: Callable[[bool], None]) -> None:
+    """Have the clients of this process, and of those that it forks, call this before each try of a request, with whether it writes: it may wait, and a
+    request for which it raises a CorralError is not sent."""
+    global _before_request
+    _before_request = ask
 
 
 class Memory(Protocol):

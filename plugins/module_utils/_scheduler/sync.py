@@ -22,7 +22,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import des
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, leavers, sync
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node, counts
 
 EVICTABLE = "corral.hpc/evictable"
 
@@ -37,7 +37,8 @@ Object = dict[str, Any]
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Look once, or again and again for ``duration`` seconds; the parameters are those of the module slurm_sync.
 
-    Returns ``changed``, ``leaving``, ``requests``, and ``warnings``. Raises CorralError: of several looks for the last one only.
+    Returns ``changed``, ``leaving``, ``requests``, ``warnings``, and, where there are workers, ``counts`` (see nodes.counts). Raises CorralError: of several
+    looks for the last one only.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
@@ -55,6 +56,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
                 break
             time.sleep(float(params["interval"]))
         result: dict[str, Any] = {"changed": work.changed, "leaving": work.leaving, "requests": client.requests}
+        if work.counts:
+            result["counts"] = work.counts
         if work.warnings:
             result["warnings"] = list(work.warnings.values())
         if diff and work.changed:
@@ -72,6 +75,7 @@ class _Work:
         self.before: Object = {}
         self.after: Object = {}
         self.leaving: list[Object] = []
+        self.counts: dict[str, int] = {}
         self.warnings: dict[str, str] = {}
 
     def look(self) -> None:
@@ -96,6 +100,8 @@ class _Work:
             self._mark(pod, place.node, evictable=place.node in unneeded & free)
             if self._params["conditions"]:
                 self._show(pod, place.node, known.get(place.node), free=place.node in free)
+        if pods:
+            self.counts = counts(live, hostlist.expand(str(self._params.get("nodes") or "")))
         self.leaving = [_leaving(place, known.get(place.node), free) for place in places if place.leaves]
         if self.leaving:
             busy = [one["node"] for one in self.leaving if not one["free"]]

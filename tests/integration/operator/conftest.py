@@ -37,6 +37,19 @@ PORT = 31400
 DOCUMENTS = "slurmclusters.corral.hpc"
 
 
+_SCRAPE = """
+import ssl, sys, urllib.error, urllib.request
+token = sys.stdin.read()
+asked = urllib.request.Request("https://localhost:8443/metrics", headers={"Authorization": f"Bearer {token}"} if token else {})
+try:
+    answer = urllib.request.urlopen(asked, context=ssl._create_unverified_context(), timeout=10)
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status)
+print(answer.read().decode())
+"""
+
+
 @dataclass
 class Operator:
     """The operator's pods."""
@@ -44,6 +57,7 @@ class Operator:
     kubectl: Kubectl
     namespace: str = NAMESPACE
     variables: dict[str, Any] = field(default_factory=dict)
+    token: str = ""
     since: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
 
     @property
@@ -55,6 +69,9 @@ class Operator:
         """Install or upgrade it; what was given once stays given."""
         self.variables |= {"operator_namespace": self.namespace, **{f"operator_{name}": value for name, value in more.items()}}
         # It is taken away without its image, too.
+        if more.get("state") == "absent":
+            self.kubectl("delete", "clusterrolebinding", self.reader, "--ignore-not-found")
+            self.token = ""
         given = {name: value for name, value in self.variables.items() if name != "operator_image" or more.get("state") != "absent"}
         return playbook("operator", None, "-e", json.dumps(given), *args)
 
@@ -99,8 +116,26 @@ class Operator:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
 
+    @property
+    def reader(self) -> str:
+        """The ClusterRole of those who may read its metrics."""
+        return f"corral-operator-{self.namespace}-metrics-reader"
+
     def metrics(self, pod: str) -> str:
-        return self.kubectl("get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{pod}:8080/proxy/metrics")
+        """As Prometheus reads them, with the token of a service account that may."""
+        if not self.token:
+            binding = ("clusterrolebinding", self.reader, f"--clusterrole={self.reader}", f"--serviceaccount={self.namespace}:default")
+            self.kubectl("create", *binding, check=False)
+            self.token = self.kubectl("create", "token", "default", "-n", self.namespace).strip()
+        code, text = self.scrape(pod, self.token)
+        assert code == 200, text
+        return text
+
+    def scrape(self, pod: str, token: str) -> tuple[int, str]:
+        """Ask a pod for its metrics, from within: the status and the text."""
+        said = self.kubectl(*("exec", "-i", "-n", self.namespace, pod, "--", "/opt/corral/bin/python", "-c", _SCRAPE), stdin=token)
+        code, _line, text = said.partition("\n")
+        return int(code), text
 
     def runs(self, playbook: str = "site") -> int:
         """How many runs of a playbook the pods that are there have made."""
@@ -274,6 +309,7 @@ class Beside:
             "CORRAL_NAMESPACES": namespace,
             "CORRAL_ADDRESS": "127.0.0.1",
             "CORRAL_METRICS_PORT": "0",
+            "CORRAL_METRICS_SECURE": "false",
             "CORRAL_HEALTH_PORT": "0",
             "CORRAL_SCRATCH": str(directory / "scratch"),
             "CORRAL_RUNS": str(directory / "runs"),

@@ -220,6 +220,44 @@ def test_a_worker_pod_that_was_lost_is_back_and_the_status_says_so(cluster: Serv
     assert cluster.ssh("srun -N2 true", check=False).returncode == 0
 
 
+def test_the_status_follows_what_an_administrator_tells_slurm(operator: Operator, cluster: Served) -> None:
+    """Kubernetes knows nothing of it, so the operator looks."""
+    eventually(lambda: cluster.settled, "the cluster is at rest", 60)
+
+    def tell(state: str, *words: str) -> float:
+        command = ("scontrol", "update", "nodename=cpu-0", f"state={state}", *words)
+        cluster.kubectl("exec", "-n", cluster.namespace, f"{NAME}-controller-0", "-c", "slurmctld", "--", *command)
+        return time.monotonic()
+
+    def drained() -> int:
+        return int(cluster.resource()["status"]["nodes"].get("drained", 0))
+
+    runs, slowest = operator.runs(), 0.0
+    for state, reason, count in 2 * [("drain", ["reason=new fans"], 1), ("resume", [], 0)]:
+        began = tell(state, *reason)
+        eventually(lambda count=count: drained() == count, f"the status tells of {state}", 15)
+        slowest = max(slowest, time.monotonic() - began)
+        assert cluster.is_("Degraded", "True" if count else "False")
+        assert cluster.is_("Ready", "True")
+    record("Node drained or resumed by `scontrol`, until `status.nodes` tells", slowest)
+    assert operator.runs() == runs, "nothing is to be made"
+
+
+def test_metrics_are_for_those_who_may_read_them(operator: Operator, cluster: Served) -> None:
+    del cluster  # it is there, and has something to hide
+    pod, (account, role) = operator.led(), ("test-scraper", operator.reader)
+    operator.kubectl("create", "serviceaccount", account, "-n", NAMESPACE)
+    token = operator.kubectl("create", "token", account, "-n", NAMESPACE).strip()
+    assert [operator.scrape(pod, one)[0] for one in ("", "nobody", token)] == [401, 401, 403]
+    assert "may not get /metrics" in operator.scrape(pod, token)[1]
+    operator.kubectl("create", "clusterrolebinding", account, f"--clusterrole={role}", f"--serviceaccount={NAMESPACE}:{account}")
+    try:
+        eventually(lambda: operator.scrape(pod, token)[0] == 200, "the right that was given is seen", 30)
+        assert "corral_operator_leader 1.0" in operator.scrape(pod, token)[1]
+    finally:
+        operator.kubectl("delete", "clusterrolebinding", account)
+
+
 def test_metrics_tell_what_was_done(operator: Operator, cluster: Served) -> None:
     """After a cluster was made, edited and repaired: each metric of the documentation has something to tell."""
     found: dict[str, float] = {}
@@ -605,7 +643,11 @@ def test_no_right_was_given_in_vain_and_none_was_missing(operator: Operator) -> 
     ]
     rules = [rule for role in ours for rule in role["rules"]]
     granted = {
-        (group, resource, verb) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
+        (group, resource, verb)
+        for rule in rules
+        for group in rule.get("apiGroups", ())
+        for resource in rule.get("resources", ())
+        for verb in rule["verbs"]
     }
     assert len(ours) >= 4
     assert not [right for right in granted if "*" in "".join(right)]

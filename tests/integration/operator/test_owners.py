@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from ..conftest import eventually
 from ..kubectl import Kubectl
-from .conftest import IMAGE, Operator, Served
+from .conftest import DOCUMENTS, IMAGE, Operator, Served
 
 pytestmark = pytest.mark.lab
 
@@ -44,3 +46,39 @@ def test_a_second_operator_neither_writes_nor_lets_go_of_the_firsts_document(ope
         time.sleep(15)  # after 10 s it tells of what nobody looks after
         assert cluster.resource()["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert cluster.resource()["metadata"]["finalizers"] == [FINALIZER]
+
+
+HARMS = {
+    "the finalizer": {"metadata": {"finalizers": None}},
+    "the operator's name": {"metadata": {"annotations": {"corral.hpc/operator": None}}},
+}
+
+
+def test_what_is_taken_off_a_document_is_back(operator: Operator, cluster: Served) -> None:
+    cluster.apply()
+    cluster.wait_ready()
+    eventually(lambda: cluster.settled, "it has settled", 60)
+    named, runs = f"{operator.namespace}/corral-operator", operator.runs()
+
+    def whole() -> bool:
+        metadata = cluster.resource()["metadata"]
+        return metadata.get("finalizers") == [FINALIZER] and metadata["annotations"].get("corral.hpc/operator") == named
+
+    def patch(change: dict[str, object], *args: str) -> None:
+        operator.kubectl("patch", DOCUMENTS, cluster.name, "-n", cluster.namespace, "--type=merge", "-p", json.dumps(change), *args)
+
+    for what, change in HARMS.items():
+        patch(change)
+        eventually(whole, f"{what} is back", 5)
+    # The status: what somebody else says in it, and what they take out of it.
+    before = cluster.resource()["status"]
+    for lie in ({"nodes": {"total": 99}, "login": "nowhere"}, {"conditions": []}, {"observedHash": None, "observedGeneration": 1}):
+        patch({"status": lie}, "--subresource=status")
+        eventually(lambda: _said(cluster.resource()["status"]) == _said(before), f"the status is back after {lie}", 5)
+    assert operator.runs() == runs, "nothing of the cluster was touched, so nothing is run"
+
+
+def _said(status: dict[str, Any]) -> dict[str, Any]:
+    """A status without the times at which its conditions changed."""
+    conditions = [{key: value for key, value in one.items() if key != "lastTransitionTime"} for one in status.get("conditions", ())]
+    return {**status, "conditions": conditions}

@@ -55,7 +55,7 @@ def story(
     """Tell a story of a cluster that is at rest with machines that stay."""
 
     async def told() -> None:
-        world = Syncs(folder, **settings)
+        world = Syncs(folder, **{"sync_every": 0.0, **settings})
         monkeypatch.setattr(engine, "kill_tree", lambda pid, number=9: world.engine.signalled(pid, number))
         monkeypatch.setattr(engine.os, "kill", world.engine.signalled)
         world.machine("n1")
@@ -159,6 +159,53 @@ def test_clusters_whose_idle_pods_may_go_are_looked_at_each_minute(monkeypatch: 
     story(monkeypatch, tmp_path, tell, {"workers": {"sync": {"eviction": "WhenIdle"}}})
 
 
+def _counts(serving: int, drained: int) -> list[Json]:
+    nodes = {"total": 2, "inService": serving, "drained": drained, "down": 0}
+    return [{"kind": "ok", "task": "Tell", "changed": False, "nodes": nodes, "leaving": {"nodes": [], "busy": False}}]
+
+
+def test_the_status_follows_what_somebody_told_slurm_within_fifteen_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def tell(world: Syncs) -> None:
+        for serving, drained, ready in ((1, 1, "True"), (0, 2, "False"), (2, 0, "True")):
+            world.said = _counts(serving, drained)
+            sites = world.engine.playbooks().count("site")
+            await asyncio.sleep(15)
+            assert world.status()["nodes"] == world.said[0]["nodes"]
+            assert world.condition("Ready")[0] == ready
+            assert world.engine.playbooks().count("site") == sites, "nothing is made"
+        world.api.writes.clear()
+        await asyncio.sleep(600)
+        assert world.api.writes == [], "what is as it was is not written"
+
+    story(monkeypatch, tmp_path, tell, sync_every=12.0)
+
+
+def test_many_clusters_share_what_looks_by_time_alone_may_cost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def tell(world: Syncs) -> None:
+        for number in range(99):
+            world.api.put(path(f"a{number}"), document(f"a{number}", nodeSets=[]))
+        await asyncio.sleep(600)
+        before = world.syncs()
+        await asyncio.sleep(600)
+        assert world.syncs() - before == 12, "of a hundred clusters each once in fifty seconds"
+
+    story(monkeypatch, tmp_path, tell, sync_every=12.0)
+
+
+def test_a_slurmctld_that_starts_again_between_two_looks_is_no_news(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def tell(world: Syncs) -> None:
+        world.fails = True
+        await asyncio.sleep(18)
+        world.fails = False
+        await asyncio.sleep(60)
+        assert "SyncFailed" not in world.events()
+        world.fails = True
+        await asyncio.sleep(60)
+        assert "SyncFailed" in world.events()
+
+    story(monkeypatch, tmp_path, tell, sync_every=12.0)
+
+
 def test_a_new_operator_tells_what_happened_without_one_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def tell(world: Syncs) -> None:
         for cordoned in (False, True):
@@ -210,7 +257,7 @@ def test_slurm_that_can_not_be_told_is_tried_again_ever_more_seldom(monkeypatch:
 
 def test_where_machines_may_not_be_seen_pods_are_shown_all_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def tell() -> None:
-        world = Syncs(tmp_path)
+        world = Syncs(tmp_path, sync_every=0.0)
         world.api.refuse = lambda _method, where: 403 if where.startswith("/api/v1/nodes") else 0
         world.pod("n1", ready=False)
         world.api.put(path(), document())

@@ -368,10 +368,11 @@ def test_a_report_names_the_task_and_the_reason_and_nothing_else() -> None:
     }  # fmt: skip
 
 
-def test_a_report_tells_how_many_nodes_there_are_and_not_how_busy_they_are() -> None:
+@pytest.mark.parametrize("module", ["slurm_node_info", "slurm_sync"])
+def test_a_report_tells_how_many_nodes_there_are_and_not_how_busy_they_are(module: str) -> None:
     counts = {"total": 4, "in_service": 2, "drained": 1, "down": 1}
     answer = {"nodes": [{"in_service": True, "state": ["ALLOCATED"]}], "counts": counts}
-    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_node_info", res=answer))
+    line = report.line(event("runner_on_ok", resolved_action=f"corral.slurm.{module}", res=answer))
     assert line is not None
     assert line["nodes"] == {"total": 4, "inService": 2, "drained": 1, "down": 1}
 

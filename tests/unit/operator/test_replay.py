@@ -134,7 +134,7 @@ class Place:
 
     @property
     def calls(self) -> Path:
-        return self._folder / "private" / "calls"
+        return self._folder / "private" / "calls-play.yml"
 
     def said(self) -> str:
         return (self._folder / "runs" / str(self.number) / "stdout").read_text()

@@ -72,6 +72,8 @@ class FakeApi:
         self.refuse: Callable[[str, str], int] = lambda _method, _path: 0
         # So much later than the watches tell of a write does whoever wrote get the answer.
         self.answers_after = 0.0
+        # So much later than whoever wrote got the answer do the watches tell of it.
+        self.tells_after = 0.0
 
     def put(self, path: str, found: Json) -> Json:
         """Somebody writes an object."""
@@ -105,7 +107,11 @@ class FakeApi:
     def _tell(self, path: str, kind: str, found: Json) -> None:
         for collection, queue in self.watches:
             if _within(path, collection):
-                queue.put_nowait({"type": kind, "object": copy.deepcopy(found)})
+                event = {"type": kind, "object": copy.deepcopy(found)}
+                if self.tells_after:
+                    asyncio.get_running_loop().call_later(self.tells_after, queue.put_nowait, event)
+                else:
+                    queue.put_nowait(event)
 
     def end_watches(self, event: Json | None = None) -> None:
         """The server ends all watches, with a last event where one is given."""

@@ -47,8 +47,8 @@ def rules(rendered: list[dict[str, Any]], *kinds: str) -> list[tuple[str, str, s
         for obj in rendered
         if obj["kind"] in kinds
         for rule in obj["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
+        for group in rule.get("apiGroups", ())
+        for resource in rule.get("resources", ())
         for verb in rule["verbs"]
     ]
 
@@ -79,7 +79,14 @@ def test_in_the_whole_cluster_it_reads_documents_and_nothing_of_anybodys() -> No
         ("", "namespaces"),
         ("", "nodes"),
         ("scheduling.k8s.io", "priorityclasses"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
     }
+    assert {rule[2] for rule in rules(everywhere, "ClusterRole") if rule[1].endswith("reviews")} == {"create"}
+    assert [rule[2:] for rule in rules(everywhere, "ClusterRole") if rule[1] == "customresourcedefinitions"] == [
+        ("get", ("slurmclusters.corral.hpc",))
+    ]
     assert [rule[2] for rule in rules(everywhere, "ClusterRole") if rule[1] == "namespaces"] == ["get"]
     assert [rule[2] for rule in rules(everywhere, "ClusterRole") if rule[1] == "nodes"] == ["list", "watch"]
     assert [rule for rule in rules(everywhere, "ClusterRole") if rule[1] == "priorityclasses"] == [
@@ -163,6 +170,18 @@ def test_objects_of_others_kinds_are_made_only_where_the_cluster_knows_them() ->
     known = objects(operator_prometheus={}, operator_cert_manager={})
     assert {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer", "ValidatingWebhookConfiguration"} <= kinds(known)
     assert not kinds(objects(operator_service_monitor="absent", operator_prometheus={})) & {"ServiceMonitor", "PrometheusRule"}
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_metrics_are_for_those_who_may_read_them(secure: bool) -> None:
+    rendered = objects(operator_service_monitor="present", operator_environment={} if secure else {"CORRAL_METRICS_SECURE": False})
+    [monitor] = [obj for obj in rendered if obj["kind"] == "ServiceMonitor"]
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert (endpoint.get("scheme"), "bearerTokenFile" in endpoint) == (("https", True) if secure else (None, False))
+    [reader] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator-metrics-reader"]
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    assert reader["metadata"]["name"] not in bound(rendered, "ClusterRoleBinding"), "it is for Prometheus, and not for the operator"
+    assert "corral-operator-metrics" in bound(rendered, "ClusterRoleBinding")
 
 
 def test_alerts_are_about_metrics_that_there_are_with_labels_that_they_have() -> None:

@@ -204,28 +204,28 @@ def test_credentials_that_ran_out_are_read_again_once(server: Scripted) -> None:
     client.close()
 
 
-def test_who_is_asked_before_writes_is_asked_before_each_try_and_each_command_in_a_pod(
+def test_who_is_asked_before_requests_is_asked_before_each_try_and_each_command_in_a_pod(
     server: Scripted, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_before_write", None)
-    asked: list[int] = []
+    monkeypatch.setattr(module, "_before_request", None)
+    asked: list[tuple[int, bool]] = []
 
-    def ask() -> None:
-        asked.append(len(server.seen))
-        if len(asked) > 2:
+    def ask(writes: bool) -> None:
+        asked.append((len(server.seen), writes))
+        if writes and len(asked) > 2:
             raise CorralError("No more.")
 
-    module.ask_before_writes(ask)
+    module.ask_before_requests(ask)
     server.script = [503, 503, 503]
     with pytest.raises(CorralError, match="No more"):
         client.request("PATCH", "/a", what="write a", body={})
-    assert (asked, len(server.seen), client.requests) == ([0, 1, 2], 2, 2)
+    assert (asked, len(server.seen), client.requests) == ([(0, True), (1, True), (2, True)], 2, 2)
     with pytest.raises(CorralError, match="No more"):
         run_in_pod(client, namespace="n", pod="p", container="c", command=["scontrol", "ping"])
-    assert client.requests == 2
+    assert (client.requests, asked[-1]) == (2, (2, True)), "nobody can see what a command does"
     server.script.clear()
     assert client.get("/a", what="read a").code == 200
-    assert len(asked) == 4, "nobody is asked before a read"
+    assert asked[-1] == (2, False)
 
 
 def test_pages(server: Scripted, client: Client) -> None:

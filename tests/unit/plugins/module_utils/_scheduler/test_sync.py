@@ -87,6 +87,24 @@ def test_where_nothing_differs_nothing_is_written(world: Fake) -> None:
     assert (result["leaving"], "warnings" in result) == ([], False)
 
 
+@pytest.mark.parametrize(
+    ("names", "counts"),
+    [
+        ("", {"total": 2, "in_service": 1, "drained": 1, "down": 0}),
+        ("cpu-0", {"total": 1, "in_service": 0, "drained": 1, "down": 0}),
+        ("cpu-[0-3]", {"total": 4, "in_service": 1, "drained": 1, "down": 2}),
+    ],
+)
+def test_nodes_are_counted_hidden_ones_as_down(world: Fake, names: str, counts: dict[str, int]) -> None:
+    world.state("cpu-0", "IDLE", "DRAIN")
+    assert run(nodes=names)["counts"] == counts
+
+
+def test_without_workers_nothing_is_counted(world: Fake) -> None:
+    del world.pods[1:]
+    assert "counts" not in run()
+
+
 def test_a_cordon_drains_and_a_free_node_may_be_evicted(world: Fake) -> None:
     cordon(world)
     result = run()
