@@ -47,7 +47,7 @@ class Admission:
         """Return why a request with this header Authorization is refused; None where it is let in."""
         scheme, _space, token = header.partition(" ")
         token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        if scheme.lower() != "bearer" or not token or not token.isascii():
             return Refusal(401, "Send the token of a service account that may get /metrics, as Authorization: Bearer TOKEN.")
         key = hashlib.sha256(token.encode()).digest()
         if self._fresh(key):

@@ -54,8 +54,8 @@ _REFUSED = 10.0
 _PREEMPTED = 2.0
 # Edits that follow one another within this are one; a run comes all the same when they have gone on for so long.
 _BURST = 3.0
-# Of all clusters together nodes are looked at by time alone once in so long.
-_LOOKS = 0.5
+# Of all clusters together nodes are looked at by time alone once in so long; a cold run takes seconds of the processor.
+_LOOKS = {"warm": 0.5, "cold": 30.0}
 # A look by time alone that fails is told of from this one on: slurmctld may just be starting again.
 _SILENT = 5
 # Runs that were ended for these have failed.
@@ -1034,16 +1034,22 @@ class Controller:
         if not await self._still(cluster, document):
             self._ask(key, Why.RESYNC, _CALM)
             return
-        # Looks by time alone are many, and say something where they find something.
-        outcome = await self._run(cluster, "sync", {}, level=logging.DEBUG if by_time else logging.INFO)
+        outcome = await self._run(cluster, "sync", {}, look=by_time)
         if outcome is None:
             return
         if not outcome.successful:
             words = outcome.failure or f"The run was ended in the task {outcome.task!r}, since it took too long; it is repeated."
-            pause = self._backoff.failed(key)
-            log.warning("Slurm was not told of machines", extra={"cluster": "/".join(key[:2]), "error": words, "again_in": pause})
+            pause, count = self._backoff.failed(key), self._backoff.count(key)
+            if by_time and self._every:  # it costs no more than one that finds it well, and its end is seen as soon
+                pause = min(pause, self._every)
+            news = count == (_SILENT if by_time else 2)  # a slurmctld that is just being replaced is none
+            log.log(
+                logging.WARNING if news or not by_time else logging.DEBUG,
+                "Slurm was not told of machines",
+                extra={"cluster": "/".join(key[:2]), "error": words, "again_in": pause},
+            )
             self._ask(key, Why.RETRY, pause)
-            if self._backoff.count(key) == (_SILENT if by_time else 2):  # a slurmctld that is just being replaced is no news
+            if news:
                 await self._events.write(document, "Warning", "SyncFailed", words)
             return
         self._backoff.reset(key)
@@ -1054,16 +1060,21 @@ class Controller:
         if word(namespace.places.of(key[1]), self._machines, signs, *rest) != seen:
             self._ask(key, Why.DRIFT, self._settings.debounce)
         await self._show(cluster)
-        for warning in outcome.warnings:
+        for warning in () if by_time else outcome.warnings:  # it was told before
             await self._events.write(document, "Warning", "Withheld", warning)
         if told:
             message = f"Drained for their machines: {', '.join(nodes)}." if nodes else "No node is drained for its machine any more."
             await self._events.write(document, "Normal", "MachinesGo" if nodes else "MachinesBack", message)
 
+    @property
+    def _every(self) -> float:
+        """Between two looks at a cluster by time alone; 0: there are none."""
+        every = self._settings.sync_every
+        return every and max(every, _LOOKS[self._settings.engine] * len(self._clusters))
+
     def _look_again(self, cluster: Cluster, *, leaving: bool, busy: bool, idle: bool) -> None:
         """Have corral.slurm.sync run again by time alone, where that is needed."""
-        every = self._settings.sync_every and max(self._settings.sync_every, _LOOKS * len(self._clusters))
-        pause = plan.next_look(leaving=leaving, busy=busy, idle=idle, again=self._settings.sync_again, every=every)
+        pause = plan.next_look(leaving=leaving, busy=busy, idle=idle, again=self._settings.sync_again, every=self._every)
         cluster.look_at = math.inf if pause is None else self._clock() + pause
         if pause is not None:
             self._ask(cluster.sync_key, Why.RETRY, pause)
@@ -1197,13 +1208,14 @@ class Controller:
         where = f"Its output: {outcome.kept}/stdout in pod {self._settings.identity.partition('_')[0]}."
         await self._events.write(cluster.document, "Warning", reason, words, where)
 
-    async def _run(self, cluster: Cluster, playbook: str, variables: Json, spec: object = ..., level: int = logging.INFO) -> Outcome | None:
-        """Run a playbook, for another spec than the document's where one is given; what is usual of it is logged at ``level``.
+    async def _run(self, cluster: Cluster, playbook: str, variables: Json, spec: object = ..., *, look: bool = False) -> Outcome | None:
+        """Run a playbook, for another spec than the document's where one is given; ``look``: by time alone, of which there are many.
 
         Returns None when it was ended for a reason that is no failure; the next look is asked for then.
         """
         key, facts, errand = cluster.key, cluster.facts, cluster.sync_key if playbook == "sync" else cluster.key
-        request = self._prepare(cluster, playbook, variables, cluster.document.get("spec") if spec is ... else spec)
+        name, level = ("look", logging.DEBUG) if look else (playbook, logging.INFO)
+        request = self._prepare(cluster, playbook, variables, cluster.document.get("spec") if spec is ... else spec, name)
         cluster.parked = cluster.outdated = cluster.yielding = False
         cluster.overtaken.clear()
         cluster.syncing = playbook == "sync"
@@ -1246,7 +1258,7 @@ class Controller:
                 "counts": outcome.counts,
             },
         )
-        clear(request.artifact_dir.parent, playbook, self._settings.keep_runs)
+        clear(request.artifact_dir.parent, name, self._settings.keep_runs)
         if outcome.ended in ("", *_OVERDUE):
             return outcome
         if outcome.ended == "preempted":
@@ -1255,8 +1267,8 @@ class Controller:
             self._ask(errand, Why.EDIT)
         return None
 
-    def _prepare(self, cluster: Cluster, playbook: str, variables: Json, spec: object) -> Request:
-        """Write what the run reads, for nobody else's eyes."""
+    def _prepare(self, cluster: Cluster, playbook: str, variables: Json, spec: object, errand: str) -> Request:
+        """Write what the run reads, for nobody else's eyes. ``errand`` ends the name of its output."""
         namespace, name = cluster.key
         directory = self._settings.scratch / namespace / name
         artifacts = self._settings.runs / namespace / name
@@ -1275,7 +1287,7 @@ class Controller:
         )
         cluster.runs += 1
         # In the order of time by name, over restarts too.
-        ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.runs:06d}-{playbook}"
+        ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.runs:06d}-{errand}"
         if playbook == "destroy" or not self._settings.replay:
             return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
         word = plan.word(document, variables, plan.annotation(cluster.document, plan.REQUESTED), self._content)

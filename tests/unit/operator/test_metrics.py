@@ -73,6 +73,8 @@ def of(reviews: Reviews) -> Admission:
         ("", 401, "Bearer TOKEN", 0),
         ("Basic Z29vZA==", 401, "Bearer TOKEN", 0),
         ("good", 401, "Bearer TOKEN", 0),
+        ("Bearer g\udcffod", 401, "Bearer TOKEN", 0),
+        ("Bearer gööd", 401, "Bearer TOKEN", 0),
     ],
 )
 def test_who_is_let_in(header: str, code: int, words: str, questions: int) -> None:

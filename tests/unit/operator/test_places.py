@@ -200,10 +200,33 @@ def test_a_slurmctld_that_starts_again_between_two_looks_is_no_news(monkeypatch:
         await asyncio.sleep(60)
         assert "SyncFailed" not in world.events()
         world.fails = True
-        await asyncio.sleep(60)
+        before = world.syncs()
+        await asyncio.sleep(600)
         assert "SyncFailed" in world.events()
+        assert 50 <= world.syncs() - before <= 56, "no more often than one that is well, and no less"
 
     story(monkeypatch, tmp_path, tell, sync_every=12.0)
+
+
+def test_looks_by_time_say_nothing_again_and_leave_the_output_of_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def tell(world: Syncs) -> None:
+        world.said = [{**_counts(2, 0)[0], "warnings": ["Machines can not be seen."]}]
+        events = world.events()
+        await asyncio.sleep(120)
+        assert world.events() == events
+        names = [request.ident.rpartition("-")[2] for request in world.engine.started]
+        assert (names.count("sync"), set(names)) == (1, {"site", "sync", "look"})
+
+    story(monkeypatch, tmp_path, tell, sync_every=12.0)
+
+
+def test_cold_runs_are_too_dear_to_look_so_often(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def tell(world: Syncs) -> None:
+        before = world.syncs()
+        await asyncio.sleep(600)
+        assert 18 <= world.syncs() - before <= 20
+
+    story(monkeypatch, tmp_path, tell, sync_every=12.0, engine="cold")
 
 
 def test_a_new_operator_tells_what_happened_without_one_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
