@@ -60,10 +60,12 @@ close_to_users() {
 	local directory
 	# The kubelet makes empty volumes writable for all. Without the plus, chown asks for an account of that name first, also in the jail's passwd.
 	chown +64031:+64031 /run/munge
-	for directory in /tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm; do
+	for directory in /tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm /var/spool/corral-overlay; do
 		[ ! -d "$directory" ] || chmod 0755 "$directory"
 	done
-	find /tmp /var/tmp /dev/shm -mindepth 1 -maxdepth 1 ! -uid 0 -exec rm -rf --one-file-system {} +
+	for directory in /tmp /var/tmp /dev/shm /var/spool/corral-overlay; do
+		[ ! -d "$directory" ] || find "$directory" -mindepth 1 -maxdepth 1 ! -uid 0 -exec rm -rf --one-file-system {} +
+	done
 }
 
 if [ "${CORRAL_PROCESS_TRACKING:-cgroup}" != linuxproc ]; then

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,10 +22,13 @@ from pathlib import Path
 import pytest
 
 from ..conftest import REPOSITORY, Cluster, eventually
+from . import test_network
 from .conftest import Script, submit
 from .test_failure import in_service
+from .test_network import Places
 
 pytestmark = pytest.mark.lab
+places = test_network.places  # a fixture
 PAGE = REPOSITORY / "docs" / "walls.md"
 WORKER = ("jail-one-0", "slurmd")
 # The column of the containers beside the jail.
@@ -45,7 +50,7 @@ class Attempt:
 
 
 # $DAEMONS: numbers of root's processes beside the jail: the container's first, slurmd and slurmstepd, or sshd. $OTHER: a process of another user.
-# $JAIL: where the jail's root is. again: writes a file as it is.
+# $JAIL: where the jail's root is. $WRITABLE: directories of the pod. again: writes a file as it is.
 SHELL = """
 export PATH=$PATH:/opt/corral/bin SHELL=/bin/bash
 again() { local value; value=$(cat "$1") && [ -n "$value" ] && printf '%s\\n' "$value" >"$1"; }
@@ -111,6 +116,51 @@ socket.socket(socket.AF_UNIX).connect(step)
 """
 # What anybody in the pod's own IPC namespace finds.
 MEMORY_KEY = 0x77616C6C
+# Whoever becomes the account of a daemon's helper looks into it: sshd's, while somebody logs in, has one that is nobody's, and reads what comes from outside.
+HELPERS = """
+import ctypes, os, socket, sys, time
+l = ctypes.CDLL(None)
+def account(process):
+    with open(f"/proc/{process}/status") as status:
+        return next(int(line.split()[2]) for line in status if line.startswith("Uid:"))
+def helpers():
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/comm") as name:
+                if name.read().startswith("sshd") and 0 < account(process) < 1000:
+                    yield int(process), account(process)
+        except OSError:
+            pass
+def works(act):
+    try:
+        return act()
+    except OSError:
+        return False
+ACT
+with socket.create_connection(("127.0.0.1", 22)) as asks:
+    asks.send(b"SSH-2.0-wall\\r\\n")
+    for _ in range(50):
+        found = list(helpers())
+        if found:
+            break
+        time.sleep(0.1)
+    if any(look(process) for process, _uid in found):
+        sys.exit(0)
+    for process, uid in found:
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        sys.exit(not look(process))
+sys.exit(1)
+"""
+LOOK = """
+def look(process):
+    return (works(lambda: os.listdir(f"/proc/{process}/root/")) or works(lambda: os.readlink(f"/proc/{process}/fd/0")) or
+        works(lambda: open(f"/proc/{process}/mem", "rb")) or l.ptrace(0x4206, process, 0, 0) == 0)
+"""
+SIGNAL = "look = lambda process: works(lambda: os.kill(process, 0) is None)"
+# Every directory of a pod that its users could write, and those that they once could.
+SBCAST = "salloc -I60 --mem=64M -w one-0 sh -c 'for d in $WRITABLE; do sbcast -f /etc/passwd $d/wall && made=1; done; test -n \"$made\"'"
+TAKEN_AWAY = "{ for d in $WRITABLE; do rm -f $d/wall; done; exit $made; }"
 # A job of his own, beside the one that runs: slurmd writes with the rights of the job's user.
 WRITE = "salloc -I60 --mem=64M -w one-0 sbcast -f /etc/passwd /run/wall; made=$?; rm -f /run/wall; exit $made"
 ATTEMPTS = (
@@ -155,6 +205,9 @@ ATTEMPTS = (
     Attempt("write slurmd's spool", "mountpoint -q /var/spool/slurmd && touch /var/spool/slurmd/wall && rm /var/spool/slurmd/wall"),
     Attempt("write Slurm's programs", "touch /opt/corral/bin/wall && rm /opt/corral/bin/wall"),
     Attempt("have slurmd write a file into its pod (`sbcast`)", WRITE),
+    Attempt("have slurmd write a file into any other directory of its pod (`sbcast`)", f"{SBCAST}; made=$?; {TAKEN_AWAY}"),
+    Attempt("as its account, look into the helper of sshd that listens to who is not known yet", python(HELPERS.replace("ACT", LOOK))),
+    Attempt("signal that helper", python(HELPERS.replace("ACT", SIGNAL)), roots_own=True),
     Attempt("see what other jobs have in their `/tmp`", "ls /var/spool/slurmd/corral/tmp | grep ."),
     Attempt("use a device node that lies on the shared root", 'head -c 1 "$JAIL"/wall-zero'),
     Attempt("reach the socket of a step, by which it is ended or traced", python(STEPS)),
@@ -207,6 +260,15 @@ def a_process_of_bob(cluster: Cluster) -> Iterator[str]:
         inside(cluster, *WORKER, f"kill {process}")
 
 
+def writable(cluster: Cluster) -> str:
+    """Directories of the worker's pod where slurmd may write for a user by their modes, and those that images make so. Not the jail's, nor /dev/mqueue, whose
+    names are open to users on purpose and no files.
+    """
+    look = "find / -xdev \\( -path /proc -o -path /sys -o -path /mnt \\) -prune -o -type d -perm -0002 -print; find /dev /run -type d -perm -0002"
+    found = set(inside(cluster, *WORKER, look).split()) - {"/dev/mqueue"}
+    return " ".join(sorted(found | {"/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/run/munge", "/run/slurm", "/var/spool/slurmd"}))
+
+
 @contextmanager
 def shared_memory(cluster: Cluster, place: tuple[str, str]) -> Iterator[None]:
     """In the pod, for everybody."""
@@ -240,7 +302,7 @@ def in_jobs(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
     job = submit(script, "-w one-0 --mem=128M", command="sleep 600")
     try:
         with a_process_of_bob(cluster) as other, shared_memory(cluster, WORKER):
-            words = {"DAEMONS": daemons(cluster, WORKER, "slurmd", "slurmstepd", "sshd"), "OTHER": other}
+            words = {"DAEMONS": daemons(cluster, WORKER, "slurmd", "slurmstepd", "sshd"), "OTHER": other, "WRITABLE": writable(cluster)}
             for place, runner in (("user in a job", ""), ("root in a job", "sudo")):
                 text = tell(every, JAIL="", **words)
                 said = script(
@@ -266,6 +328,7 @@ def in_sessions(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
         words = {
             "DAEMONS": daemons(cluster, pod, "sshd", "sshd-session"),
             "OTHER": inside(cluster, *pod, "pgrep -u 10002 -x -o bash").strip(),
+            "WRITABLE": writable(cluster),
             "JAIL": "",
         }
         for place, runner in (("user in a session", ""), ("root in a session", "sudo")):
@@ -280,7 +343,7 @@ def state(cluster: Cluster, root: Path) -> dict[str, str]:
     """What attempts would change: the kernel's knobs, the pods' mounts and interfaces, and files of theirs."""
     paths = [Path("/proc/sys") / name for name in ("kernel/core_pattern", *SYSCTLS)] + [Path("/sys") / name for name in KNOBS]
     knobs = {str(path): path.read_text() for path in paths if path.exists()}
-    files = "ls -d {,/run,/tmp,/var/spool/slurmd,/opt/corral/bin,/run/munge,/sys/fs/cgroup}/wall 2>/dev/null"
+    files = "ls -d {,/run,/tmp,/var/tmp,/dev/shm,/run/lock,/run/slurm,/var/spool/slurmd,/opt/corral/bin,/run/munge,/sys/fs/cgroup}/wall 2>/dev/null"
     # Without the dressed jails that are kept for the next entry: another name in the jail's root, such as wall-zero, makes another.
     look = f"grep -v ' /run/corral-jail/' /proc/self/mountinfo; ls /sys/class/net; {files} || true"
     pods = {name: inside(cluster, name, container, look) for name, container in (WORKER, login(cluster))}
@@ -463,6 +526,144 @@ def test_a_link_in_the_place_of_a_mount_point_leads_nowhere(cluster: Cluster, li
     assert "/var/spool/slurmd can not be shown in the jail: the jail has no such mount point" in said
 
 
+# A file of a pod that its root alone reads and writes.
+KEPT = "/run/wall-kept"
+RECORDS = ("/var/log/wtmp", "/var/log/lastlog", "/var/log/btmp", "/var/lib/wtmpdb/wtmp.db")
+
+
+def by_key(cluster: Cluster, key: Path) -> bool:
+    """Whether that key opens bob's account on the login node."""
+    known, cluster.key = cluster.key, key
+    try:
+        return cluster.ssh("true", user="bob", check=False).returncode == 0
+    finally:
+        cluster.key = known
+
+
+@pytest.fixture(scope="module")
+def led(cluster: Cluster, script: Script, root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bool]]:
+    """Who → which link of root of the jail → whether it led to a file of the pod."""
+    pods = {"a worker's sshd": WORKER, "a login node's sshd": login(cluster)}
+    row = "a link to a file of the pod in the place of `{}`".format
+    found: dict[str, dict[str, bool]] = {who: {} for who in pods} | {CONTROL: {}}
+    for place in pods.values():
+        inside(cluster, *place, f"umask 077; echo kept >{KEPT}")
+    saved = "".join(
+        f"mkdir -p $(dirname {name}); [ ! -e {name} ] || mv {name} {name}.saved; ln -s /proc/1/root{KEPT} {name}; " for name in RECORDS
+    )
+    back = "".join(f"rm -f {name}; [ ! -e {name}.saved ] || mv {name}.saved {name}; " for name in RECORDS)
+    job = submit(script, "-w one-0")
+    try:
+        script(f"sudo sh -c {shlex.quote(saved)}")
+        # With a terminal, which is what gets a record.
+        assert "in" in script("ssh -tt one-0 echo in")
+        script("ssh -tt one-0 false", check=False)
+        for who, place in pods.items():
+            touched = inside(cluster, *place, f"cat {KEPT}") != "kept\n"
+            found[who] |= {row(name): touched for name in RECORDS}
+        for name in RECORDS:
+            said = inside(cluster, *WORKER, f"echo more >>/mnt/jail{name}; cat {KEPT}; echo kept >{KEPT}")
+            found[CONTROL][row(name)] = said == "kept\nmore\n"
+    finally:
+        script(f"sudo sh -c {shlex.quote(back)}; scancel {job}")
+
+    key = tmp_path_factory.mktemp("planted") / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    public = Path(f"{key}.pub").read_text()
+    words = f"umask 077; cat >{KEPT} <<'END'\n{public}END\n"
+    inside(cluster, *login(cluster), words)
+    keys = root / "home" / "bob" / ".ssh" / "authorized_keys"
+    keys.rename(keys.with_suffix(".saved"))
+    try:
+        keys.symlink_to(f"/proc/1/root{KEPT}")
+        found["a login node's sshd"][row("~/.ssh/authorized_keys")] = by_key(cluster, key)
+        keys.unlink()
+        keys.write_text(public)
+        os.chown(keys, 10002, 10002)
+        found[CONTROL][row("~/.ssh/authorized_keys")] = by_key(cluster, key)
+    finally:
+        keys.unlink()
+        keys.with_suffix(".saved").rename(keys)
+
+    names = root / "etc" / "passwd"
+    inside(cluster, *login(cluster), f"echo eve:x:10666:10666::/:/bin/sh >{KEPT}")
+    names.rename(names.with_suffix(".saved"))
+    try:
+        names.symlink_to(f"/proc/1/root{KEPT}")
+        found["a login node's sshd"][row("/etc/passwd")] = "10666" in inside(cluster, *login(cluster), "getent passwd eve || true")
+        found[CONTROL][row("/etc/passwd")] = "10666" in inside(cluster, *login(cluster), "cat /mnt/jail/etc/passwd")
+    finally:
+        names.unlink()
+        names.with_suffix(".saved").rename(names)
+        for place in pods.values():
+            inside(cluster, *place, f"rm -f {KEPT}")
+    return found
+
+
+def test_links_lead_no_daemon_to_a_file_of_the_pod(led: dict[str, dict[str, bool]]) -> None:
+    assert [(who, what) for who, results in led.items() if who != CONTROL for what, worked in results.items() if worked] == []
+    assert [what for what, worked in led[CONTROL].items() if not worked] == []
+
+
+EXCHANGE = "import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(316, -100, b'/usr', -100, b'/usr-of-ours', 2))"
+
+
+@pytest.fixture(scope="module")
+def moved(cluster: Cluster, script: Script, mpi: str) -> dict[str, dict[str, bool]]:
+    """What root of the jail does to a step that runs → who sees or does it."""
+    found: dict[str, dict[str, bool]] = {USERS: {}, "the pod's root": {}}
+    # A copy of /usr by links, with one thing more in it, has its name while the step runs.
+    rename = "rename `/usr` of the jail, with an exchange"
+    job = submit(script, "-w one-0", command="srun sleep 120")
+    script(
+        "sudo mkdir /usr-of-ours; sudo sh -c 'for n in /usr/*; do ln -s /usr-of-ours/$(basename $n) /usr-of-ours/; done; : >/usr-of-ours/wall'"
+    )
+    step = inside(cluster, *WORKER, "pgrep -u 0 -x slurmstepd").split()
+    task = inside(cluster, *WORKER, "pgrep -u 10001 -x sleep").split()[0]
+    try:
+        for process in (*step, task):
+            inside(cluster, *WORKER, f"ls /proc/{process}/root/usr/bin")
+        script(f"sudo python3 -c {shlex.quote(EXCHANGE)}")
+        look = "ls /proc/{}/root/usr/wall >/dev/null 2>&1 && echo seen || :"
+        found[USERS][rename] = "seen" in inside(cluster, *WORKER, look.format(task))
+        found["the pod's root"][rename] = "seen" in "".join(inside(cluster, *WORKER, look.format(process)) for process in step)
+    finally:
+        # Where the jail's programs are lies in its /usr.
+        back = shlex.quote(EXCHANGE.replace("/usr", "/mnt/jail/usr"))
+        inside(cluster, *WORKER, f"! test -e /mnt/jail/usr/wall || python3 -c {back}")
+        script(f"sudo rm -r /usr-of-ours; scancel {job}")
+
+    program = "a program in the place of `/usr/bin/true`, which ends with a failure"
+    script("sudo sh -c 'umask 0; : >/ran; mv /usr/bin/true /usr/bin/true.saved'")
+    try:
+        says = "#!/bin/sh\necho $(id -u) ${SLURM_JOB_ID:-none} >>/ran\nexit 1"
+        script(f"cat >true.sh <<'END'\n{says}\nEND\nsudo install -m 755 true.sh /usr/bin/true; rm true.sh; /usr/bin/true || :")
+        time.sleep(12)  # two health checks, which are made each five seconds here
+        ran = [line.split() for line in script("cat /ran").splitlines()]
+        found[USERS][program] = ["10001", "none"] in ran
+        found["the pod's root"][program] = ["0", "none"] in ran or not in_service(cluster)
+    finally:
+        script("sudo mv /usr/bin/true.saved /usr/bin/true; sudo rm -f /ran")
+
+    if mpi == "pmix":
+        place = "a job's `SLURM_PMIX_TMPDIR=/proc/1/root/etc/ssh`"
+        job = submit(script, "-w one-0", command="SLURM_PMIX_TMPDIR=/proc/1/root/etc/ssh srun --mpi=pmix sleep 120")
+        try:
+            eventually(lambda: f"{job}.0" in script(f"squeue -h -s -j {job} -o %i").split(), "the step")
+            time.sleep(1)
+            # PMIx works, and its directory is where the job's own files are.
+            found[USERS][place] = "pmix" in script(f"srun -Q --overlap --jobid={job} ls -A /tmp")
+            found["the pod's root"][place] = bool(inside(cluster, *WORKER, "find /etc -uid 10001"))
+        finally:
+            script(f"scancel {job}")
+    return found
+
+
+def test_what_is_done_to_a_step_that_runs_reaches_its_user_alone(moved: dict[str, dict[str, bool]]) -> None:
+    assert [what for what, worked in moved["the pod's root"].items() if worked] == []
+    assert [what for what, worked in moved[USERS].items() if not worked] == []
+
+
 def table(first: str, found: dict[str, dict[str, bool]], rows: list[str], words: tuple[str, str]) -> list[str]:
     """Columns are places, rows what was done there. ``words``: for what was refused, and for what was not."""
     head = [f"| {first} | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
@@ -470,7 +671,35 @@ def table(first: str, found: dict[str, dict[str, bool]], rows: list[str], words:
     return head + [f"| {row} | {' | '.join(cells[row])} |" for row in rows]
 
 
-def page(found: dict[str, dict[str, bool]], planted: dict[str, dict[str, bool]], linked: dict[str, bool]) -> str:
+# Pods with another cluster's labels stand for its workers: what its users and its root of the jail reach, these reach.
+OTHERS = {"another cluster's pod, same namespace": "neighbour", "another cluster's pod, another namespace": "namesake", CONTROL: "worker"}
+
+
+@pytest.fixture(scope="module")
+def beyond(places: Places) -> dict[str, dict[str, bool]]:
+    """Whose pod → what it reaches of this cluster."""
+    found: dict[str, dict[str, bool]] = {}
+    for who, name in OTHERS.items():
+        reached = places.reached(name, ["slurmctld", "slurmd", "sshd of a worker", "sshd"])
+        found[who] = {f"connect to {what}": is_reached for what, is_reached in reached.items() if what != "sshd"}
+        found[who]["connect to sshd of a login node, which is open to everybody"] = reached["sshd"]
+        namespace, pod, container = places.who[name]
+        look = "for path in /mnt/jail/etc/corral-jail /run/munge/munge.socket.2; do test -e $path && echo $path; done; true"
+        said = places.cluster.kubectl("exec", "-n", namespace, pod, "-c", container, "--", "sh", "-c", look)
+        found[who] |= {"see the jail's volume": "corral-jail" in said, "see munge's socket": "munge" in said}
+    return found
+
+
+def test_another_cluster_reaches_the_login_node_alone(beyond: dict[str, dict[str, bool]]) -> None:
+    assert [what for what, worked in beyond[CONTROL].items() if not worked] == []
+    out = {what for who, results in beyond.items() if who != CONTROL for what, worked in results.items() if worked}
+    assert out == {"connect to sshd of a login node, which is open to everybody"}
+
+
+Table = dict[str, dict[str, bool]]
+
+
+def page(found: Table, planted: Table, linked: dict[str, bool], led: Table, moved: Table, beyond: Table) -> str:
     return "\n".join(
         [
             "# The walls of the jail",
@@ -491,14 +720,28 @@ def page(found: dict[str, dict[str, bool]], planted: dict[str, dict[str, bool]],
             "",
             *table("planted", {"a step that needs it": linked}, list(linked), ("refused", "runs")),
             "",
+            "Links to a file of the pod that its root alone may use. The last column is the pod's own root, who follows them by the jail's path.",
+            "",
+            *table("planted", led, list(led[CONTROL]), ("leads nowhere", "followed")),
+            "",
+            "Beside a step that runs, or a health check:",
+            "",
+            *table("done", moved, list(moved[USERS]), ("no effect", "takes effect")),
+            "",
+            "## What another cluster reaches",
+            "",
+            "By root of its pods, which is more than its users and its root of the jail are. Kubernetes and the network's policies keep it out.",
+            "",
+            *table("attempt", beyond, list(beyond[CONTROL]), ("refused", "possible")),
+            "",
         ]
     )
 
 
 def test_the_page_tells_what_was_seen(
-    found: dict[str, dict[str, bool]], planted: dict[str, dict[str, bool]], linked: dict[str, bool]
+    found: Table, planted: Table, linked: dict[str, bool], led: Table, moved: Table, beyond: Table
 ) -> None:
-    seen = page(found, planted, linked)
+    seen = page(found, planted, linked, led, moved, beyond)
     if os.environ.get("CORRAL_WRITE_DOCS"):
         PAGE.write_text(seen)
     assert PAGE.read_text() == seen, "docs/walls.md is stale: run the test with CORRAL_WRITE_DOCS=1"

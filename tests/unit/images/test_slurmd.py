@@ -16,18 +16,21 @@ SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "s
 POD = """
 set -eu
 mount --make-rprivate /
+mount -t tmpfs none /var/spool
+mkdir /var/spool/corral-overlay
 for directory in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 none $directory; done
+mount -t tmpfs -o mode=0777 none /var/spool/corral-overlay
 mount -t tmpfs -o mode=0755 none /run
 mkdir -m 0777 /run/munge /run/slurm
 mkdir -m 1777 /run/lock
 mkdir /tmp/roots
 as_user() { setpriv --reuid=10001 --regid=10001 --clear-groups "$@"; }
-as_user touch /dev/shm/corral /var/tmp/left
-rooms="/tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm"
+as_user touch /dev/shm/corral /var/tmp/left /var/spool/corral-overlay/7
+rooms="/tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm /var/spool/corral-overlay"
 for room in $rooms; do as_user touch $room/before && echo before; rm -f $room/before; done
 close_to_users
 for room in $rooms; do as_user touch $room/after 2>/dev/null && echo "after: $room"; done
-ls -d /dev/shm/* /var/tmp/* /tmp/* 2>/dev/null || true
+ls -d /dev/shm/* /var/tmp/* /var/spool/corral-overlay/* /tmp/* 2>/dev/null || true
 setpriv --reuid=64031 --regid=64031 --clear-groups touch /run/munge/munge.socket.2 && echo munged
 """
 
@@ -38,4 +41,4 @@ def test_no_directory_of_the_pod_is_for_users() -> None:
     assert found
     done = subprocess.run(["unshare", "-m", "bash", "-c", found[0] + POD], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n") == [*["before"] * 6, "/tmp/roots", "munged", ""], done.stdout
+    assert done.stdout.split("\n") == [*["before"] * 7, "/tmp/roots", "munged", ""], done.stdout
