@@ -155,7 +155,8 @@ static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error
  * masked), the pod's is shown with the masks that it has. */
 static int dress_proc(const struct jail_dress *dress, struct jail_error *error)
 {
-	static const char *const options[] = {"hidepid", "invisible", NULL};
+	/* Who sees all is the group of root: the machine's where it is not named, and in a user namespace nobody is in that. */
+	static const char *const options[] = {"hidepid", "invisible", "gid", "0", NULL};
 	const struct part own = {"proc", "", "proc", {QUIET, 0, false}, true};
 	const struct part pods = {"/proc", "", "proc", {QUIET, 0, true}, true};
 	int result;

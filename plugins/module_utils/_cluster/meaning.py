@@ -57,6 +57,8 @@ SYSTEM_ACCOUNTS = frozenset(
         "dialout",
     }
 )
+# How many ids Kubernetes gives a pod that has a user namespace of its own, unless a kubelet is told otherwise (userNamespaces.idsPerPod).
+NAMESPACE_IDS = 65536
 KEY_TYPES = frozenset(
     {
         "ssh-ed25519",
@@ -648,15 +650,24 @@ def _extra(spec: Json) -> Iterator[str]:
 
 
 def _host_users(spec: Json) -> Iterator[str]:
-    """slurmd confines jobs by cgroups, of which a part is for the machine's own root alone."""
-    if (spec.get("slurm") or {}).get("processTracking", "cgroup") != "cgroup":
-        return
-    for index, node_set in enumerate(spec.get("nodeSets") or []):
-        if node_set.get("hostUsers") is False:
-            yield (
-                f"spec.nodeSets[{index}].hostUsers is false, but with processTracking: cgroup slurmd has to be root on the Kubernetes node: the kernel takes "
-                "no bpf from a user namespace, by which jobs are kept to their devices; remove it, or set processTracking: linuxproc."
-            )
+    """What pods with a user namespace of their own can not do."""
+    sets = [(f"spec.nodeSets[{index}]", one) for index, one in enumerate(spec.get("nodeSets") or [])]
+    own = [path for path, one in [("spec.login", spec.get("login") or {}), *sets] if one.get("hostUsers") is False]
+    # slurmd confines jobs by cgroups, of which a part is for the machine's own root alone.
+    if (spec.get("slurm") or {}).get("processTracking", "cgroup") == "cgroup":
+        for path in own:
+            if path != "spec.login":
+                yield (
+                    f"{path}.hostUsers is false, but with processTracking: cgroup slurmd has to be root on the Kubernetes node: the kernel takes "
+                    "no bpf from a user namespace, by which jobs are kept to their devices; remove it, or set processTracking: linuxproc."
+                )
+    for kind, key in (("users", "uid"), ("groups", "gid")):
+        for index, one in enumerate(spec.get(kind) or [] if own else []):
+            if one[key] >= NAMESPACE_IDS:
+                yield (
+                    f"spec.{kind}[{index}].{key} is {one[key]}, but {own[0]}.hostUsers is false: the user namespace that Kubernetes gives a pod has the "
+                    f"ids up to {NAMESPACE_IDS - 1}, and no process in it can have another; choose one of these, or remove hostUsers."
+                )
 
 
 def _gpus(spec: Json) -> Iterator[str]:

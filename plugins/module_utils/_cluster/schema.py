@@ -351,7 +351,7 @@ def host_users() -> dict[str, Schema]:
     return {
         "hostUsers": _boolean(
             "false: the pods have a user namespace of their own, so that their root is nobody on the Kubernetes node. Needs a container runtime and volumes "
-            "that can do it (docs/security.md). Without it, Kubernetes' default: the node's own users."
+            "that can do it, and ids of users below 65536 (docs/security.md). Without it, Kubernetes' default: the node's own users."
         )
     }
 

@@ -181,3 +181,24 @@ def test_slurmd_in_a_user_namespace_confines_nothing() -> None:
     validate.check(edited(f"{SET}.hostUsers", True))
     found = mistakes(edited(f"{SET}.hostUsers", False))
     assert len(found) == 1 and found[0].startswith(f"{SET}.hostUsers is false, but with processTracking: cgroup"), found
+
+
+@pytest.mark.parametrize("part", ["spec.login.hostUsers", f"{SET}.hostUsers"])
+@pytest.mark.parametrize(
+    ("accounts", "number"), [("spec.users[0].uid", 65536), ("spec.users[0].uid", 200000), ("spec.groups[0].gid", 70000)]
+)
+def test_a_user_namespace_has_ids_of_its_own(part: str, accounts: str, number: int) -> None:
+    """Nobody in such a pod can be a user, or of a group, whose number Kubernetes does not give it."""
+    document = edited(accounts, number)
+    spec = document["spec"]
+    spec["slurm"] = {"processTracking": "linuxproc"}
+    # slurmctld becomes nobody.
+    spec["controller"]["hostUsers"] = False
+    pods = spec.setdefault("login", {}) if part.startswith("spec.login") else spec["nodeSets"][1]
+    for value in (True, None):
+        pods.update({} if value is None else {"hostUsers": value})
+        validate.check(document)
+        pods.pop("hostUsers", None)
+    pods["hostUsers"] = False
+    found = mistakes(document)
+    assert len(found) == 1 and found[0].startswith(f"{accounts} is {number}, but {part} is false: the user namespace"), found
