@@ -11,7 +11,12 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+# How long an example takes says more of the machine than of what is tested.
+hypothesis.settings.register_profile("corral", deadline=None)
+hypothesis.settings.load_profile("corral")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -33,6 +33,7 @@ from collections.abc import Callable
 
 CONFIG = pathlib.Path("/etc/slurm/slurm.conf")
 STATE = pathlib.Path("/var/spool/slurmctld")
+RESOLV_CONF = pathlib.Path("/etc/resolv.conf")
 TERMINATION_LOG = pathlib.Path("/dev/termination-log")
 SCRATCH = pathlib.Path("/tmp")
 SLURMCTLD = "/usr/sbin/slurmctld"
@@ -106,6 +107,21 @@ def parse(text: str) -> Config:
         if key in CLIENT_KEYS:
             lines.append(line)
     return Config(tuple(hosts), port, timeout, tuple(lines))
+
+
+def wrong_domain(address: str, resolv_conf: str) -> str:
+    """A sentence for an address by a domain that is not this Kubernetes cluster's; "" for a right one, and where that can not be told."""
+    domain = address.partition(".svc.")[2].rstrip(".")
+    searched = [word for line in resolv_conf.splitlines() if line.startswith("search ") for word in line.split()[1:]]
+    found = [word.removeprefix("svc.").rstrip(".") for word in searched if word.startswith("svc.")]
+    if not domain or not found or domain in found:
+        return ""
+    try:
+        # A name server may know several domains.
+        socket.getaddrinfo(f"kubernetes.default.svc.{domain}.", None)
+    except OSError:
+        return f"spec.clusterDomain is {domain}, but the names of this Kubernetes cluster end with {found[0]} (/etc/resolv.conf of its pods): set it to that"
+    return ""
 
 
 def heartbeat(folder: pathlib.Path) -> tuple[int, int] | None:
@@ -273,6 +289,12 @@ class Controller:
         """Return the exit status of the container."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         self._write_client(self.index, "127.0.0.1", own_client())
+        wrong = wrong_domain(self.config.hosts[self.index][1] if self.config.hosts else "", RESOLV_CONF.read_text())
+        if wrong:
+            # Nobody would find it, and its pod never be ready.
+            say(wrong)
+            note(wrong)
+            return 1
         while True:
             if not self.backed:
                 self._await_end_of_backup()

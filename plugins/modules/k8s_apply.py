@@ -149,16 +149,15 @@ options:
         when none of them runs.
     type: bool
     default: false
-  replace_idle_pods:
+  in_use:
     description:
-      - Delete pods of an older template of StatefulSets with C(updateStrategy.type=OnDelete) that nobody uses, one after the other, each when the one
-        before is ready again. A warning names the others, and who uses them.
-      - Nothing is asked where all pods are of the newest template.
+      - How a pod of a StatefulSet of the batch says who uses it.
+      - With it, a warning names the users of each pod that goes with fewer C(replicas), or is replaced at once for another template. In check mode too.
     type: dict
     suboptions:
       container:
         description:
-          - The container in which O(replace_idle_pods.command) is run. A pod in which it does not run is not used.
+          - The container in which O(in_use.command) is run. A pod in which it does not run is not used.
         type: str
         required: true
       command:
@@ -167,6 +166,13 @@ options:
         type: list
         elements: str
         required: true
+  replace_idle_pods:
+    description:
+      - Delete pods of an older template of StatefulSets with C(updateStrategy.type=OnDelete) that nobody uses (O(in_use), which it needs), one after the other,
+        each when the one before is ready again. A warning names the others, and who uses them.
+      - Nothing is asked where all pods are of the newest template.
+    type: bool
+    default: false
 author:
   - the corral authors (@corral-hpc)
 seealso:
@@ -267,7 +273,10 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.args import con
 from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import shown
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
 
-CONSTRAINTS: dict[str, list[tuple[str, ...]]] = {"mutually_exclusive": [("create_only", "applyset")]}
+CONSTRAINTS: dict[str, list[tuple[object, ...]]] = {
+    "mutually_exclusive": [("create_only", "applyset")],
+    "required_if": [("replace_idle_pods", True, ["in_use"])],
+}
 
 
 def argument_spec() -> dict[str, object]:
@@ -300,13 +309,14 @@ def argument_spec() -> dict[str, object]:
         "retry_failed_jobs": {"type": "bool", "default": False},
         "rebind_volumes": {"type": "bool", "default": False},
         "replace_stuck_pods": {"type": "bool", "default": False},
-        "replace_idle_pods": {
+        "in_use": {
             "type": "dict",
             "options": {
                 "container": {"type": "str", "required": True},
                 "command": {"type": "list", "elements": "str", "required": True},
             },
         },
+        "replace_idle_pods": {"type": "bool", "default": False},
     }
 
 

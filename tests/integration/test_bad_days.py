@@ -98,6 +98,16 @@ def test_an_image_that_can_not_be_pulled_is_named_and_healed_by_a_second_run(clu
     assert cluster.site().rc == 0
 
 
+def test_a_cluster_domain_of_another_cluster_is_told_and_healed_by_a_second_run(cluster: Cluster) -> None:
+    cluster.spec["clusterDomain"] = "cluster.invalid"
+    run = cluster.site()
+    assert run.rc != 0
+    assert "spec.clusterDomain is cluster.invalid, but the names of this Kubernetes cluster end with cluster.local" in said(run.output)
+    cluster.spec.pop("clusterDomain")
+    run = cluster.site()
+    assert run.rc == 0, run.output
+
+
 def test_a_volume_with_somebody_elses_files_is_refused_and_left_alone(cluster: Cluster) -> None:
     volume = VOLUMES / "bad-jail"
     volume.mkdir(parents=True)

@@ -299,6 +299,73 @@ def test_login_pods_are_replaced_when_no_user_is_in_them(cluster: Cluster) -> No
     assert (again.rc, again.changed) == (0, 0), again.output
 
 
+@contextmanager
+def a_terminal(cluster: Cluster, host: str) -> Iterator[Callable[[str], str]]:
+    """A session with a terminal on a login pod, by its host name. Gives what types a line and waits for a word, and returns all that the terminal has shown."""
+    pod = f"{cluster.name}-{host}"
+    address = cluster.kubectl("get", "pod", pod, "-n", cluster.namespace, "-o", "jsonpath={.status.podIP}")
+    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes")
+    words = ["ssh", "-tt", "-i", str(cluster.key), *(word for option in options for word in ("-o", option)), f"alice@{address}"]
+    shown: list[str] = []
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        reader = threading.Thread(target=lambda stream: shown.extend(iter(lambda: stream.read(1), "")), args=(process.stdout,))
+        reader.start()
+
+        def say(line: str, wanted: str) -> str:
+            assert process.stdin is not None
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            eventually(lambda: wanted in "".join(shown), f"{wanted} on the terminal")
+            return "".join(shown)
+
+        try:
+            yield say
+        finally:
+            process.kill()
+            reader.join()
+
+
+def test_users_of_a_login_pod_that_goes_are_told_and_have_time(cluster: Cluster) -> None:
+    cluster.spec["login"] |= {"replicas": 2, "drain": {"deadlineSeconds": 900}}
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    with a_terminal(cluster, "login-1") as say:
+        say("echo here$((1 + 1))", "here2")
+        cluster.spec["login"]["replicas"] = 1
+        check = cluster.site("--check")
+        sentence = "login-1 would go while it is in use: 2 processes of alice. It has 930 s to end."
+        assert check.rc == 0 and sentence in " ".join(check.output.split()), check.output
+        run = cluster.site()
+        assert run.rc == 0 and "login-1 goes while it is in use" in " ".join(run.output.split()), run.output
+        shown = say("echo still$((1 + 1))", "still2")
+        assert f"*** The login node {cluster.name}-login-1 ends at " in shown
+        assert {cluster.ssh("hostname").stdout.strip() for _try in range(8)} == {f"{cluster.name}-login-0"}, (
+            "who comes now gets another pod"
+        )
+        began = time.monotonic()
+        say("exit", "logout")
+    gone = ("get", "pod", f"{cluster.name}-login-1", "-n", cluster.namespace, "--ignore-not-found", "-o", "name")
+    eventually(lambda: cluster.kubectl(*gone) == "", "the pod goes when nobody is left")
+    print(f"MEASURED gone after the last session: {time.monotonic() - began:.1f} s")
+
+
+def test_at_the_deadline_a_login_pod_goes_with_its_sessions(cluster: Cluster) -> None:
+    cluster.spec["login"] |= {"drain": {"deadlineSeconds": 5}, "updateStrategy": {"type": "RollingUpdate"}}
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    before = cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component=login")
+    with a_terminal(cluster, "login-0") as say:
+        say("echo here$((1 + 1))", "here2")
+        cluster.spec["login"]["volumes"] = [{"name": "room", "mountPath": "/mnt/room", "memory": "2Mi"}]
+        run = cluster.site()
+        assert run.rc == 0 and "login-0 goes while it is in use" in " ".join(run.output.split()), run.output
+        assert cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component=login") != before
+        say("", " ends at ")
+    assert cluster.ssh("id -un").stdout.strip() == "alice"
+    cluster.spec["login"].pop("updateStrategy")
+
+
 def test_an_upgrade_looks_before_it_touches_anything(cluster: Cluster) -> None:
     document, objects = cluster.write(), cluster.objects()
     run = playbook("upgrade", document)

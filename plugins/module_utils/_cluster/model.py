@@ -128,15 +128,19 @@ class Controller:
 class Login:
     """sshd. ``pods`` is how many of its ``replicas`` there shall be now. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service``
     gives each pod a DNS name; ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
-    container that writes users into the pod's own jail. ``update_strategy`` is the type of the StatefulSet's; ``idle`` says how to find out that nobody uses a
-    pod, as k8s_apply has it, None where that does not matter. ``user_limits`` are words for login.sh, "" without limits; ``init_scripts`` and
-    ``init_config_map`` are as a node set's; ``probes`` and ``host_users`` as the controller's."""
+    container that writes users into the pod's own jail. ``update_strategy`` is the type of the StatefulSet's; ``in_use`` says how to find out who uses a
+    pod and ``replace_idle`` whether those of an older template go that nobody uses, as k8s_apply has them; ``stop`` is the command before a pod's end, and
+    ``grace`` the seconds for all of the end. ``user_limits`` are words for login.sh, "" without limits; ``init_scripts`` and ``init_config_map`` are as a
+    node set's; ``probes`` and ``host_users`` as the controller's."""
 
     name: str
     replicas: int
     pods: int
     update_strategy: str
-    idle: Json | None
+    in_use: Json
+    replace_idle: bool
+    stop: list[str]
+    grace: int
     pods_service: str
     service: str
     service_type: str

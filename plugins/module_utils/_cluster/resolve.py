@@ -112,6 +112,10 @@ found=$(for one in /proc/[0-9]*; do stat -c '%u %U' "$one" 2>/dev/null; done |
 _IDS = {"FROM": schema.MIN_ID, "SYSTEM": schema.SYSTEM_IDS[0], "LAST": schema.SYSTEM_IDS[1]}
 LOGIN_IDLE = ["sh", "-c", re.sub("|".join(_IDS), lambda word: str(_IDS[word[0]]), _SCRIPT)]
 
+LOGIN_STOP = "/usr/local/lib/corral/login_stop.sh"
+# Seconds beyond the deadline of a drain, for what ends with the pod.
+LOGIN_GRACE = 30
+
 
 def model(document: Any, sizes: dict[str, int] | None = None) -> Model:
     """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every mistake, before anything is computed.
@@ -306,7 +310,10 @@ class _Resolver:
             replicas=spec["replicas"],
             pods=0 if self.maintenance.login else spec["replicas"],
             update_strategy="RollingUpdate" if spec["updateStrategy"]["type"] == "RollingUpdate" else "OnDelete",
-            idle={"container": "sshd", "command": LOGIN_IDLE} if spec["updateStrategy"]["type"] == "WhenIdle" else None,
+            in_use={"container": "sshd", "command": LOGIN_IDLE},
+            replace_idle=spec["updateStrategy"]["type"] == "WhenIdle",
+            stop=[LOGIN_STOP, str(spec["drain"]["deadlineSeconds"]), *LOGIN_IDLE],
+            grace=spec["drain"]["deadlineSeconds"] + LOGIN_GRACE,
             pods_service=f"{name}-pods",
             service=name,
             service_type=spec["service"]["type"],

@@ -1338,12 +1338,25 @@ def spec() -> Schema:
                     },
                     "volumes": _pod_volumes("sshd's container"),
                     "initScripts": _init_scripts("sshd", "the pod takes no sessions, and the log of the container sshd says why"),
+                    "drain": _object(
+                        "How a login pod ends, whatever ends it: another template, fewer replicas, a drain of its Kubernetes node. Nobody new is let in, "
+                        "users are told on their terminals, and it goes when no user has a process in it.",
+                        {
+                            "deadlineSeconds": _integer(
+                                "Seconds after which it goes all the same. With updateStrategy RollingUpdate a run waits for each pod.",
+                                0,
+                                86400,
+                                60,
+                            ),
+                        },
+                        default={},
+                    ),
                     "updateStrategy": _object(
                         "How login pods get another image or pod template. Users' sessions end with their pod.",
                         {
                             "type": _string(
                                 "WhenIdle: a run replaces pods in which no user has a process, one after the other, and names the others. RollingUpdate: all "
-                                "are replaced at once, with their sessions. OnDelete: whoever deletes a pod replaces it.",
+                                "are drained and replaced, one after the other. OnDelete: whoever deletes a pod replaces it.",
                                 enum=("WhenIdle", "RollingUpdate", "OnDelete"),
                                 default="WhenIdle",
                             ),

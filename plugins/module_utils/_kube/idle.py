@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods of an older template that may go when nobody uses them, which a command in each says: exit code 0 for nobody, else who does."""
+"""Pods that users are in, which a command in each says: exit code 0 for nobody, else who uses it.
+
+Those of an older template go when nobody uses them; of those that go in any case, it is told who uses them.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +39,62 @@ def replace_next(client: Client, items: list[Item], question: Question) -> tuple
         live = stuck.observed(client, item.ref, item.after)
         if live is None:
             continue
-        selector = ",".join(f"{key}={value}" for key, value in sorted(live["spec"]["selector"]["matchLabels"].items()))
-        path = BUILTIN["", "Pod"].path(item.ref.namespace)
-        for pod in client.items(path, what=f"list the pods of {item.ref}", query={"labelSelector": selector}):
+        for ref, pod in _pods(client, item.ref, live):
             if pod["metadata"].get("deletionTimestamp") or not stuck.is_stale(pod, live):
                 continue
-            ref = Ref(BUILTIN["", "Pod"], item.ref.namespace, str(pod["metadata"]["name"]))
             why = _in_use(client, ref, pod, question)
             if why:
                 kept[ref] = why
             elif delete(client, ref, uid=str(pod["metadata"]["uid"]), propagation="Background"):
                 return ref, kept
     return None, kept
+
+
+@dataclass(frozen=True)
+class Going:
+    """A pod that goes while it is in use."""
+
+    ref: Ref
+    users: str
+    grace: int
+    """Seconds that it has to end."""
+
+
+def going(client: Client, items: list[Item], question: Question, *, check: bool) -> list[Going]:
+    """Return the pods in use that go, or in check mode would go, since this batch has changed their StatefulSet. No request for a set that is unchanged."""
+    found: list[Going] = []
+    for item in items:
+        if item.ref.resource.kind != "StatefulSet" or item.after is None or item.imagined or item.result != "configured":
+            continue
+        wanted = int(item.after["spec"].get("replicas", 1))
+        fewer = int((item.after.get("status") or {}).get("replicas") or 0) > wanted
+        rolls = not stuck.on_delete(item.after) and not (
+            check and item.before is not None and item.before["spec"]["template"] == item.after["spec"]["template"]
+        )
+        live = item.after if check or not rolls else stuck.observed(client, item.ref, item.after)
+        if not (fewer or rolls) or live is None:
+            continue
+        for ref, pod in _pods(client, item.ref, live):
+            number = ref.name.rpartition("-")[2]
+            goes = (number.isdecimal() and int(number) >= wanted) or (rolls and (check or stuck.is_stale(pod, live)))
+            users = _in_use(client, ref, pod, question) if goes else ""
+            if users:
+                found.append(Going(ref, users, int(pod["spec"].get("terminationGracePeriodSeconds") or 0)))
+    return found
+
+
+def told(pods: list[Going], *, check: bool) -> list[str]:
+    """Return a sentence for each."""
+    goes = "would go" if check else "goes"
+    return [f"{one.ref} {goes} while it is in use: {one.users}. It has {one.grace} s to end." for one in pods]
+
+
+def _pods(client: Client, ref: Ref, live: dict[str, Any]) -> list[tuple[Ref, dict[str, Any]]]:
+    """List the pods of a StatefulSet."""
+    kind = BUILTIN["", "Pod"]
+    selector = ",".join(f"{key}={value}" for key, value in sorted(live["spec"]["selector"]["matchLabels"].items()))
+    found = client.items(kind.path(ref.namespace), what=f"list the pods of {ref}", query={"labelSelector": selector})
+    return [(Ref(kind, ref.namespace, str(pod["metadata"]["name"])), pod) for pod in found]
 
 
 def _in_use(client: Client, ref: Ref, pod: dict[str, Any], question: Question) -> str:

@@ -154,18 +154,23 @@ class Batch:
         if self._set is not None:
             self._gone("pruned", self._set.prune(self._items))
             self._set.close(self._items)
+        question = self._question()
+        if question is not None:
+            self._kept = idle.told(idle.going(self._client, self._items, question, check=self._check), check=self._check)
         if self._params.get("replace_stuck_pods"):
             self._replace_stuck()
         if self._params.get("wait") and not self._check:
             self._wait()
         self._outdated = stuck.outdated(self._client, self._items, check=self._check, waits=bool(self._params.get("wait")))
-        if self._outdated and self._params.get("replace_idle_pods") and not self._check:
-            self._replace_idle()
+        if self._outdated and self._params.get("replace_idle_pods") and question is not None and not self._check:
+            self._replace_idle(question)
 
-    def _replace_idle(self) -> None:
+    def _question(self) -> idle.Question | None:
+        wanted = self._params.get("in_use")
+        return idle.Question(str(wanted["container"]), [str(word) for word in wanted["command"]]) if wanted else None
+
+    def _replace_idle(self, question: idle.Question) -> None:
         """Replace pods that nobody uses, one after the other, so that there is one for who comes meanwhile."""
-        wanted = self._params["replace_idle_pods"]
-        question = idle.Question(str(wanted["container"]), [str(word) for word in wanted["command"]])
         while True:
             gone, kept = idle.replace_next(self._client, self._items, question)
             if gone is None:
@@ -174,7 +179,7 @@ class Batch:
             self._refresh()
             self._wait()
         self._outdated = sorted({ref.name.rpartition("-")[0] for ref in kept})
-        self._kept = [f"{ref} keeps its older template while it is in use: {why}. A later run replaces it." for ref, why in kept.items()]
+        self._kept += [f"{ref} keeps its older template while it is in use: {why}. A later run replaces it." for ref, why in kept.items()]
 
     def _refresh(self) -> None:
         """Read the StatefulSets again, once they have seen that a pod goes: as they were, they are ready."""

@@ -77,7 +77,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Proxy:
-    """Notes the first line and the credentials of each CONNECT, then leads on. One connection after the other."""
+    """Of HTTP, or of SOCKS (RFC 1928 and 1929): notes where each connection goes and its credentials, then leads on. One after the other."""
 
     def __init__(self, seen: list[Any]) -> None:
         self._seen = seen
@@ -97,20 +97,40 @@ class Proxy:
                 client, _address = self._listener.accept()
             except OSError:
                 return
-            with client:
-                head = b""
-                while not head.endswith(b"\r\n\r\n"):
-                    head += client.recv(1)
-                first, *lines = head.decode().split("\r\n")
-                given = [line.partition(": ")[2] for line in lines if line.lower().startswith("proxy-authorization")]
-                self._seen.append((first.split(" HTTP")[0], given))
-                name, _colon, port = first.split()[1].rpartition(":")
-                with socket.create_connection((name, int(port))) as upstream:
-                    client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            with client, client.makefile("rb", 0) as stream:
+                first = stream.read(1)
+                name, port, given, answer = _socks(client, stream) if first == b"\5" else _connect(first, stream)
+                self._seen.append((name, port, given))
+                with socket.create_connection((name, port)) as upstream:
+                    client.sendall(answer)
                     back = threading.Thread(target=_pump, args=(upstream, client))
                     back.start()
                     _pump(client, upstream)
                     back.join()
+
+
+def _connect(first: bytes, stream: Any) -> tuple[str, int, list[str], bytes]:
+    """Where an HTTP client wants to go, what credentials it shows, and what it is answered once it is there."""
+    line, *lines = (first + b"".join(iter(stream.readline, b"\r\n"))).decode().split("\r\n")
+    given = [line.partition(": ")[2] for line in lines if line.lower().startswith("proxy-authorization")]
+    name, _colon, port = line.removeprefix("CONNECT ").split()[0].rpartition(":")
+    return name, int(port), given, b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+def _socks(client: socket.socket, stream: Any) -> tuple[str, int, list[str], bytes]:
+    """The same of a SOCKS client, whose first byte has been read."""
+    given: list[str] = []
+    if 2 in stream.read(stream.read(1)[0]):
+        client.sendall(b"\5\2")
+        assert stream.read(1) == b"\1"
+        given = [stream.read(stream.read(1)[0]).decode() for _part in ("user", "password")]
+        client.sendall(b"\1\0")
+    else:
+        client.sendall(b"\5\0")
+    assert stream.read(3) == b"\5\1\0"
+    kind = stream.read(1)[0]
+    name = socket.inet_ntoa(stream.read(4)) if kind == 1 else stream.read(stream.read(1)[0]).decode()
+    return name, int.from_bytes(stream.read(2), "big"), given, b"\5\0\0\1" + bytes(6)
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
@@ -223,9 +243,12 @@ def test_merged_files_are_merged_as_kubectl_does(folder: Path, recorder: Recorde
 
 
 @pytest.mark.parametrize("credentials", ["", "user:p%40w@"])
-def test_a_proxy_is_asked_as_kubectl_asks_it(folder: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, credentials: str) -> None:
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+def test_a_proxy_is_asked_as_kubectl_asks_it(
+    folder: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, scheme: str, credentials: str
+) -> None:
     proxy = Proxy(recorder.seen)
-    config = write(folder, recorder, "proxied", **{"proxy-url": f"http://{credentials}127.0.0.1:{proxy.port}"})
+    config = write(folder, recorder, "proxied", **{"proxy-url": f"{scheme}://{credentials}127.0.0.1:{proxy.port}"})
     theirs, ours = both(recorder, str(config), "deputy", monkeypatch, folder)
     proxy.close()
     assert len(theirs) == 2 and ours == theirs

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from controller import Config, Watch, explain, fullness, heartbeat, missing_jobs, parse
+from controller import Config, Watch, explain, fullness, heartbeat, missing_jobs, parse, wrong_domain
 
 # Seconds for what takes none: a machine may be busy with other things.
 _BUSY = 60
@@ -54,6 +54,30 @@ def test_what_of_a_configuration_counts() -> None:
         client_lines=("ClusterName=demo", "SlurmctldPort=6817", "AuthInfo=socket=/run/munge/munge.socket.2"),
     )
     assert (config.index("demo-controller-1"), config.index("elsewhere")) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("address", "search", "wrong"),
+    [
+        ("demo-controller.ns.svc.cluster.invalid", "ns.svc.cluster.local svc.cluster.local cluster.local", True),
+        ("demo-controller.ns.svc.cluster.local", "ns.svc.cluster.local svc.cluster.local cluster.local", False),
+        ("demo-controller.ns.svc.cluster.local.", "ns.svc.cluster.local. svc.cluster.local.", False),
+        ("demo-controller.ns.svc.cluster.invalid", "example.com", False),
+        ("head", "ns.svc.cluster.local svc.cluster.local", False),
+        ("", "svc.cluster.local", False),
+    ],
+)
+def test_a_domain_that_is_another_clusters_is_told(address: str, search: str, wrong: bool) -> None:
+    said = wrong_domain(address, f"nameserver 127.0.0.1\nsearch {search}\noptions ndots:5\n")
+    assert bool(said) == wrong
+    assert not wrong or said.startswith(
+        "spec.clusterDomain is cluster.invalid, but the names of this Kubernetes cluster end with cluster.local "
+    )
+
+
+def test_a_domain_that_is_served_beside_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_words: [])
+    assert wrong_domain("demo-controller.ns.svc.other", "search svc.cluster.local") == ""
 
 
 def test_a_heartbeat(tmp_path: pathlib.Path) -> None:

@@ -60,7 +60,13 @@ def test_what_is_no_share_is_refused(share: Any) -> None:
 )
 def test_login_pods_are_asked_whether_they_are_used(kind: str | None, strategy: str, asks: bool) -> None:
     login = resolve.model(edited("spec.login", {"updateStrategy": {"type": kind}} if kind else {})).to_dict()["login"]
-    assert (login["update_strategy"], login["idle"] is not None) == (strategy, asks)
+    assert (login["update_strategy"], login["replace_idle"]) == (strategy, asks)
+
+
+def test_a_login_pod_has_time_to_end() -> None:
+    login = resolve.model(edited("spec.login", {"drain": {"deadlineSeconds": 5}})).to_dict()["login"]
+    assert (login["stop"][:2], login["grace"]) == (["/usr/local/lib/corral/login_stop.sh", "5"], 35)
+    assert login["stop"][2:] == login["in_use"]["command"]
 
 
 def test_jobs_with_a_policy_of_their_own_are_the_sets_or_those_of_all() -> None:

@@ -170,3 +170,33 @@ def test_a_pod_that_can_not_be_asked_is_in_use_and_one_that_does_not_run_is_not(
     ask(monkeypatch, {"web-0": ExecError("no answer."), "web-1": Output(7, "", "x")})
     api = Api(stateful_set(), pod(0, "old"), pod(1, "old"), pod(2, "old", main=CRASHES))
     assert replaced(api) == ("web-2", {"web-0": "it can not be asked (no answer)", "web-1": "its check ended with exit code 7"})
+
+
+def leaving(api: Api, *, check: bool = False, before: dict[str, Any] | None = None, result: str = "configured") -> dict[str, str]:
+    one = item(api.live, before)
+    one.result = result
+    return {each.ref.name: each.users for each in idle.going(api, [one], idle.Question("main", ["true"]), check=check)}  # type: ignore[arg-type]
+
+
+def test_who_uses_the_pods_that_go_with_fewer_replicas_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(monkeypatch, {"web-0": Output(1, "1 processes of bob\n", ""), "web-1": Output(1, "2 processes of ada\n", "")})
+    live = stateful_set(updated=2)
+    live["spec"]["replicas"] = 1
+    going = pod(1, "new", deletionTimestamp="2026-01-31T08:00:00Z")
+    going["spec"] = {"terminationGracePeriodSeconds": 90}
+    api = Api(live, pod(0, "new"), going)
+    assert leaving(api) == leaving(api, check=True) == {"web-1": "2 processes of ada"}
+    assert leaving(api, result="unchanged") == {}
+    ref = Ref(BUILTIN["", "Pod"], "ns", "web-1")
+    assert idle.told([idle.Going(ref, "2 processes of ada", 90)], check=True) == [
+        "Pod ns/web-1 would go while it is in use: 2 processes of ada. It has 90 s to end."
+    ]
+
+
+def test_who_uses_the_pods_that_are_replaced_at_once_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(monkeypatch, {"web-0": Output(1, "1 processes of bob\n", "")})
+    api = Api(stateful_set(strategy="RollingUpdate"), *({**pod(number, "old"), "spec": {}} for number in range(2)))
+    assert leaving(api) == {"web-0": "1 processes of bob"}
+    assert leaving(api, check=True, before=stateful_set(template="a")) == {"web-0": "1 processes of bob"}
+    assert leaving(api, check=True, before=stateful_set()) == {}
+    assert leaving(Api(stateful_set(), *api.pods)) == {}, "whoever deletes them says when"

@@ -367,7 +367,6 @@ REASONS = st.sampled_from([OURS, "ask bob", "corral: scale: x", "Not responding"
 PODS = st.sampled_from([None, OLD, NEW, BROKEN_OLD, BROKEN_NEW, DEAD_OLD, rollout.Pod(stale=True, ready=False, going=True)])
 
 
-@settings(deadline=None)
 @given(
     world=st.lists(st.tuples(PODS, STATES, REASONS, st.booleans()), min_size=1, max_size=6),
     most=st.integers(1, 4),
@@ -404,7 +403,7 @@ def test_whatever_the_world_is_like(world: list[tuple[rollout.Pod | None, tuple[
     assert kind != "OnDelete" or not (found.replace or found.drain.changed)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     size=st.integers(1, 8),
     most=st.integers(1, 4),
