@@ -151,23 +151,12 @@ static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error
 	return 0;
 }
 
-/* A /proc of our own hides other users' processes; where the kernel refuses one (a pod in a user namespace whose /proc is
- * masked), the pod's is shown with the masks that it has. */
-static int dress_proc(const struct jail_dress *dress, struct jail_error *error)
+static int mask_own_proc(const struct jail_dress *dress, int tree, struct jail_error *error)
 {
-	/* Who sees all is the group of root: the machine's where it is not named, and in a user namespace nobody is in that. */
-	static const char *const options[] = {"hidepid", "invisible", "gid", "0", NULL};
 	const struct part own = {"proc", "", "proc", {QUIET, 0, false}, true};
-	const struct part pods = {"/proc", "", "proc", {QUIET, 0, true}, true};
-	int result;
+	int result = attach(dress, dress->root, &own, tree, error);
 	int proc;
-	int tree = jail_fresh("proc", options, QUIET);
 
-	if (tree < 0) {
-		jail_debug(dress->log, "the jail shows the pod's own /proc: a new one was refused (%s)", strerror(errno));
-		return show(dress, dress->root, &pods, error);
-	}
-	result = attach(dress, dress->root, &own, tree, error);
 	jail_close(tree);
 	if (result < 0)
 		return -1;
@@ -177,6 +166,36 @@ static int dress_proc(const struct jail_dress *dress, struct jail_error *error)
 	result = mask_proc(dress, proc, error);
 	jail_close(proc);
 	return result;
+}
+
+static int fresh_proc(void)
+{
+	/* Who sees all is the group of root: the machine's where it is not named, and in a user namespace nobody is in that. */
+	static const char *const options[] = {"hidepid", "invisible", "gid", "0", NULL};
+
+	return jail_fresh("proc", options, QUIET);
+}
+
+/* A /proc of the caller's own PID namespace, and nothing in its stead. */
+int jail_proc_of_own(const struct jail_dress *dress, struct jail_error *error)
+{
+	int tree = fresh_proc();
+
+	return tree < 0 ? no_fresh("proc", "proc", error) : mask_own_proc(dress, tree, error);
+}
+
+/* A /proc of our own hides other users' processes; where the kernel refuses one (a pod in a user namespace whose /proc is
+ * masked), the pod's is shown with the masks that it has. */
+static int dress_proc(const struct jail_dress *dress, struct jail_error *error)
+{
+	const struct part pods = {"/proc", "", "proc", {QUIET, 0, true}, true};
+	int tree = fresh_proc();
+
+	if (tree < 0) {
+		jail_debug(dress->log, "the jail shows the pod's own /proc: a new one was refused (%s)", strerror(errno));
+		return show(dress, dress->root, &pods, error);
+	}
+	return mask_own_proc(dress, tree, error);
 }
 
 /* Character devices that jobs may meet; whatever else the pod's /dev has (disks, memory, the kernel's log) stays outside. */

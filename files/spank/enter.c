@@ -322,7 +322,8 @@ static int go_to_view(const struct way *way, const struct jail_template *templat
 	return go_to_new(way, template, make_template(way, jail, error), error);
 }
 
-static int lay_over(const struct jail_layers *layers, const struct jail_log *log, struct jail_error *error)
+/* "namespace", if it is not NULL, is where that goes in which it lies. Told before: the calling thread may be none of the /proc that it brings. */
+static int lay_over(const struct jail_layers *layers, const struct jail_log *log, int *namespace, struct jail_error *error)
 {
 	int result;
 	int root;
@@ -330,6 +331,8 @@ static int lay_over(const struct jail_layers *layers, const struct jail_log *log
 	/* Its copy: the template is for others. */
 	if (unshare(CLONE_NEWNS) < 0)
 		return jail_fail(error, "the jail's mount namespace can not be copied (%s)", strerror(errno));
+	if (namespace && (*namespace = jail_own_namespace()) < 0)
+		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
 	root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return jail_fail(error, "the jail's root can not be opened from inside (%s)", strerror(errno));
@@ -364,6 +367,8 @@ static int pack(const struct way *way, struct luggage *luggage, struct jail_erro
 			result = jail_spool_collect(way->plan, way->log, way->job, &luggage->spool, &luggage->own, error);
 		if (result == 0)
 			result = jail_ipc_collect(way->plan, way->job, &luggage->own, error);
+		if (result == 0)
+			result = jail_pid_collect(way->plan, way->job, &luggage->own, error);
 	}
 	jail_close(root);
 	return result;
@@ -381,7 +386,7 @@ static int go_on(const struct way *way, struct luggage *luggage, struct jail_err
 		jail_fail(error, "the jail's root can not be opened from inside (%s)", strerror(errno));
 	} else if (jail_view_collect(&luggage->own, jail, &layers, error) == 0 &&
 		   go_to_view(way, &luggage->view, luggage->kept, jail, error) == 0) {
-		result = lay_over(&layers, way->log, error);
+		result = lay_over(&layers, way->log, NULL, error);
 		if (result == 0 && stat("/", &status) == 0)
 			note_root(&way->view->own, &status);
 	}
@@ -396,15 +401,12 @@ static int go_in(const struct way *way, struct luggage *luggage, struct jail_err
 		return -1;
 	if (!is_root(&way->view->jail))
 		return jail_fail(error, "the root after the entry is not the jail %s", way->plan->jail);
-	if (lay_over(&luggage->own, way->log, error) < 0)
+	if (lay_over(&luggage->own, way->log, &way->view->pure, error) < 0)
 		return -1;
-	way->view->pure = jail_own_namespace();
-	if (way->view->pure < 0)
-		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
 	return go_on(way, luggage, error);
 }
 
-/* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp and /dev/shm are the pod's. jail_ipc_join comes first, and for
+/* Moves the calling thread into the jail for good. "job" 0 stands for no job: its /tmp and /dev/shm are the pod's. jail_ipc_join and jail_pid_open come first, and for
  * JAIL_OVERLAY jail_overlay_mount. After a failure the thread is in the pod, as far as it could go back: its process must not go on to do a user's
  * work. */
 int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view, struct jail_error *error)

@@ -66,6 +66,7 @@ struct jail_digest {
 #define JAIL_USERS_MUNGE "/run/munge/jail"
 bool jail_users_munge(void);
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
+int jail_proc_of_own(const struct jail_dress *dress, struct jail_error *error);
 uint32_t jail_dress_digest(struct jail_digest *digest);
 bool jail_dress_is_whole(uint32_t shown, int root);
 int jail_own_collect(const struct jail_plan *plan, const struct jail_log *log, int tmp, int shm, struct jail_layers *own, struct jail_error *error);
@@ -81,6 +82,9 @@ int jail_spool_collect(const struct jail_plan *plan, const struct jail_log *log,
 /* ipc.c */
 int jail_ipc_collect(const struct jail_plan *plan, uint32_t job, struct jail_layers *own, struct jail_error *error);
 
+/* pid.c */
+int jail_pid_collect(const struct jail_plan *plan, uint32_t job, struct jail_layers *own, struct jail_error *error);
+
 /* digest.c */
 void jail_digest_add(struct jail_digest *digest, const void *data, size_t size);
 int jail_digest_add_mounts(const struct jail_plan *plan, const char *without, struct jail_digest *digest);
@@ -93,8 +97,6 @@ struct jail_template {
 	uint32_t shown; /* parts of the dress that the pod has */
 	uint64_t pod;	/* what the pod has mounted */
 };
-/* How the files of jobs' IPC namespaces begin there (ipc.c). */
-#define JAIL_IPC "ipc-"
 int jail_templates_home(bool wait);
 int jail_namespace_open(const char *path);
 int jail_template_look(const struct jail_plan *plan, struct jail_template *template);

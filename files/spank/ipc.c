@@ -21,14 +21,14 @@
 #define OWN "/proc/thread-self/ns/ipc"
 
 struct name {
-	char path[sizeof(JAIL_TEMPLATES) + sizeof(JAIL_IPC) + 12];
+	char path[sizeof(JAIL_TEMPLATES) + 16];
 };
 
 static struct name name_of(uint32_t job)
 {
 	struct name name;
 
-	snprintf(name.path, sizeof(name.path), JAIL_TEMPLATES "/" JAIL_IPC "%u", (unsigned)job);
+	snprintf(name.path, sizeof(name.path), JAIL_TEMPLATES "/ipc-%u", (unsigned)job);
 	return name;
 }
 

@@ -70,6 +70,7 @@ struct jail_plan {
 	char *tmp;     /* tmp=    where the jobs' own /tmp directories are made; NULL (tmp=jail): the jail's own /tmp */
 	char *shm;     /* shm=    where the jobs' own /dev/shm are made; NULL (shm=pod): the pod's /dev/shm */
 	bool ipc_of_job; /* ipc=job (the default) or ipc=node: whose IPC namespace a job has */
+	bool pid_of_job; /* pid=job or pid=node (the default): whose PID namespace a job has */
 	char *overlay; /* overlay= where the jobs' overlays are kept; NULL: no job can have one */
 	uid_t *outsiders; /* no-jail= who may run outside of the jail */
 	size_t outsider_count;
@@ -130,6 +131,11 @@ int jail_overlay_remove(const struct jail_plan *plan, uint32_t job, struct jail_
 /* ipc.c */
 int jail_ipc_join(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
 int jail_ipc_remove(uint32_t job, struct jail_error *error);
+
+/* pid.c */
+int jail_pid_open(const struct jail_plan *plan, uint32_t job, struct jail_error *error);
+int jail_pid_lead(int namespace);
+int jail_pid_remove(uint32_t job, struct jail_error *error);
 
 /* enter.c */
 int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log *log, struct jail_view *view,

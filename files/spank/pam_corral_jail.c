@@ -44,8 +44,9 @@
 static struct {
 	int inside; /* the mount namespace to be in; -1: there is none, or this process is in it */
 	int ipc;    /* the IPC namespace to be in */
+	int pid;    /* the PID namespace that the user's processes are in; -1: the pod's */
 	pid_t monitor;
-} session = {-1, -1, 0};
+} session = {-1, -1, -1, 0};
 
 /* Run in each child. One of the monitor may be outside, until its credentials are set; what comes of it may not: that would be a user in the pod. */
 static void no_stray(void)
@@ -104,14 +105,14 @@ static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, 
 	return jail_follow_note(plan, *job, error) < 0 ? -1 : jail_session_begin(plan, *job, error);
 }
 
-/* What the child that goes ahead sends: a sentence, or its mount namespace and its IPC namespace. Not found by its /proc/<pid>, which takes CAP_SYS_PTRACE for what comes of sshd. */
+/* What the child that goes ahead sends: a sentence, or its mount, IPC and PID namespaces. Not found by its /proc/<pid>, which takes CAP_SYS_PTRACE for what comes of sshd. */
 struct answer {
 	struct jail_error error;
 	struct iovec text;
 	struct msghdr message;
 	union {
 		struct cmsghdr header;
-		char room[CMSG_SPACE(2 * sizeof(int))];
+		char room[CMSG_SPACE(3 * sizeof(int))];
 	} held;
 };
 
@@ -127,15 +128,20 @@ static void go_ahead(const struct jail_plan *plan, uint32_t job, int monitor)
 {
 	struct jail_view view = JAIL_NO_VIEW;
 	struct answer answer;
-	int namespaces[2];
+	int namespaces[3];
+	size_t size;
 
 	prepare_answer(&answer);
-	if (jail_ipc_join(plan, job, &answer.error) == 0 && jail_enter(plan, job, NULL, &view, &answer.error) == 0) {
+	namespaces[2] = jail_pid_open(plan, job, &answer.error);
+	/* The pod's own stays. */
+	size = namespaces[2] < 0 ? 2 * sizeof(int) : sizeof(namespaces);
+	if (!answer.error.text[0] && jail_ipc_join(plan, job, &answer.error) == 0 && jail_enter(plan, job, NULL, &view, &answer.error) == 0) {
 		/* Not slurmstepd's view: the user's shell comes of who follows. */
 		namespaces[0] = view.pure;
 		namespaces[1] = open("/proc/thread-self/ns/ipc", O_RDONLY | O_CLOEXEC);
-		answer.held.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(namespaces)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-		memcpy(CMSG_DATA(&answer.held.header), namespaces, sizeof(namespaces));
+		answer.held.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(size), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&answer.held.header), namespaces, size);
+		answer.message.msg_controllen = CMSG_SPACE(size);
 		answer.error.text[0] = '\0';
 	} else {
 		answer.message.msg_control = NULL;
@@ -149,15 +155,16 @@ static void go_ahead(const struct jail_plan *plan, uint32_t job, int monitor)
 static int take_namespaces(int channel, struct jail_error *error)
 {
 	struct answer answer;
-	int namespaces[2];
+	int namespaces[3] = {-1, -1, -1};
 
 	prepare_answer(&answer);
 	if (recvmsg(channel, &answer.message, MSG_CMSG_CLOEXEC) == sizeof(answer.error)) {
 		*error = answer.error;
-		if (answer.message.msg_controllen >= CMSG_LEN(sizeof(namespaces)) && answer.held.header.cmsg_type == SCM_RIGHTS) {
-			memcpy(namespaces, CMSG_DATA(&answer.held.header), sizeof(namespaces));
+		if (answer.message.msg_controllen >= CMSG_LEN(2 * sizeof(int)) && answer.held.header.cmsg_type == SCM_RIGHTS) {
+			memcpy(namespaces, CMSG_DATA(&answer.held.header), answer.held.header.cmsg_len - CMSG_LEN(0));
 			session.inside = namespaces[0];
 			session.ipc = namespaces[1];
+			session.pid = namespaces[2];
 			return 0;
 		}
 		if (error->text[0])
@@ -237,7 +244,7 @@ EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const ch
 	(void)words;
 	if (session.inside < 0 || getpid() == session.monitor)
 		return PAM_IGNORE;
-	if (setns(session.ipc, CLONE_NEWIPC) < 0 || setns(session.inside, CLONE_NEWNS) < 0) {
+	if (setns(session.ipc, CLONE_NEWIPC) < 0 || (session.pid >= 0 && setns(session.pid, CLONE_NEWPID) < 0) || setns(session.inside, CLONE_NEWNS) < 0) {
 		fprintf(stderr, "pam_corral_jail: the session can not enter the jail (setns: %s)\n", strerror(errno));
 		_exit(STRAY);
 	}
@@ -248,6 +255,8 @@ EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const ch
 	}
 	close(session.inside);
 	close(session.ipc);
+	if (session.pid >= 0)
+		close(session.pid);
 	session.inside = -1;
 	return PAM_IGNORE;
 }

@@ -213,10 +213,11 @@ static int set_path_or_none(char **field, const char *key, const char *value, co
 	return 0;
 }
 
-static int set_ipc(struct jail_plan *plan, const char *value, struct jail_error *error)
+/* Whose namespace of a kind a job has. */
+static int set_namespace(bool *of_job, const char *kind, const char *value, struct jail_error *error)
 {
-	plan->ipc_of_job = strcmp(value, "job") == 0;
-	return plan->ipc_of_job || strcmp(value, "node") == 0 ? 0 : jail_fail(error, "ipc=%s is neither job nor node: correct it in plugstack.conf", value);
+	*of_job = strcmp(value, "job") == 0;
+	return *of_job || strcmp(value, "node") == 0 ? 0 : jail_fail(error, "%s=%s is neither job nor node: correct it in plugstack.conf", kind, value);
 }
 
 static int read_word(struct jail_plan *plan, const char *word, struct jail_error *error)
@@ -241,7 +242,9 @@ static int read_word(struct jail_plan *plan, const char *word, struct jail_error
 	if ((value = value_of(word, "shm")))
 		return set_path_or_none(&plan->shm, "shm", value, "pod", error);
 	if ((value = value_of(word, "ipc")))
-		return set_ipc(plan, value, error);
+		return set_namespace(&plan->ipc_of_job, "ipc", value, error);
+	if ((value = value_of(word, "pid")))
+		return set_namespace(&plan->pid_of_job, "pid", value, error);
 	if ((value = value_of(word, "overlay")))
 		return set_path(&plan->overlay, "overlay", value, error);
 	if ((value = value_of(word, "no-jail")))
@@ -250,7 +253,7 @@ static int read_word(struct jail_plan *plan, const char *word, struct jail_error
 		return set_seconds(&plan->timeout, "timeout", value, 1, error);
 	if ((value = value_of(word, "wait")))
 		return set_seconds(&plan->wait, "wait", value, 0, error);
-	return jail_fail(error, "'%s' is not an argument of the jail (jail=, jail.NAME=, partition.NAME=, spool=, tmp=, shm=, ipc=, overlay=, no-jail=, timeout=, wait=, "
+	return jail_fail(error, "'%s' is not an argument of the jail (jail=, jail.NAME=, partition.NAME=, spool=, tmp=, shm=, ipc=, pid=, overlay=, no-jail=, timeout=, wait=, "
 			 "bind=, dev=): correct it in plugstack.conf", word);
 }
 

@@ -17,6 +17,8 @@
  * before anything of the job is opened: a batch job is put back into the queue then. The user's output does not exist yet, so slurmctld is
  * asked to tell him (tell_user).
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -57,6 +59,9 @@ static struct {
 
 /* This step runs in the pod, as the administrator lets its user. */
 static bool outside;
+/* The PID namespaces of the job, for what slurmstepd forks, and its own; -1: there is none. */
+static int pids_of_job = -1;
+static int own_pids = -1;
 /* A fault of the job, to be told where its user reads it. */
 static struct jail_error deferred;
 
@@ -338,6 +343,39 @@ static void tell_user(spank_t spank, const struct job *job, const struct jail_er
 		notify(job, sentence);
 }
 
+/* Run around each fork, in the thread that forks: in between, the kernel lets it begin no other thread. */
+static void fork_in_job(void)
+{
+	if (pids_of_job >= 0)
+		jail_pid_lead(pids_of_job);
+}
+
+static void fork_here_again(void)
+{
+	if (pids_of_job >= 0 && jail_pid_lead(own_pids) < 0)
+		slurm_error("corral_jail: what this step begins from here on can not have threads (setns: %s)", strerror(errno));
+}
+
+/* Whoever may become the user is in it, or is not. What comes of a child is where the child is. */
+static void stay_in_job(void)
+{
+	if (pids_of_job >= 0 && getppid() != 0)
+		_exit(127);
+	pids_of_job = -1;
+}
+
+static int lead_to_pids(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
+{
+	pids_of_job = jail_pid_open(plan, job, error);
+	if (pids_of_job < 0)
+		return error->text[0] ? -1 : 0;
+	own_pids = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+	if (own_pids >= 0 && pthread_atfork(fork_in_job, fork_here_again, stay_in_job) == 0)
+		return 0;
+	snprintf(error->text, sizeof(error->text), "this step can not be led to the job's PID namespace (%s)", strerror(errno));
+	return -1;
+}
+
 static int enter(spank_t spank, const struct job *job, int count, char **words)
 {
 	struct jail_plan plan;
@@ -363,6 +401,8 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 		snprintf(error.text, sizeof(error.text), "slurmstepd can not be given another home: the node is short of memory");
 		result = -1;
 	}
+	if (result == 0 && jailed)
+		result = lead_to_pids(&plan, job->id, &error);
 	if (result == 0 && jailed)
 		result = jail_enter(&plan, job->id, &slurm_log, &view, &error);
 	if (result == 0 && jailed)
@@ -464,6 +504,7 @@ EXPORTED int slurm_spank_job_epilog(spank_t spank, int count, char **words)
 		report(-1, &error);
 	} else {
 		report(jail_sessions_end(&plan, job, &error), &error);
+		report(jail_pid_remove(job, &error), &error);
 		report(jail_ipc_remove(job, &error), &error);
 		if (plan.tmp)
 			report(jail_job_remove(plan.tmp, job, &error), &error);

@@ -190,6 +190,12 @@ int jail_templates_home(bool wait)
 	return home;
 }
 
+/* And nothing that jobs have of their own (ipc.c, pid.c). */
+static bool is_template(const char *name)
+{
+	return strlen(name) > DIGITS && name[DIGITS] == '-';
+}
+
 /* Those that begin so. Another mount namespace's are only files here. */
 static void remove_those(int home, const char *beginning, size_t length)
 {
@@ -199,7 +205,7 @@ static void remove_those(int home, const char *beginning, size_t length)
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 
 	while (list && (entry = readdir(list))) {
-		if (entry->d_name[0] == '.' || strncmp(entry->d_name, beginning, length) != 0 || strncmp(entry->d_name, JAIL_IPC, strlen(JAIL_IPC)) == 0)
+		if (entry->d_name[0] == '.' || strncmp(entry->d_name, beginning, length) != 0 || !is_template(entry->d_name))
 			continue;
 		snprintf(path, sizeof(path), JAIL_TEMPLATES "/%s", entry->d_name);
 		if (umount2(path, MNT_DETACH) == 0)

@@ -638,6 +638,11 @@ def _extra(spec: Json) -> Iterator[str]:
             yield f"spec.slurm.extraPlugstackConfig[{index}] names the jail's own plugin, which corral sets itself; remove the line."
     if slurm.get("extraCgroupConfig") and tracking != "cgroup":
         yield f"spec.slurm.extraCgroupConfig goes with processTracking: cgroup, but it is {tracking}; remove the lines."
+    if tracking == "cgroup" and (slurm.get("isolation") or {}).get("pid") == "Job":
+        yield (
+            "spec.slurm.isolation.pid is Job, but processTracking is cgroup, where Slurm ends all processes of a job by itself, and waits for a step's "
+            "cgroup to be empty; remove it, or set processTracking: linuxproc."
+        )
     settings = config.effective(tracking, _extra_pairs(spec))
     for sentence in keys.conflicts(settings):
         yield f"spec.slurm.extraConfig: {sentence}"

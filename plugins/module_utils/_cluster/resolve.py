@@ -636,6 +636,8 @@ class _Resolver:
             words.append(("dev", GPU_FOLDER))
         if self.spec["slurm"]["isolation"]["ipc"] == "Node":
             words.append(("ipc", "node"))
+        if self.spec["slurm"]["isolation"]["pid"] == "Job":
+            words.append(("pid", "job"))
         if spec["noJailUsers"]:
             words.append(("no-jail", ",".join(str(uids[name]) for name in spec["noJailUsers"])))
         return words

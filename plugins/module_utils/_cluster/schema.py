@@ -1216,6 +1216,12 @@ def spec() -> Schema:
                                 enum=("Job", "Node"),
                                 default="Job",
                             ),
+                            "pid": _string(
+                                "Whose processes a job sees. Node: its user's, and root of the jail everybody's. Job: its own, which end with it, whatever "
+                                "session they are in; with processTracking: linuxproc, for cgroup ends them without.",
+                                enum=("Job", "Node"),
+                                default="Node",
+                            ),
                         },
                         default={},
                     ),

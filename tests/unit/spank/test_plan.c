@@ -27,7 +27,7 @@ static void defaults(void)
 	CHECK(strcmp(plan.shm, "/dev/shm/corral") == 0 && plan.overlay == NULL && plan.timeout == 10 && plan.wait == 20);
 	CHECK(strcmp(plan.name, "default") == 0 && plan.mode == JAIL_RW);
 	CHECK(plan.bind_count == 0 && plan.device_count == 0 && plan.outsider_count == 0);
-	CHECK(plan.ipc_of_job);
+	CHECK(plan.ipc_of_job && !plan.pid_of_job);
 	jail_plan_free(&plan);
 }
 
@@ -36,8 +36,8 @@ static void everything(void)
 	struct jail_plan plan;
 	struct jail_error error;
 
-	CHECK(PARSE("jail=/a", "jail=/mnt/jail", "spool=/s", "tmp=jail", "bind=/x:/y", "bind=/x/z:/w:ro", "bind=/q:/r:rw", "dev=rtc*", "dev=kvm", "ipc=node") == 0);
-	CHECK(!plan.ipc_of_job);
+	CHECK(PARSE("jail=/a", "jail=/mnt/jail", "spool=/s", "tmp=jail", "bind=/x:/y", "bind=/x/z:/w:ro", "bind=/q:/r:rw", "dev=rtc*", "dev=kvm", "ipc=node", "pid=job") == 0);
+	CHECK(!plan.ipc_of_job && plan.pid_of_job);
 	CHECK(strcmp(plan.jail, "/mnt/jail") == 0);
 	CHECK(strcmp(plan.spool, "/s") == 0);
 	CHECK(plan.tmp == NULL);
@@ -91,6 +91,7 @@ static void refused(void)
 		{"spool=x", "spool=x"},
 		{"tmp=x", "tmp=x"},
 		{"ipc=own", "ipc=own is neither job nor node"},
+		{"pid=own", "pid=own is neither job nor node"},
 		{"bind=/a", "SOURCE:TARGET"},
 		{"bind=/a:/b:wo", "SOURCE:TARGET"},
 		{"bind=/a:/b:ro:ro", "SOURCE:TARGET"},

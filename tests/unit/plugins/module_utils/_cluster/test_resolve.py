@@ -417,12 +417,12 @@ def test_what_jobs_have_of_their_own_and_what_they_may_not_gain() -> None:
     document = good()
     variable = {"name": "CORRAL_NO_NEW_PRIVILEGES", "value": "true"}
     resolved = model(document)
-    assert "ipc=" not in resolved["config"]["files"]["plugstack.conf"]
+    assert not {"ipc=", "pid="} & {word[:4] for word in resolved["config"]["files"]["plugstack.conf"].split()}
     assert variable not in resolved["login"]["jail"]["env"] + resolved["workers"]["node_sets"][0]["environment"]
-    document["spec"]["slurm"] = {"isolation": {"ipc": "Node"}}
+    document["spec"]["slurm"] = {"processTracking": "linuxproc", "isolation": {"ipc": "Node", "pid": "Job"}}
     document["spec"]["security"] = {"noNewPrivileges": True}
     resolved = model(document)
-    assert resolved["config"]["files"]["plugstack.conf"].split()[-1] == "ipc=node"
+    assert resolved["config"]["files"]["plugstack.conf"].split()[-2:] == ["ipc=node", "pid=job"]
     assert variable in resolved["login"]["jail"]["env"]
     assert all(variable in node_set["environment"] for node_set in resolved["workers"]["node_sets"])
 

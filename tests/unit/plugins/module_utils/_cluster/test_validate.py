@@ -631,6 +631,15 @@ def test_who_may_leave_the_jail_beside_sudo() -> None:
     validate.check(document)
 
 
+def test_cgroup_ends_processes_by_itself() -> None:
+    document = edited("spec.slurm", {"processTracking": "linuxproc", "isolation": {"pid": "Job"}})
+    validate.check(document)
+    document["spec"]["slurm"]["processTracking"] = "cgroup"
+    assert mistakes(document)[0].startswith("spec.slurm.isolation.pid is Job, but processTracking is cgroup")
+    document["spec"]["slurm"]["isolation"]["pid"] = "Node"
+    validate.check(document)
+
+
 def test_sudo_is_a_new_privilege() -> None:
     document = edited("spec.security.noNewPrivileges", True)
     validate.check(document)
