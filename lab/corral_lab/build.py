@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the lab builds, once for each content: the Kubernetes programs from lab/kube, and the pause image from lab/pause.c."""
+"""What the lab builds, once for each content: Kubernetes from lab/kube, the container runtime from lab/runtime, the pause image from lab/pause.c."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from .images import PAUSE_IMAGE, single_file_archive
@@ -27,10 +28,53 @@ _VERSION_FLAGS = (
     f"-X k8s.io/component-base/version.gitVersion=v{'.'.join(map(str, VERSION))} "
     f"-X k8s.io/component-base/version.gitMajor={VERSION[0]} -X k8s.io/component-base/version.gitMinor={VERSION[1]}"
 )
-BUILD_FLAGS = ("-trimpath", "-ldflags", f"-s -w {_VERSION_FLAGS}")
-# Programs that the one binary stands for (lab/kube/main.go).
-KUBE_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
-# The Go that lab/kube's dependencies ask for; an older one that can fetch a newer toolchain by itself (since 1.21) will do too.
+
+
+@dataclass(frozen=True)
+class GoModule:
+    """A folder of lab/ with a go.mod, and what is built of it: `packages` give the files `made`, and `programs` maps each name that the
+    lab calls to one of these."""
+
+    folder: str
+    what: str
+    packages: tuple[str, ...]
+    flags: tuple[str, ...]
+    cgo: bool
+    programs: Mapping[str, str]
+
+    @property
+    def made(self) -> set[str]:
+        return set(self.programs.values())
+
+    def key(self, version: str) -> str:
+        """Names a build: everything that its bytes depend on."""
+        return hash_files(LAB_FILES / self.folder, version, platform.machine(), str(self.cgo), *self.flags, *self.packages)[:16]
+
+
+# One binary stands for all of Kubernetes' programs (lab/kube/main.go).
+KUBE = GoModule(
+    "kube",
+    f"Kubernetes v{'.'.join(map(str, VERSION))} and CoreDNS",
+    (".", "./coredns"),
+    ("-trimpath", "-ldflags", f"-s -w {_VERSION_FLAGS}"),
+    False,
+    dict.fromkeys(("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"), "kube")
+    | {"coredns": "coredns"},
+)
+# Debian 12's containerd knows no user namespaces. runc is partly C: its first steps in a container, and libseccomp.
+RUNTIME = GoModule(
+    "runtime",
+    "containerd and runc",
+    (
+        *(f"github.com/containerd/containerd/v2/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")),
+        "github.com/opencontainers/runc",
+    ),
+    ("-trimpath", "-ldflags", "-s -w", "-tags", "seccomp no_btrfs no_devmapper no_zfs netgo osusergo"),
+    True,
+    {name: name for name in ("containerd", "containerd-shim-runc-v2", "ctr", "runc")},
+)
+MODULES = (KUBE, RUNTIME)
+# The Go that the modules' dependencies ask for; an older one that can fetch a newer toolchain by itself (since 1.21) will do too.
 GO_WANTED, GO_FETCHES = (1, 24), (1, 21)
 KEPT_BUILDS = 3
 
@@ -58,28 +102,25 @@ def parse_go_version(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def kube_key(version: str) -> str:
-    """Names a build: everything that its bytes depend on."""
-    return hash_files(LAB_FILES / "kube", version, platform.machine(), *BUILD_FLAGS)[:16]
-
-
-def kube(paths: Paths) -> Path:
-    """The folder with the programs `kube` and `coredns`, built now if no build of this content is in the cache. Raises LabError."""
+def programs(paths: Paths) -> dict[str, Path]:
+    """Each program that the lab calls and where it lies, built now if no build of this content is in the cache. Raises LabError."""
     go = find_go(os.environ)
     if go is None:
         raise LabError("go is not installed; run lab/lab prerequisites --install.")
-    target = paths.cache / f"kube-{kube_key(go_version(go))}"
-    if _whole(target):
-        return target
-    with _build_lock(paths):
-        if not _whole(target):
-            _build_kube(go, target)
-            _prune(paths, target)
-    return target
+    found: dict[str, Path] = {}
+    for module in MODULES:
+        target = paths.cache / f"{module.folder}-{module.key(go_version(go))}"
+        if not _whole(module, target):
+            with _build_lock(paths):
+                if not _whole(module, target):
+                    _build(go, module, target)
+                    _prune(paths, module, target)
+        found |= {name: target / made for name, made in module.programs.items()}
+    return found
 
 
-def _whole(target: Path) -> bool:
-    return all(os.access(target / name, os.X_OK) for name in ("kube", "coredns"))
+def _whole(module: GoModule, target: Path) -> bool:
+    return all(os.access(target / name, os.X_OK) for name in module.made)
 
 
 @contextlib.contextmanager
@@ -95,17 +136,15 @@ def _build_lock(paths: Paths) -> Iterator[None]:
         yield
 
 
-def _build_kube(go: str, target: Path) -> None:
+def _build(go: str, module: GoModule, target: Path) -> None:
     new = Path(tempfile.mkdtemp(prefix=".building-", dir=target.parent))
     try:
-        print(
-            f"lab: building Kubernetes v{'.'.join(map(str, VERSION))} and CoreDNS from source, once; this takes some minutes.", flush=True
-        )
-        command = [go, "build", "-v", *BUILD_FLAGS, "-o", f"{new}/", ".", "./coredns"]
+        print(f"lab: building {module.what} from source, once; this takes some minutes.", flush=True)
+        command = [go, "build", "-v", *module.flags, "-o", f"{new}/", *module.packages]
         process = subprocess.Popen(
             command,
-            cwd=LAB_FILES / "kube",
-            env=dict(os.environ) | {"CGO_ENABLED": "0"},
+            cwd=LAB_FILES / module.folder,
+            env=dict(os.environ) | {"CGO_ENABLED": str(int(module.cgo))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -117,11 +156,11 @@ def _build_kube(go: str, target: Path) -> None:
             process.terminate()
             process.wait()
             raise
-        if process.returncode or not _whole(new):
+        if process.returncode or not _whole(module, new):
             reasons = [line for line in said if not re.fullmatch(r"[\w./~+-]+", line)][-15:]
             detail = "\n".join(f"  {line}" for line in reasons)
             raise LabError(
-                f"go build of lab/kube failed (exit {process.returncode}):\n{detail}\nIts modules come from GOPROXY; see `go env GOPROXY`."
+                f"go build of lab/{module.folder} failed (exit {process.returncode}):\n{detail}\nIts modules come from GOPROXY; see `go env GOPROXY`."
             )
         new.chmod(0o755)
         shutil.rmtree(target, ignore_errors=True)
@@ -157,9 +196,9 @@ def _follow(process: subprocess.Popen[str]) -> list[str]:
     return said
 
 
-def _prune(paths: Paths, keep: Path) -> None:
+def _prune(paths: Paths, module: GoModule, keep: Path) -> None:
     """Old builds go (200 MB each); the newest few stay, since a running lab or another checkout may use them."""
-    builds = sorted(paths.cache.glob("kube-*"), key=lambda p: p.stat().st_mtime, reverse=True)
+    builds = sorted(paths.cache.glob(f"{module.folder}-*"), key=lambda p: p.stat().st_mtime, reverse=True)
     for old in builds[KEPT_BUILDS:]:
         if old != keep:
             shutil.rmtree(old, ignore_errors=True)

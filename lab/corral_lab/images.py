@@ -68,7 +68,7 @@ def parse_image_list(text: str) -> set[Image]:
 
 def ctr(paths: Paths, node: str, *arguments: str) -> str:
     """Run containerd's own client against a node. Raises LabError with its reason."""
-    command = ["ctr", "--address", str(paths.node(node) / "containerd.sock"), "--namespace", "k8s.io", *arguments]
+    command = [str(paths.bin / "ctr"), "--address", str(paths.node(node) / "containerd.sock"), "--namespace", "k8s.io", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
     if done.returncode:
         raise LabError(f"{node}: ctr {' '.join(arguments)} failed: {done.stderr.strip()}")

@@ -11,7 +11,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +113,7 @@ def up(paths: Paths, environment: dict[str, str]) -> None:
         print(f"lab: running, {count} node{'s' if count > 1 else ''}, {control_plane.server(address)}, from {lab.checkout}")
         return
     prerequisites.check(paths, new=lab is None)
-    programs, pause = build.kube(paths), build.pause_archive(paths)
+    programs, pause = build.programs(paths), build.pause_archive(paths)
     if lab and lab.content_hash != wanted:
         print(
             f"lab: the running lab is another one (its files, its address or LAB_NODES differ; from {lab.checkout}); replacing it.",
@@ -163,13 +163,13 @@ def ours(root: Path) -> bool:
     return (root / "pki").is_dir() or (root / "nodes").is_dir() or (root / ".lab.json.new").exists()
 
 
-def prepare(parts: LabParts, programs: Path) -> None:
+def prepare(parts: LabParts, programs: Mapping[str, Path]) -> None:
     """Everything that the parts read, written before they start: programs, certificates, settings. What is right already stays."""
     paths, lab = parts.paths, parts.lab
     for folder in (paths.bin, paths.run, paths.log, paths.config):
         folder.mkdir(parents=True, exist_ok=True)
-    for name in (*build.KUBE_PROGRAMS, "coredns"):
-        link, target = paths.bin / name, programs / ("coredns" if name == "coredns" else "kube")
+    for name, target in programs.items():
+        link = paths.bin / name
         if not link.is_symlink() or link.readlink() != target:
             link.unlink(missing_ok=True)
             link.symlink_to(target)
@@ -184,7 +184,7 @@ def prepare(parts: LabParts, programs: Path) -> None:
         nodes.write_configs(paths, name, index, lab.address)
 
 
-def bring_up(parts: LabParts, programs: Path, pause: Path) -> None:
+def bring_up(parts: LabParts, programs: Mapping[str, Path], pause: Path) -> None:
     """Start what does not run, start anew what does not get well, and wait until all is well."""
     prepare(parts, programs)
     network.forward()

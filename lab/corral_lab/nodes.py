@@ -69,14 +69,14 @@ def snapshotter(paths: Paths) -> str:
 
 
 def containerd_config(folder: Path, bin_folder: Path, snapshotter_name: str) -> str:
-    """containerd's settings in the form of version 2, which 1.6, 1.7 and 2.x read."""
-    return f"""version = 2
+    """Settings of containerd 2. The shim and runc are those of the lab, which come first in its PATH."""
+    return f"""version = 3
 root = "{folder}/containerd"
 state = "{folder}/run"
 oom_score = 0
 disabled_plugins = [
-  "io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.blockfile",
+  "io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.blockfile", "io.containerd.tracing.processor.v1.otlp",
+  "io.containerd.nri.v1.nri",
 ]
 
 [grpc]
@@ -85,30 +85,31 @@ disabled_plugins = [
 [ttrpc]
   address = "{folder}/containerd.sock.ttrpc"
 
-[plugins."io.containerd.nri.v1.nri"]
-  disable = true
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "{snapshotter_name}"
 
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{PAUSE_IMAGE}"
+
+[plugins."io.containerd.cri.v1.runtime"]
   # A machine whose root lacks CAP_SYS_RESOURCE refuses a lower oom_score_adj, and then no pod starts.
   restrict_oom_score_adj = true
   tolerate_missing_hugetlb_controller = true
   # Network namespaces as mounts below the state folder, so that they are seen to be the lab's.
   netns_mounts_under_state_dir = true
 
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{bin_folder}"
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{bin_folder}"]
     conf_dir = "{folder}/cni"
     max_conf_num = 1
 
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "{snapshotter_name}"
+  [plugins."io.containerd.cri.v1.runtime".containerd]
     default_runtime_name = "runc"
 
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
 
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
         Root = "{folder}/runc"
         SystemdCgroup = false
 """

@@ -41,6 +41,10 @@ def _static_libc() -> bool:
     return done is not None and Path(done.stdout.strip()).is_absolute()
 
 
+def _libseccomp() -> bool:
+    return shutil.which("pkg-config") is not None and not subprocess.run(["pkg-config", "--exists", "libseccomp"], check=False).returncode
+
+
 def needs() -> list[Need]:
     cni = Need(
         "CNI plugins (ptp, host-local, loopback)",
@@ -48,10 +52,6 @@ def needs() -> list[Need]:
         lambda: any(all((folder / plugin).exists() for plugin in CNI_PLUGINS) for folder in CNI_FOLDERS),
     )
     return [
-        _program("containerd", "containerd"),
-        _program("ctr", "containerd"),
-        _program("containerd-shim-runc-v2", "containerd"),
-        _program("runc", "runc"),
         cni,
         _program("iptables-restore", "iptables"),
         _program("ip", "iproute2"),
@@ -59,6 +59,8 @@ def needs() -> list[Need]:
         _program("openssl", "openssl"),
         _program("gcc", "gcc"),
         Need("libc.a (static C library)", "libc6-dev", _static_libc),
+        _program("pkg-config", "pkgconf"),
+        Need("libseccomp's headers", "libseccomp-dev", _libseccomp),
         Need("go", "golang-go", lambda: build.find_go(os.environ) is not None),
         _program("mmdebstrap", "mmdebstrap", lab=False),
         _program("buildah", "buildah", lab=False),
@@ -85,7 +87,7 @@ def free_disk(path: Path) -> int:
 
 
 def go_lack(environment: Mapping[str, str]) -> str | None:
-    """Why the installed Go cannot build lab/kube, or None. No Go at all is another sentence's matter."""
+    """Why the installed Go cannot build what the lab is made of, or None. No Go at all is another sentence's matter."""
     go = build.find_go(environment)
     if go is None:
         return None
@@ -94,7 +96,7 @@ def go_lack(environment: Mapping[str, str]) -> str | None:
     if version is None or (version < build.GO_WANTED and (version < build.GO_FETCHES or environment.get("GOTOOLCHAIN") == "local")):
         found = "one that does not answer" if version is None else ".".join(map(str, version))
         return (
-            f"Go {wanted} or newer is needed to build Kubernetes, {go} is {found}; "
+            f"Go {wanted} or newer is needed to build Kubernetes and containerd, {go} is {found}; "
             "install a newer one (Debian 13's golang-go, or the archive of go.dev/dl) and put it first in PATH."
         )
     return None

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
 from pathlib import Path
 
 import pytest
-from corral_lab import build, certificates, control_plane, nodes, prerequisites
+from corral_lab import build, certificates, control_plane, nodes, prerequisites, processes
 from corral_lab.health import Api
 from corral_lab.lifecycle import LabParts, Status, healthy
 from corral_lab.state import Lab, LabError, Paths
@@ -31,13 +32,13 @@ def test_no_two_parts_share_a_name_a_port_or_a_folder(paths: Paths) -> None:
 
 def test_containerd_keeps_to_its_own_folders(tmp_path: Path) -> None:
     config = tomllib.loads(nodes.containerd_config(tmp_path, Path("/usr/lib/cni"), "native"))
-    cri = config["plugins"]["io.containerd.grpc.v1.cri"]
-    own = (config["root"], config["state"], config["grpc"]["address"], cri["cni"]["conf_dir"])
-    runc = cri["containerd"]["runtimes"]["runc"]["options"]["Root"]
+    runtime, images = (config["plugins"][f"io.containerd.cri.v1.{part}"] for part in ("runtime", "images"))
+    own = (config["root"], config["state"], config["grpc"]["address"], config["ttrpc"]["address"], runtime["cni"]["conf_dir"])
+    runc = runtime["containerd"]["runtimes"]["runc"]["options"]["Root"]
     assert all(str(folder).startswith(f"{tmp_path}/") for folder in (*own, runc))
-    assert cri["restrict_oom_score_adj"] is True
-    assert cri["netns_mounts_under_state_dir"] is True
-    assert cri["containerd"]["snapshotter"] == "native"
+    assert runtime["restrict_oom_score_adj"] is True
+    assert runtime["netns_mounts_under_state_dir"] is True
+    assert images["snapshotter"] == "native"
 
 
 def test_kubelets_share_nothing(paths: Paths) -> None:
@@ -142,12 +143,26 @@ def test_a_go_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch, version: 
     assert sentence is None or "Go 1.24 or newer is needed" in sentence
 
 
-def test_a_build_is_named_by_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = build.kube_key("go1.26.1")
-    assert key == build.kube_key("go1.26.1")
-    assert key != build.kube_key("go1.26.2")
-    monkeypatch.setattr(build, "BUILD_FLAGS", (*build.BUILD_FLAGS, "-race"))
-    assert key != build.kube_key("go1.26.1")
+@pytest.mark.parametrize("module", build.MODULES, ids=lambda module: module.folder)
+def test_a_build_is_named_by_all_that_it_depends_on(module: build.GoModule) -> None:
+    key = module.key("go1.26.1")
+    assert key == module.key("go1.26.1")
+    others = [
+        module.key("go1.26.2"),
+        dataclasses.replace(module, flags=(*module.flags, "-race")).key("go1.26.1"),
+        dataclasses.replace(module, packages=module.packages[1:]).key("go1.26.1"),
+        dataclasses.replace(module, cgo=not module.cgo).key("go1.26.1"),
+        *(other.key("go1.26.1") for other in build.MODULES if other is not module),
+    ]
+    assert len({key, *others}) == 1 + len(others)
+
+
+def test_nodes_run_the_labs_own_containerd_and_runc(paths: Paths) -> None:
+    """Debian 12's know no user namespaces; whatever the machine has beside is never found first."""
+    search = processes.daemon_environment(paths, {})["PATH"].split(":")
+    assert search[0] == str(paths.bin)
+    assert {"containerd", "containerd-shim-runc-v2", "runc", "ctr"} <= build.RUNTIME.programs.keys()
+    assert not [need.name for need in prerequisites.needs() if need.package in {"containerd", "runc"}]
 
 
 def test_all_lacks_are_told_at_once(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
