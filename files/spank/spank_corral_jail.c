@@ -383,13 +383,14 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 	int result = jail_plan_parse(&plan, count, words, &error);
 	bool jailed = job->step != SLURM_EXTERN_CONT;
 
+	/* Before anything gives this step mounts of its own, in which nobody else would find it. */
+	if (result == 0)
+		result = jail_ipc_join(&plan, job->id, &error);
 	if (result == 0 && jailed)
 		settle(spank, &plan, job);
 	else if (result == 0)
 		dress_extern_step(&plan, job->id);
 	jailed = jailed && !outside;
-	if (result == 0)
-		result = jail_ipc_join(&plan, job->id, &error);
 	/* The plugin for PMIx would make it with slurmstepd's rights, and give it to the user, wherever it leads. It takes /tmp, which is the job's. */
 	spank_unsetenv(spank, "SLURM_PMIX_TMPDIR");
 	if (result == 0 && jailed) {
