@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +27,37 @@ class ActionModule(BackendAction):
     constraints = slurm_cluster_model.CONSTRAINTS
 
     def prepare(self, params: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Decrypt a vaulted file, and values that are vaulted in one. All other files are the module's to read."""
+        """Read the file, once, for it may be a pipe; decrypt a vaulted one, and values that are vaulted in one."""
         path = params.get("path")
-        if path and self._runs_here():
-            try:
-                with Path(path).open("rb") as file:
-                    beginning = file.read(_MOST)
-            except (OSError, ValueError):
-                return params  # the module says why
-            if is_encrypted(beginning):
-                return {**params, "path": None, "document": self._decrypted(Path(path).absolute())}
-            if re.search(rb":\s+!vault\s", beginning):
-                loader: Any = self._loader
-                return {**params, "path": None, "document": plain(loader.load_from_file(str(Path(path).absolute()), cache="none"))}
-        return params
-
-    def _decrypted(self, path: Path) -> Any:
-        loader: Any = self._loader
-        real = loader.get_real_file(str(path))
+        if not path or not self._runs_here():
+            return params
         try:
-            return slurm_cluster_model.read(real)
-        except CorralError as error:
-            raise CorralError(str(error).replace(real, str(path))) from error
-        finally:
-            loader.cleanup_tmp_file(real)
+            with Path(path).open("rb") as file:
+                data = file.read(_MOST)
+        except (OSError, ValueError):
+            return params  # the module says why
+        if is_encrypted(data):
+            document = self._decrypted(data, path)
+        elif re.search(rb":\s+!vault\s", data):
+            loader: Any = self._loader
+            document = plain(loader.load(data.decode("utf-8-sig", "replace"), file_name=str(Path(path).absolute())))
+        else:
+            document = slurm_cluster_model.parse(data, path)
+        return {**params, "path": None, "document": document}
+
+    def _decrypted(self, data: bytes, path: str) -> Any:
+        loader: Any = self._loader
+        name = str(Path(path).absolute())
+        with tempfile.NamedTemporaryFile() as copy:
+            source = name
+            if not Path(path).is_file():  # a pipe is empty by now
+                copy.write(data)
+                copy.flush()
+                source = copy.name
+            real = loader.get_real_file(source)
+            try:
+                return slurm_cluster_model.read(real)
+            except CorralError as error:
+                raise CorralError(str(error).replace(real, name)) from error
+            finally:
+                loader.cleanup_tmp_file(real)

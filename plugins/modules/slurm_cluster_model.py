@@ -27,7 +27,8 @@ attributes:
 options:
   path:
     description:
-      - A YAML file that holds the document, on the host that runs the task.
+      - A YAML file that holds the document, on the host that runs the task. It is read once, so it may be a pipe
+        (C(<(sops -d my.yml\)) of a shell).
       - Give this, O(document) or O(model), exactly one of them.
     type: path
   document:
@@ -142,15 +143,25 @@ def read(path: str) -> Any:
     try:
         with Path(path).open("rb") as file:
             # One byte more than is allowed tells that it is too many, of /dev/zero too.
-            text = file.read(reading.MAX_BYTES + 1).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else "it is not UTF-8 text") or "it is no file"
-        if isinstance(error, UnicodeDecodeError) and error.end > reading.MAX_BYTES - 3:
-            reason = f"it has more than {reading.MAX_BYTES} bytes"
-        raise CorralError(
-            f"The document {path} can not be read: {reason}; give the path of a SlurmCluster document in slurm_cluster_file."
-        ) from error
+            data = file.read(reading.MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, (error.strerror if isinstance(error, OSError) else "") or "it is no file") from error
+    return parse(data, path)
+
+
+def parse(data: bytes, path: str) -> Any:
+    """Return the one YAML document of a file's bytes; ``path`` names it in sentences. Raises CorralError."""
+    try:
+        text = data[: reading.MAX_BYTES + 1].decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # A character may be cut in two there.
+        cut = error.end > reading.MAX_BYTES - 3
+        raise _unreadable(path, f"it has more than {reading.MAX_BYTES} bytes" if cut else "it is not UTF-8 text") from error
     return reading.document(text, path)
+
+
+def _unreadable(path: str, why: str) -> CorralError:
+    return CorralError(f"The document {path} can not be read: {why}; give the path of a SlurmCluster document in slurm_cluster_file.")
 
 
 def main() -> None:

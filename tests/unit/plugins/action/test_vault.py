@@ -8,6 +8,7 @@ import subprocess
 import textwrap
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -48,9 +49,30 @@ def test_a_vaulted_document(tmp_path: Path) -> None:
     assert "none+none+none" in without, without
 
 
+@pytest.mark.parametrize("vaulted", [False, True])
+def test_a_document_from_a_pipe(tmp_path: Path, vaulted: bool) -> None:
+    """-e slurm_cluster_file=<(sops -d my.yml): what can be read once only."""
+    password, play, document = (tmp_path / name for name in ("password", "play.yml", "document.yml"))
+    password.write_text("secret\n")
+    document.write_text((ROOT / "examples" / "minimal.yml").read_text())
+    if vaulted:
+        run("ansible-vault", "encrypt", "--vault-password-file", password, document)
+    tasks = [
+        {"corral.slurm.slurm_cluster_model": {"path": "{{ slurm_cluster_file }}"}, "register": "corral"},
+        {"ansible.builtin.debug": {"msg": "the name is {{ corral.name }}."}},
+    ]
+    play.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    name = yaml.safe_load((ROOT / "examples" / "minimal.yml").read_text())["metadata"]["name"]
+    script = 'exec ansible-playbook "$1" --vault-password-file "$2" -e slurm_cluster_file=<(cat "$3")'
+    out = run("bash", "-c", script, "bash", play, password, document)
+    assert f"the name is {name}." in out, out
+
+
 def test_a_run_that_begins_in_its_middle_says_what_it_lacks() -> None:
     """--start-at-task leaves out every task before, also the one that reads the document, and nothing can be computed without it."""
     document = f"slurm_cluster_file={ROOT}/examples/minimal.yml"
     out = run("ansible-playbook", "corral.slurm.site", "--check", "-e", document, "--start-at-task", "Apply the login*")
     assert "has not read the document, since --start-at-task leaves that out" in out, out
     assert "--tags slurm_login" in out
+    out = run("ansible-playbook", "corral.slurm.destroy", "--check", "-e", document, "--start-at-task", "Remove the claims*")
+    assert "has not read the document, since --start-at-task leaves that out" in out, out
