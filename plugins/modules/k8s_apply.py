@@ -48,6 +48,8 @@ options:
   state:
     description:
       - V(present) makes the objects as given. V(absent) deletes O(objects), and with O(applyset) all members of the set and the set itself.
+      - With V(absent) a name is enough. An object that is given with the labels of a cluster, or as a PersistentVolume with C(spec.claimRef), stays, with a
+        warning, where the live one has those of another cluster or is kept for another claim.
     type: str
     choices: [present, absent]
     default: present

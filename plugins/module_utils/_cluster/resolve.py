@@ -789,6 +789,12 @@ class _Resolver:
             ),
         ]
 
+    def owned(self, kind: str, name: str, claim: str = "") -> Json:
+        """Return what to delete by its name, with whose it is: the volumes of ``a/b-c`` and ``a-b/c`` have one name. ``claim``: the volume's."""
+        where = {} if claim else {"namespace": self.namespace}
+        kept_for = {"spec": {"claimRef": {"namespace": self.namespace, "name": claim}}} if claim else {}
+        return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where, "labels": self.labels}, **kept_for}
+
     def teardown(
         self, components: Components, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, secrets: list[Json]
     ) -> Teardown:
@@ -796,16 +802,16 @@ class _Resolver:
         left: list[str] = []
         for volume in (*(jail.volume for jail in jails if jail.volume), *sub_mounts, controller.state):
             if volume.create:
-                data.append(_reference("PersistentVolumeClaim", volume.claim, self.namespace))
+                data.append(self.owned("PersistentVolumeClaim", volume.claim))
             if volume.persistent_volume:
-                data.append(_reference("PersistentVolume", volume.persistent_volume))
+                data.append(self.owned("PersistentVolume", volume.persistent_volume, claim=volume.claim))
                 left.append(
                     f"The files in {volume.host_path} on the Kubernetes nodes stay; remove them there if they are not wanted any more."
                 )
             if not volume.create:
                 left.append(f"The claim {volume.claim} in namespace {self.namespace} is yours and stays, with its files.")
-        data.extend(_reference("Secret", secret["name"], self.namespace) for secret in secrets)
-        data.append(_reference("ConfigMap", revisions.name(self.name), self.namespace))
+        data.extend(self.owned("Secret", secret["name"]) for secret in secrets)
+        data.append(self.owned("ConfigMap", revisions.name(self.name)))
         if "sssd" in self.spec:
             left.append(f"The Secret {self.spec['sssd']['configSecret']} in namespace {self.namespace} is yours and stays.")
         return Teardown(
@@ -948,11 +954,6 @@ def _init_texts(pods: Json) -> dict[str, str]:
 def _root(jail: str) -> str:
     """Where pods mount a jail."""
     return JAIL if jail == "default" else f"{JAILS}/{jail}"
-
-
-def _reference(kind: str, name: str, namespace: str | None = None) -> Json:
-    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
-    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
 
 
 def _hash(value: Any) -> str:

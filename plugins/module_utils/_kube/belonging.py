@@ -9,6 +9,8 @@ for both have the same field manager. So what a set has not applied yet is looke
 
 from __future__ import annotations
 
+from typing import Any
+
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import METADATA, METADATA_LIST, Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Forbidden, NotFound, Status
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
@@ -53,6 +55,23 @@ def another_cluster(live: dict[str, str], wanted: dict[str, str]) -> str | None:
     if live.get(MANAGED_BY) != _CORRAL or not live.get(INSTANCE) or not wanted.get(INSTANCE):
         return None
     return None if live[INSTANCE] == wanted[INSTANCE] else live[INSTANCE]
+
+
+def another_owner(wanted: dict[str, Any], live: dict[str, Any]) -> str:
+    """Say whose the live object is where it is not the one that ``wanted`` tells of, "" where it is.
+
+    A name alone is not enough for a delete: volumes have no namespace, and names of clusters and namespaces can meet. So ``wanted`` may have the cluster's
+    labels, and ``spec.claimRef``, the claim that a PersistentVolume is kept for.
+    """
+    cluster = another_cluster(live["metadata"].get("labels") or {}, (wanted.get("metadata") or {}).get("labels") or {})
+    if cluster:
+        return f"it belongs to the cluster {cluster} (its label {INSTANCE})"
+    claim, found = ((one.get("spec") or {}).get("claimRef") or {} for one in (wanted, live))
+    if all(found.get(key) == claim[key] for key in ("namespace", "name") if key in claim):
+        return ""
+    if not found:
+        return "it is kept for no claim"
+    return f"it is kept for the claim {found.get('namespace')}/{found.get('name')}, not for {claim.get('namespace')}/{claim.get('name')}"
 
 
 def _listed(client: Client, group: list[Item]) -> dict[str, dict[str, str]] | None:

@@ -238,6 +238,10 @@ class Batch:
                 item.before = self._client.get(item.ref.path, what=f"read {item.ref}").data
             except NotFound:
                 continue
+            other = belonging.another_owner(item.body, item.before)
+            if other:
+                self._kept.append(f"{item.ref} stays: {other}. Delete it by hand if nobody wants it.")
+                continue
             metadata = item.before["metadata"]
             if not metadata.get("deletionTimestamp") and delete(
                 self._client, item.ref, uid=str(metadata["uid"]), propagation=propagation, check=self._check

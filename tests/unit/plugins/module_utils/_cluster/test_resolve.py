@@ -200,6 +200,7 @@ def test_destroy_names_data_that_goes_and_data_that_stays() -> None:
         "Secret/demo-worker-host-keys",
         "ConfigMap/demo-base-revisions",
     ]
+    assert all(item["metadata"]["labels"]["app.kubernetes.io/instance"] == "demo" for item in teardown["data"])
     assert ["shared" in sentence for sentence in teardown["left_behind"]] == [True]
     assert [item["name"] for item in teardown["applysets"]][0::5] == ["demo-login", "demo-base"]
 
@@ -481,6 +482,12 @@ def test_a_jail_of_each_pods_own() -> None:
     assert [item["metadata"]["name"] for item in resolved["teardown"]["data"] if item["kind"].startswith("Persistent")] == [
         "demo-controller-state"
     ]
+
+
+def test_a_volume_goes_only_when_it_is_kept_for_the_clusters_own_claim() -> None:
+    teardown = model(edited("spec.jail.volume", {"hostPath": "/srv/jail", "size": "1Gi"}))["teardown"]
+    (volume,) = (item for item in teardown["data"] if item["kind"] == "PersistentVolume")
+    assert volume["spec"] == {"claimRef": {"namespace": volume["metadata"]["name"].removesuffix("-demo-jail"), "name": "demo-jail"}}
 
 
 def test_a_claim_for_the_jail_of_each_pod() -> None:
