@@ -94,3 +94,14 @@ def test_templates_make_the_objects_of_a_document_that_has_everything_twice(role
             pods = model["workers"]["node_sets"] if role == "slurm_workers" else [model["login"]]
             assert [name for _kind, name in names] == [one["init_config_map"] for one in pods if one["init_scripts"]]
             assert names
+
+
+def test_workers_have_their_names_before_slurmctld_reads_its_configuration() -> None:
+    """It looks up where its nodes are then, and at no other time."""
+    model = resolve.model(load("examples/full.yml"), sizes={}).to_dict()
+    tasks = load("roles/slurm_controller/tasks/apply.yml")
+    begun = next(index for index, task in enumerate(tasks) if "corral.slurm.slurm_reconfigure" in task)
+    (apply,) = (task["corral.slurm.k8s_apply"] for task in tasks[:begun] if "corral.slurm.k8s_apply" in task)
+    roles = [ROOT / "roles" / name / "templates" for name in ("slurm_controller", "cluster_base")]
+    objects, _origins = render([roles[0] / name for name in apply["templates"]], {"corral": model, **OWN}, roles)
+    assert model["workers"]["service"] in {item["metadata"]["name"] for item in objects if item["kind"] == "Service"}
