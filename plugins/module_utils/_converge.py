@@ -25,7 +25,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output, run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, silent, until
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, nodes, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, nodes, reasons
 
 WANTED = "corral.hpc/config-hash"
 SERVED = "corral.hpc/config-served"
@@ -41,6 +41,9 @@ _WAKE_AGAIN = 5.0
 _LOST_FOR, _LOOK_AGAIN_AFTER, _LOOKS_AGAIN = 3.0, 10.0, 3
 _LOOK_AGAIN = 'getent hosts "$1" >/dev/null && exec scontrol reconfigure'
 _COMMAND = 30.0
+# The setting and the files of plugins.
+_MPI = 'grep -i "^MpiDefault=" "$1/slurm.conf"; ls "$2" 2>/dev/null | grep "[.]so$"'
+_PLUGINS = "/opt/corral/lib/slurm"
 
 
 def reconfigure(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
@@ -164,6 +167,7 @@ def _serve(pods: list[_Pod], wanted: str, folder: str, timeout: float, *, backed
         pod.annotate({WANTED: wanted, **_kept(pod)})
     for pod in pods:
         _await_files(pod, wanted, folder, deadline, timeout)
+    _refuse_mpi(pods[0], folder, deadline)
     _reread(pods[0], deadline, timeout)
     for pod in pods:
         if backed:
@@ -222,6 +226,22 @@ def _await_files(pod: _Pod, wanted: str, folder: str, deadline: float, timeout: 
         f"The new configuration ({wanted}) did not reach {path} in {pod.ref} within {timeout:g} s: {last}; "
         "does the pod mount the ConfigMap without subPath, and is its node well?"
     )
+
+
+def _refuse_mpi(pod: _Pod, folder: str, deadline: float) -> None:
+    """Raise KubeError for an MpiDefault that the image lacks: slurmctld does not look for it, and every srun fails.
+
+    Which plugins there are depends on how Slurm was built (Debian's 26.05 has no PMIx), so only a pod of the image can tell.
+    """
+    done = pod.run(["sh", "-c", _MPI, "mpi", folder, _PLUGINS], deadline - time.monotonic())
+    there = {line for line in done.stdout.splitlines() if line.endswith(".so")}
+    lacks = [setting for setting, file in conf.plugins(done.stdout).items() if file not in there]
+    if lacks and there:
+        names = ", ".join(sorted({"none", *(file.removeprefix("mpi_").removesuffix(".so") for file in there if file.startswith("mpi_"))}))
+        raise KubeError(
+            f"{lacks[0]} is a plugin that the image of {pod.ref} does not have, so every srun would fail; it has {names}: "
+            "write one of them into spec.slurm.extraConfig, as MpiDefault=none, or take an image whose Slurm was built with it, and run again."
+        )
 
 
 def _kept(pod: _Pod) -> dict[str, str]:

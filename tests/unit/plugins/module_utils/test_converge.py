@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -152,3 +154,54 @@ def test_a_slurmctld_that_says_no_is_told_of_at_once(clock: list[float]) -> None
     with pytest.raises(KubeError, match=r"refuses the new configuration and goes on with the old one: .*Invalid node name"):
         _converge._reread(pod, time.monotonic() + 60, 60)  # type: ignore[arg-type]  # no pod of Kubernetes
     assert pod.asked == 1
+
+
+class Container:
+    """A controller's container, whose commands run here."""
+
+    ref = "Pod slurm/demo-controller-0"
+
+    def run(self, command: list[str], timeout: float) -> Any:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("setting", "plugins", "refused"),
+    [
+        ("MpiDefault=pmix", ["mpi_cray_shasta.so", "mpi_pmi2.so"], True),  # Debian's 26.05
+        ("mpidefault=pmix_v5", ["mpi_pmix.so"], True),
+        ("MpiDefault=pmix", ["mpi_none.so", "mpi_pmix.so", "mpi_pmix_v5.so"], False),
+        ("MpiDefault=pmix", [], True),
+        ("MpiDefault=none", ["mpi_pmi2.so"], False),
+        ("MpiDefault=pmi2", ["mpi_pmi2.so"], False),
+        ("", ["mpi_pmi2.so"], False),
+    ],
+)
+def test_an_mpi_that_the_image_lacks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, plugins: list[str], refused: bool
+) -> None:
+    (tmp_path / "slurm.conf").write_text(f"ClusterName=demo\n{setting}\n# MpiDefault=other\n")
+    for name in [*plugins, "auth_munge.so"]:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(_converge, "_PLUGINS", str(tmp_path))
+    pod = cast(Any, Container())
+    if not refused:
+        _converge._refuse_mpi(pod, str(tmp_path), time.monotonic() + 5)
+        return
+    with pytest.raises(
+        KubeError, match=rf"^{setting} is a plugin that the image of Pod .* does not have, so every srun would fail; it has .*\bnone\b"
+    ):
+        _converge._refuse_mpi(pod, str(tmp_path), time.monotonic() + 5)
+    # An image of somebody's own, of which nothing is known.
+    monkeypatch.setattr(_converge, "_PLUGINS", str(tmp_path / "nowhere"))
+    _converge._refuse_mpi(pod, str(tmp_path), time.monotonic() + 5)
+
+
+def test_it_is_refused_before_slurmctld_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    pod = cast(Any, SimpleNamespace(live={"metadata": {}}, annotation=lambda _name: None, annotate=lambda _them: None))
+    monkeypatch.setattr(_converge, "_await_files", lambda *_words: done.append("files"))
+    monkeypatch.setattr(_converge, "_refuse_mpi", lambda *_words: done.append("mpi"))
+    monkeypatch.setattr(_converge, "_reread", lambda *_words: done.append("read"))
+    _converge._serve([pod], "hash", "/etc/slurm", 5, backed=False)
+    assert done == ["files", "mpi", "read"]
