@@ -105,7 +105,7 @@ def test_an_answer_holds_for_a_minute_and_a_refusal_for_ten_seconds() -> None:
     async def story() -> None:
         reviews = Reviews()
         gate = of(reviews)
-        for _ in range(5):
+        for _turn in range(5):
             assert await gate.refusal("Bearer good") is None
             assert await gate.refusal("Bearer wrong") is not None
         assert len(reviews.asked) == 3

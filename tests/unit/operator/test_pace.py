@@ -22,25 +22,25 @@ __all__ = ["server"]
 def test_a_burst_goes_at_once_and_what_follows_by_the_rate() -> None:
     now = 100.0
     pace = Pace(rate=10, burst=5, clock=lambda: now)
-    assert [pace.take() for _ in range(5)] == [0.0] * 5
-    assert [round(pace.take(), 3) for _ in range(3)] == [0.1, 0.2, 0.3]
+    assert [pace.take() for _turn in range(5)] == [0.0] * 5
+    assert [round(pace.take(), 3) for _turn in range(3)] == [0.1, 0.2, 0.3]
     now += 0.55  # five are there again but for those three, which were lent
-    assert [round(pace.take(), 3) for _ in range(4)] == [0.0, 0.0, 0.05, 0.15]
+    assert [round(pace.take(), 3) for _turn in range(4)] == [0.0, 0.0, 0.05, 0.15]
     now += 3600
-    assert [pace.take() for _ in range(5)] == [0.0] * 5, "no more than a burst is ever saved"
+    assert [pace.take() for _turn in range(5)] == [0.0] * 5, "no more than a burst is ever saved"
     assert pace.take() > 0
 
 
 def test_without_a_rate_there_is_no_limit() -> None:
     pace = Pace()
-    assert max(pace.take() for _ in range(1000)) == 0.0
+    assert max(pace.take() for _turn in range(1000)) == 0.0
 
 
 def test_processes_and_their_threads_share_one_bucket() -> None:
     pace = Pace(rate=0.001, burst=1000)
-    take = f"from corral_operator.pace import Pace; pace = Pace({pace.path!r}); [pace.take() for _ in range(200)]"
-    beside = [subprocess.Popen([sys.executable, "-c", take], env=zygote.environment()) for _ in range(2)]
-    threads = [threading.Thread(target=lambda: [pace.take() for _ in range(200)]) for _ in range(2)]
+    take = f"from corral_operator.pace import Pace; pace = Pace({pace.path!r}); [pace.take() for _turn in range(200)]"
+    beside = [subprocess.Popen([sys.executable, "-c", take], env=zygote.environment()) for _turn in range(2)]
+    threads = [threading.Thread(target=lambda: [pace.take() for _turn in range(200)]) for _turn in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -67,7 +67,7 @@ def test_the_controllers_client_keeps_to_it(server: Server) -> None:
         pace = Pace(rate=20, burst=2)
         async with api.Client(Access(server=server.url, source="a test"), pace=pace.take) as client:
             began = time.monotonic()
-            for _ in range(6):
+            for _turn in range(6):
                 await client.request("GET", "/apis/corral.hpc/v1alpha1", what="look")
             return time.monotonic() - began
 
@@ -83,7 +83,7 @@ fence.guard()
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 client, began = Client(Access(server={server.url!r}, source="a test")), time.monotonic()
-for _ in range(6):
+for _turn in range(6):
     client.get("/apis/corral.hpc/v1alpha1", what="look")
 print(time.monotonic() - began)
 """

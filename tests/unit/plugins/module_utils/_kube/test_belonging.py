@@ -47,7 +47,7 @@ def test_what_is_somebody_elses_is_refused(live: dict[str, str], wanted: dict[st
 
 
 def volume(labels: dict[str, str], claim: str | None = None) -> dict[str, Any]:
-    namespace, _, name = (claim or "").partition("/")
+    namespace, _slash, name = (claim or "").partition("/")
     return {
         "metadata": {"name": "op1-b-c-jail", "labels": labels},
         **({"spec": {"claimRef": {"namespace": namespace, "name": name}}} if claim else {}),
