@@ -155,6 +155,7 @@ options:
     description:
       - How a pod of a StatefulSet of the batch says who uses it.
       - With it, a warning names the users of each pod that goes with fewer C(replicas), or is replaced at once for another template. In check mode too.
+      - Pods that go with fewer C(replicas) are then not waited for, since their users may take long.
     type: dict
     suboptions:
       container:

@@ -301,7 +301,10 @@ def test_login_pods_are_replaced_when_no_user_is_in_them(cluster: Cluster) -> No
 
 @contextmanager
 def a_terminal(cluster: Cluster, host: str) -> Iterator[Callable[[str], str]]:
-    """A session with a terminal on a login pod, by its host name. Gives what types a line and waits for a word, and returns all that the terminal has shown."""
+    """A session with a terminal on a login pod, by its host name.
+
+    Gives what types a line, if any, waits for a word, and returns all that the terminal has shown.
+    """
     pod = f"{cluster.name}-{host}"
     address = cluster.kubectl("get", "pod", pod, "-n", cluster.namespace, "-o", "jsonpath={.status.podIP}")
     options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes")
@@ -314,8 +317,9 @@ def a_terminal(cluster: Cluster, host: str) -> Iterator[Callable[[str], str]]:
 
         def say(line: str, wanted: str) -> str:
             assert process.stdin is not None
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
+            if line:
+                process.stdin.write(f"{line}\n")
+                process.stdin.flush()
             eventually(lambda: wanted in "".join(shown), f"{wanted} on the terminal")
             return "".join(shown)
 
@@ -364,6 +368,8 @@ def test_at_the_deadline_a_login_pod_goes_with_its_sessions(cluster: Cluster) ->
         say("", " ends at ")
     assert cluster.ssh("id -un").stdout.strip() == "alice"
     cluster.spec["login"].pop("updateStrategy")
+    run = cluster.site()
+    assert run.rc == 0, run.output
 
 
 def test_an_upgrade_looks_before_it_touches_anything(cluster: Cluster) -> None:

@@ -24,12 +24,17 @@ class State:
 READY = State(ready=True)
 
 
-def state(obj: Object, *, load_balancers: bool = False) -> State:
-    """Return the state of ``obj``; kinds without a predicate are ready as soon as they exist."""
+def state(obj: Object, *, load_balancers: bool = False, gone: bool = True) -> State:
+    """Return the state of ``obj``; kinds without a predicate are ready as soon as they exist.
+
+    Without ``gone``, a StatefulSet is ready while pods above its replicas are still there.
+    """
     group = str(obj.get("apiVersion", "")).rpartition("/")[0]
     kind = str(obj.get("kind", ""))
     if (group, kind) == ("", "Service"):
         return _service(obj) if load_balancers else READY
+    if (group, kind) == ("apps", "StatefulSet"):
+        return _stateful_set(obj, gone)
     predicate = PREDICATES.get((group, kind))
     return predicate(obj) if predicate is not None else READY
 
@@ -70,7 +75,7 @@ def _count(obj: Object, key: str) -> int:
     return int(_status(obj).get(key) or 0)
 
 
-def _stateful_set(obj: Object) -> State:
+def _stateful_set(obj: Object, gone: bool = True) -> State:
     unseen = _unseen(obj)
     if unseen:
         return unseen
@@ -78,7 +83,7 @@ def _stateful_set(obj: Object) -> State:
     ready = min(_count(obj, "readyReplicas"), _count(obj, "availableReplicas") if "availableReplicas" in _status(obj) else wanted)
     if ready < wanted:
         return State(ready=False, text=f"{ready} of {wanted} pods are ready")
-    if _count(obj, "replicas") > wanted:
+    if gone and _count(obj, "replicas") > wanted:
         return State(ready=False, text=f"{_count(obj, 'replicas') - wanted} superfluous pods are still there")
     strategy = _spec(obj).get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") == "OnDelete":

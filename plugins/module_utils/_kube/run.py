@@ -198,7 +198,14 @@ class Batch:
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                wait.until_ready(self._client, self._items, timeout=left, load_balancers=bool(self._params.get("wait_load_balancer")))
+                wait.until_ready(
+                    self._client,
+                    self._items,
+                    timeout=left,
+                    load_balancers=bool(self._params.get("wait_load_balancer")),
+                    # Pods that users are in take the time that they have to end.
+                    gone=not self._params.get("in_use"),
+                )
                 return
             except WaitFailed:
                 if not (self._params.get("replace_stuck_pods") and self._replace_stuck()):

@@ -45,9 +45,12 @@ _REST = 9
 _WATCH = 60
 
 
-def until_ready(client: Client, items: list[Item], *, timeout: float, load_balancers: bool = False) -> None:
-    """Return when all ``items`` are ready. Raises WaitFailed with the reason when one can not become ready, WaitTimeout with what is missing."""
-    wait = _Wait(client, items, timeout, load_balancers)
+def until_ready(client: Client, items: list[Item], *, timeout: float, load_balancers: bool = False, gone: bool = True) -> None:
+    """Return when all ``items`` are ready, without ``gone`` even while pods above a StatefulSet's replicas are still there.
+
+    Raises WaitFailed with the reason when one can not become ready, WaitTimeout with what is missing.
+    """
+    wait = _Wait(client, items, timeout, load_balancers=load_balancers, gone=gone)
     if wait.pending:
         wait.run()
 
@@ -65,10 +68,11 @@ class _Pending:
 
 
 class _Wait:
-    def __init__(self, client: Client, items: list[Item], timeout: float, load_balancers: bool) -> None:
+    def __init__(self, client: Client, items: list[Item], timeout: float, *, load_balancers: bool = False, gone: bool = True) -> None:
         self._client = client
         self._timeout = timeout
         self._load_balancers = load_balancers
+        self._gone = gone
         self._stop = Stop()
         self._queue: queue.Queue[tuple[Ref, Object | None] | KubeError] = queue.Queue()
         self._patience = Patience()
@@ -109,7 +113,9 @@ class _Wait:
     def _take(self, item: Item, obj: Object) -> None:
         """Note an object's new state."""
         now = state(
-            {"apiVersion": item.ref.resource.api_version, "kind": item.ref.resource.kind, **obj}, load_balancers=self._load_balancers
+            {"apiVersion": item.ref.resource.api_version, "kind": item.ref.resource.kind, **obj},
+            load_balancers=self._load_balancers,
+            gone=self._gone,
         )
         if now.ready:
             self.pending.pop(item.ref, None)

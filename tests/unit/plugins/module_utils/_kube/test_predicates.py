@@ -96,6 +96,11 @@ def test_state(given: dict[str, Any], words: str) -> None:
     assert words.removeprefix("FAILED ") in found.text
 
 
+def test_pods_above_the_replicas_hold_nobody_up_on_demand() -> None:
+    assert predicates.state(obj("StatefulSet", TWO, **{**FULL, "replicas": 3}), gone=False).ready
+    assert not predicates.state(obj("StatefulSet", TWO, **{**FULL, "readyReplicas": 1, "replicas": 3}), gone=False).ready
+
+
 def test_load_balancers_on_demand() -> None:
     service = obj("Service", {"type": "LoadBalancer"})
     assert not predicates.state(service, load_balancers=True).ready
