@@ -13,7 +13,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.apply import Ap
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import difference
-from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery, Ref
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Discovery, Ref, unknown_kind
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound, WaitFailed
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item, prepare
 from ansible_collections.corral.slurm.plugins.module_utils._kube.prune import MEMBER_LABEL, ApplySet
@@ -72,7 +72,8 @@ class Batch:
             namespace=self._namespace,
             owner=owner,
             origins=self._params.get("origins"),
-            unknown_kinds=absent,
+            # In check mode an earlier task would have made the kind.
+            unknown_kinds=absent or self._check,
         )
         if absent:
             self._remove()
@@ -123,9 +124,11 @@ class Batch:
 
     def _make(self) -> None:
         revision = self._revision()
+        known = [item for item in self._items if not item.imagined]
+        self._foretell([item for item in self._items if item.imagined])
         if self._set is not None:
             self._set.adopt(self._items)
-            belonging.refuse_others(self._client, self._set.strange(self._items), set_label=MEMBER_LABEL, set_id=self._set.id)
+            belonging.refuse_others(self._client, self._set.strange(known), set_label=MEMBER_LABEL, set_id=self._set.id)
         others = self._params.get("foreign_fields")
         applier = Applier(
             self._client,
@@ -141,9 +144,9 @@ class Batch:
         applier.start(revision)
         work = applier.create_missing if self._params.get("create_only") else applier.run
         # The set's parent may live in a namespace of the batch.
-        first = [item for item in self._items if item.tier == 0]
-        kinds = [item for item in self._items if item.tier == 1]
-        rest = [item for item in self._items if item.tier > 1]
+        first = [item for item in known if item.tier == 0]
+        kinds = [item for item in known if item.tier == 1]
+        rest = [item for item in known if item.tier > 1]
         work(first)
         if self._set is not None:
             self._set.open()
@@ -156,7 +159,7 @@ class Batch:
             self._set.close(self._items)
         question = self._question()
         if question is not None:
-            self._kept = idle.told(idle.going(self._client, self._items, question, check=self._check), check=self._check)
+            self._kept += idle.told(idle.going(self._client, self._items, question, check=self._check), check=self._check)
         if self._params.get("replace_stuck_pods"):
             self._replace_stuck()
         if self._params.get("wait") and not self._check:
@@ -164,6 +167,18 @@ class Batch:
         self._outdated = stuck.outdated(self._client, self._items, check=self._check, waits=bool(self._params.get("wait")))
         if self._outdated and self._params.get("replace_idle_pods") and question is not None and not self._check:
             self._replace_idle(question)
+
+    def _foretell(self, items: list[Item]) -> None:
+        """Say of objects, in check mode, that they come with their kind; the API server can not be asked. Raises NotFound where no definition can bring it."""
+        for item in items:
+            kind = item.ref.resource
+            if any(group == kind.group for group, _kind in BUILTIN):
+                raise unknown_kind(kind.api_version, kind.kind)
+            item.result = "created"
+            self._kept.append(
+                f"{item.ref} is not checked, since the API server has no kind {kind.kind} in {kind.api_version}. If an earlier task brings its "
+                "CustomResourceDefinition, a run creates it; else correct apiVersion and kind."
+            )
 
     def _question(self) -> idle.Question | None:
         wanted = self._params.get("in_use")

@@ -179,6 +179,19 @@ def test_an_unknown_kind_is_told(engine: Engine) -> None:
         engine.apply({"apiVersion": "example.org/v1", "kind": "Gizmo", "metadata": {"name": "x"}})
     with pytest.raises(NotFound, match=r"no kind StatefulSet in apps/v1beta1"):
         engine.apply({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "metadata": {"name": "x"}})
+    with pytest.raises(NotFound, match=r"no kind StatefulSet in apps/v1beta1"):
+        engine.apply({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "metadata": {"name": "x"}}, check=True)
+
+
+def test_check_mode_foretells_an_object_whose_kind_an_earlier_task_would_have_brought(engine: Engine) -> None:
+    gizmo = {"apiVersion": "example.org/v1", "kind": "Gizmo", "metadata": {"name": "x"}}
+    given = [gizmo, engine.config_map("beside", key="value")]
+    for applyset in (None, {"name": "gizmos"}):
+        planned = engine.apply(*given, check=True, diff=True, applyset=applyset)
+        assert [row["result"] for row in planned["objects"]] == ["created", "created"]
+        assert ["no kind Gizmo in example.org/v1" in text for text in planned["warnings"]] == [True]
+        assert {entry["after_header"].split()[0] for entry in planned["diff"]} >= {"Gizmo", "ConfigMap"}
+    assert engine.names() == set(), "check mode has written"
 
 
 def test_a_new_kind_and_its_first_object_in_one_batch(engine: Engine) -> None:

@@ -322,6 +322,8 @@ class Beside:
         return None if self.process is None else self.process.poll()
 
     def start(self, **environment: str) -> None:
+        if self.lives:  # a test that failed has left it
+            self.kill()
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "corral_operator"],
