@@ -252,6 +252,12 @@ outdated:
   type: list
   elements: str
   sample: [demo-cpu]
+unknown_kinds:
+  description: The kinds of objects that the API server does not have, with O(state=absent) or in check mode. Otherwise such a kind is an error.
+  returned: when there are any
+  type: list
+  elements: str
+  sample: [monitoring.coreos.com/v1/ServiceMonitor]
 foreign:
   description: The fields that others had added and that were taken back, or would be in check mode.
   returned: when there are any

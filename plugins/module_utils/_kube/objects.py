@@ -63,7 +63,7 @@ class Item:
     foreign: list[dict[str, str]] = field(default_factory=list)
     """Fields that others had added: ``field`` and ``manager``, each."""
     imagined: bool = False
-    """Check mode could not ask: the object's namespace or kind would be made by this very run."""
+    """The API server could not be asked: it has no such namespace or kind, which in check mode this run, or an earlier task, would make."""
 
     @property
     def tier(self) -> int:

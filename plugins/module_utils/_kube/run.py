@@ -26,8 +26,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Make the cluster hold (or not hold) the objects of ``params``; the parameters are those of the module k8s_apply.
 
     Returns ``changed``, ``objects`` (one row each: kind, namespace, name, result), ``requests``, ``writes``, ``outdated`` (names of StatefulSets with
-    OnDelete that have pods of an older template) and ``foreign`` (a row for each field of somebody else that was taken back) where there are any and,
-    with ``diff``, ``diff``.
+    OnDelete that have pods of an older template), ``foreign`` (a row for each field of somebody else that was taken back) and ``unknown_kinds`` where
+    there are any and, with ``diff``, ``diff``.
     Raises CorralError; its ``data`` then holds what was done so far under the same keys.
     """
     client = Client(auth.resolve(params))
@@ -58,7 +58,8 @@ class Batch:
         self._rows: list[dict[str, Any]] = []
         self._diffs: list[dict[str, Any]] = []
         self._outdated: list[str] = []
-        self._kept: list[str] = []
+        self._warnings: list[str] = []
+        self._unknown_kinds: list[str] = []
         self._set = self._applyset()
 
     def run(self) -> None:
@@ -72,9 +73,10 @@ class Batch:
             namespace=self._namespace,
             owner=owner,
             origins=self._params.get("origins"),
-            # In check mode an earlier task would have made the kind.
+            # In check mode an earlier task may be what brings the kind.
             unknown_kinds=absent or self._check,
         )
+        self._unknown_kinds = sorted({f"{item.body['apiVersion']}/{item.body['kind']}" for item in self._items if item.imagined})
         if absent:
             self._remove()
         else:
@@ -91,12 +93,14 @@ class Batch:
             "requests": self._client.requests,
             "writes": 0 if self._check else len(changed) + bookkeeping,
         }
+        if self._unknown_kinds:
+            result["unknown_kinds"] = self._unknown_kinds
         if self._outdated:
             result["outdated"] = self._outdated
         drift = [{**item.ref.row("foreign"), **row} for item in self._items for row in item.foreign]
         if drift:
             result["foreign"] = drift
-        warnings = [*foreign.told(self._items, check=self._check), *self._kept]
+        warnings = [*foreign.told(self._items, check=self._check), *self._warnings]
         if warnings:
             result["warnings"] = warnings
         if self._diff:
@@ -159,7 +163,7 @@ class Batch:
             self._set.close(self._items)
         question = self._question()
         if question is not None:
-            self._kept += idle.told(idle.going(self._client, self._items, question, check=self._check), check=self._check)
+            self._warnings += idle.told(idle.going(self._client, self._items, question, check=self._check), check=self._check)
         if self._params.get("replace_stuck_pods"):
             self._replace_stuck()
         if self._params.get("wait") and not self._check:
@@ -175,7 +179,7 @@ class Batch:
             if any(group == kind.group for group, _kind in BUILTIN):
                 raise unknown_kind(kind.api_version, kind.kind)
             item.result = "created"
-            self._kept.append(
+            self._warnings.append(
                 f"{item.ref} is not checked, since the API server has no kind {kind.kind} in {kind.api_version}. If an earlier task brings its "
                 "CustomResourceDefinition, a run creates it; else correct apiVersion and kind."
             )
@@ -194,7 +198,9 @@ class Batch:
             self._refresh()
             self._wait()
         self._outdated = sorted({ref.name.rpartition("-")[0] for ref in kept})
-        self._kept += [f"{ref} keeps its older template while it is in use: {why}. A later run replaces it." for ref, why in kept.items()]
+        self._warnings += [
+            f"{ref} keeps its older template while it is in use: {why}. A later run replaces it." for ref, why in kept.items()
+        ]
 
     def _refresh(self) -> None:
         """Read the StatefulSets again, once they have seen that a pod goes: as they were, they are ready."""
@@ -262,7 +268,7 @@ class Batch:
                 continue
             other = belonging.another_owner(item.body, item.before)
             if other:
-                self._kept.append(f"{item.ref} stays: {other}. Delete it by hand if nobody wants it.")
+                self._warnings.append(f"{item.ref} stays: {other}. Delete it by hand if nobody wants it.")
                 continue
             metadata = item.before["metadata"]
             if not metadata.get("deletionTimestamp") and delete(

@@ -190,6 +190,7 @@ def test_check_mode_foretells_an_object_whose_kind_an_earlier_task_would_have_br
         planned = engine.apply(*given, check=True, diff=True, applyset=applyset)
         assert [row["result"] for row in planned["objects"]] == ["created", "created"]
         assert ["no kind Gizmo in example.org/v1" in text for text in planned["warnings"]] == [True]
+        assert planned["unknown_kinds"] == ["example.org/v1/Gizmo"]
         assert {entry["after_header"].split()[0] for entry in planned["diff"]} >= {"Gizmo", "ConfigMap"}
     assert engine.names() == set(), "check mode has written"
 

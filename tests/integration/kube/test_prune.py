@@ -262,10 +262,8 @@ def test_of_two_runs_at_once_one_comes_to_its_end(engine: Engine) -> None:
 def test_absent_of_a_kind_that_nobody_knows_is_absent(engine: Engine) -> None:
     unknown = {"apiVersion": "example.org/v1", "kind": "Gizmo", "metadata": {"name": "x", "namespace": engine.namespace}}
     result = engine.apply(unknown, state="absent", wait=True, diff=True)
-    assert (
-        result["objects"] == [{"kind": "Gizmo", "namespace": engine.namespace, "name": "x", "result": "unchanged"}]
-        and not result["changed"]
-    )
+    assert result["objects"] == [{"kind": "Gizmo", "namespace": engine.namespace, "name": "x", "result": "unchanged"}]
+    assert (result["changed"], result["unknown_kinds"]) == (False, ["example.org/v1/Gizmo"])
 
 
 def relabelled(engine: Engine, name: str, new: str) -> dict[str, Any]:

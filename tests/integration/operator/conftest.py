@@ -322,8 +322,9 @@ class Beside:
         return None if self.process is None else self.process.poll()
 
     def start(self, **environment: str) -> None:
-        if self.lives:  # a test that failed has left it
+        if self.process is not None and self.lives:  # a test that failed has left it, and it would take the next one's document
             self.kill()
+            self.process.wait()
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "corral_operator"],

@@ -19,7 +19,7 @@ from .repository import ROOT, load
 
 ROLE = ROOT / "roles" / "operator"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
-NO_KIND: dict[str, Any] = {"msg": "The API server has no kind ServiceMonitor in monitoring.coreos.com/v1"}
+NO_KIND: dict[str, Any] = {"unknown_kinds": ["monitoring.coreos.com/v1/ServiceMonitor"]}
 
 
 def objects(**given: Any) -> list[dict[str, Any]]:

@@ -127,7 +127,7 @@ def test_a_pod_in_which_something_runs_is_not_ended_where_others_say_when(strate
 
 def judged(live: dict[str, Any], *pods: dict[str, Any]) -> bool:
     """Whether a wait is over."""
-    waits = wait._Wait(Api(live), [item(live)], 1.0)  # type: ignore[arg-type]
+    waits = wait._Wait(Api(live), [item(live)], 1.0)  # type: ignore[arg-type]  # stands in for a Client
     kind = BUILTIN["", "Pod"]
     waits._pods = {Ref(kind, "ns", str(one["metadata"]["name"])): one for one in pods}
     waits._judge()

@@ -39,7 +39,7 @@ def test_a_look_at_a_thousand_pods_does_not_follow_each_of_their_events() -> Non
     live = {"metadata": {"name": "web", "namespace": "ns", "generation": 1}, "spec": {"replicas": 2}, "status": {}}
     item = Item(ref=ref, body=live)
     item.after = live
-    waits = Busy(None, [item], 5.0)  # type: ignore[arg-type]
+    waits = Busy(None, [item], 5.0)  # type: ignore[arg-type]  # it asks no Client
     assert waits.pending
     waits.run()
     assert 2 <= waits.looks <= 8, "a tenth of the time at most, and yet again and again"
@@ -76,7 +76,7 @@ def judged(
     item.after, item.result = live, "configured"
     now = [100.0]
     monkeypatch.setattr(wait.time, "monotonic", lambda: now[0])
-    waits = wait._Wait(client, [item], 600.0)  # type: ignore[arg-type]
+    waits = wait._Wait(client, [item], 600.0)  # type: ignore[arg-type]  # stands in for a Client
     for pod in pods:
         metadata = {"namespace": "ns", "ownerReferences": [{"uid": pod.get("owner", "u")}], "uid": pod["name"], "name": pod["name"]}
         waits._pods[Ref(BUILTIN["", "Pod"], "ns", pod["name"])] = {
