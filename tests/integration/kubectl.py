@@ -41,6 +41,11 @@ class Kubectl:
     def uids(self, namespace: str, selector: str) -> dict[str, str]:
         return {item["metadata"]["name"]: item["metadata"]["uid"] for item in self.items("pods", "-n", namespace, "-l", selector)}
 
+    def await_pod(self, namespace: str, pod: str, condition: str, seconds: int) -> None:
+        """Wait until the pod is there, and then for the condition: `kubectl wait` fails at once for what a controller has yet to create."""
+        for wanted in ("create", condition):
+            self("wait", "-n", namespace, f"pod/{pod}", f"--for={wanted}", f"--timeout={seconds}s")
+
     def node_address(self) -> str:
         addresses = self.items("nodes")[0]["status"]["addresses"]
         return str(next(a["address"] for a in addresses if a["type"] == "InternalIP"))

@@ -66,8 +66,7 @@ def test_pods_land_where_the_document_says(cluster: Cluster) -> None:
 def test_with_one_pod_a_machine_a_node_that_is_made_anew_is_where_it_was(cluster: Cluster) -> None:
     before, uids = machines(cluster, "cpu"), cluster.kubectl.uids(cluster.namespace, "corral.hpc/node-set=cpu")
     cluster.kubectl("delete", "pod", "-n", cluster.namespace, "sets-cpu-0", "--timeout=120s")
-    cluster.kubectl("rollout", "status", "-n", cluster.namespace, "statefulset/sets-cpu", "--timeout=120s", check=False)
-    cluster.kubectl("wait", "-n", cluster.namespace, "--for=condition=Ready", "pod/sets-cpu-0", "--timeout=180s")
+    cluster.kubectl.await_pod(cluster.namespace, "sets-cpu-0", "condition=Ready", 180)
     assert machines(cluster, "cpu") == before
     assert cluster.kubectl.uids(cluster.namespace, "corral.hpc/node-set=cpu")["sets-cpu-0"] != uids["sets-cpu-0"]
     eventually(lambda: nodes(cluster)["cpu-0"].startswith("idle"), "Slurm has it under its name")

@@ -37,7 +37,7 @@ def stateful_set(image: str, command: str = "sleep 600", replicas: int = 1) -> d
 
 def await_stuck(engine: Engine, pod: str) -> None:
     path = "jsonpath={.status.containerStatuses[0].state.waiting.reason}=ImagePullBackOff"
-    engine.kubectl("wait", f"pod/{pod}", "-n", engine.namespace, f"--for={path}", "--timeout=60s")
+    engine.kubectl.await_pod(engine.namespace, pod, path, 60)
 
 
 def uids(engine: Engine) -> dict[str, str]:
