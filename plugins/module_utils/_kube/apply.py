@@ -82,6 +82,8 @@ class Applier:
         self._coming: set[Resource] = set()
         self._new_namespaces: set[str] = set()
         self._gone = threading.Event()
+        # Sentences about single objects, for the task's result.
+        self.warnings: list[str] = []
 
     def start(self, revision: int | None) -> None:
         """Give R0, the store's revision from before anything was written (None: not known)."""
@@ -136,11 +138,8 @@ class Applier:
             item.before = self._live.get(item.ref)
         try:
             response = self._patch(item)
-        except NotFound as error:
-            if not (self._check and error.status.namespace_missing):
-                raise
-            # Another task of the same check run would have made the namespace: the server can not be asked.
-            item.result, item.imagined = "created", True
+        except (NotFound, Invalid) as error:
+            self._imagine(item, error)
             return
         item.after = response.data
         if self._in_the_way(item):
@@ -221,10 +220,8 @@ class Applier:
         query = {"fieldManager": self._manager, **({"dryRun": "All"} if self._check else {})}
         try:
             response = self._client.request("POST", item.ref.collection, what=f"create {item.ref}", query=query, body=item.body)
-        except NotFound as error:
-            if not (self._check and error.status.namespace_missing):
-                raise
-            item.result, item.imagined = "created", True
+        except (NotFound, Invalid) as error:
+            self._imagine(item, error)
             return
         except Conflict as error:
             if not error.status.already_exists:
@@ -236,6 +233,15 @@ class Applier:
         item.after, item.result = response.data, "created"
         if self._check:
             self._note_new(item)
+
+    def _imagine(self, item: Item, error: ApiError) -> None:
+        """Say of an object, in check mode, what a run would make of it where the API server cannot be asked. Raises the error where it can."""
+        if not self._check or not (error.status.namespace_missing or error.status.is_untried):
+            raise error
+        # Another task of the same check run would have made the namespace.
+        item.result, item.imagined = "created" if item.before is None else "configured", True
+        if error.status.is_untried:
+            self.warnings.append(f"{item.ref} is not checked, since {error.status.message.rstrip('.')}; a run asks it.")
 
     def _in_the_way(self, item: Item) -> bool:
         """True when the live object must go before the wanted one can be made: it is being deleted, or it is a Job that failed."""

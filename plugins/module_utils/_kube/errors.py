@@ -75,6 +75,11 @@ class Status:
         return self.code == 404 and self.kind == "namespaces"
 
     @property
+    def is_untried(self) -> bool:
+        """A webhook that may do more than answer is not called for a dry run, so the API server says nothing about the object."""
+        return self.code == 400 and "does not support dry run" in self.message
+
+    @property
     def is_schema_mistake(self) -> bool:
         """The object does not fit its kind's schema (answered with 500 by server-side apply)."""
         return self.code in (400, 422) or _SCHEMA_MISTAKE in self.message

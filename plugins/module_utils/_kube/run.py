@@ -158,6 +158,7 @@ class Batch:
             work(kinds)
             self._await_kinds(applier, kinds)
         work(rest)
+        self._warnings += applier.warnings
         if self._set is not None:
             self._gone("pruned", self._set.prune(self._items))
             self._set.close(self._items)

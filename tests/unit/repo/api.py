@@ -42,8 +42,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         body = yaml.safe_load(self.rfile.read(int(self.headers["Content-Length"])))
-        if parse_qs(urlsplit(self.path).query).get("dryRun") != ["All"]:
-            self.server.written.append(f"{self.command} {self.path}")
+        tried = parse_qs(urlsplit(self.path).query).get("dryRun") == ["All"]
+        if not tried:
+            self.server.written.append(f"{self.command} {urlsplit(self.path).path}")
+        name = (body.get("metadata") or {}).get("name")
+        if tried and (body.get("kind"), name) in self.server.refused:
+            code, message = self.server.refused[body["kind"], name]
+            self.answer(code, {"kind": "Status", "code": code, "reason": "Invalid" if code == 422 else "BadRequest", "message": message})
+            return
         body.setdefault("metadata", {}).update(uid="1", resourceVersion="1", creationTimestamp="2026-01-01T00:00:00Z")
         self.answer(201, body)
 
@@ -63,6 +69,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.written: list[str] = []
+        # What is answered, by code and message, to the dry run of an object of this kind and name.
+        self.refused: dict[tuple[str, str], tuple[int, str]] = {}
 
     def kubeconfig(self, path: Path) -> Path:
         named = [{"name": "fake", "cluster": {"server": f"http://127.0.0.1:{self.server_address[1]}"}}]

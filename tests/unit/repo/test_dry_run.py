@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Before a run of a new document writes anything, the API server has been asked about all of its objects."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
+
+from .api import serving
+from .repository import ROOT
+
+NO_DRY_RUN = (400, 'admission webhook "strict.example.com" does not support dry run')
+
+
+def test_what_the_api_server_refuses_of_the_last_role_is_known_before_the_first_writes(tmp_path: Path) -> None:
+    with serving() as server:
+        server.refused["Service", "full-login"] = (
+            422,
+            "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range",
+        )
+        command = ["ansible-playbook", "corral.slurm.site", "-e", f"slurm_cluster_file={ROOT}/examples/full.yml"]
+        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig(tmp_path / "kubeconfig")), "ANSIBLE_NOCOLOR": "1"}
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert "Send all objects to the API server as a dry run" in done.stdout
+        assert "not in the valid range" in done.stdout
+        # The namespace and the priority classes are shared with others; the ConfigMap notes which document is tried.
+        kinds = {path.rsplit("/", 2)[-2 if "/configmaps/" in path else -1] for path in server.written}
+        assert kinds == {"namespaces", "priorityclasses", "configmaps"}, server.written
+        assert len([path for path in server.written if "/configmaps/" in path]) == 1
+
+
+def test_an_object_that_no_dry_run_can_try_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    with serving() as server:
+        server.refused["ConfigMap", "strict"] = NO_DRY_RUN
+        objects = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "demo"}} for name in ("strict", "other")
+        ]
+        parameters = {"kubeconfig": str(server.kubeconfig(tmp_path / "kubeconfig")), "objects": objects}
+        for create_only in (False, True):
+            result = run({**parameters, "create_only": create_only}, check=True, diff=False)
+            assert [row["result"] for row in result["objects"]] == ["created", "created"]
+            assert result["warnings"] == [f"ConfigMap demo/strict is not checked, since {NO_DRY_RUN[1]}; a run asks it."]
