@@ -17,6 +17,7 @@ from ansible_collections.corral.slurm.plugins.modules import slurm_cluster_model
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, plain
 
 _MOST = 16 << 20
+_VAULTED = re.compile(r"\s*\$ANSIBLE_VAULT;[0-9A-Za-z.;_-]+\s[0-9a-f\s]+")
 
 
 class ActionModule(BackendAction):
@@ -38,12 +39,17 @@ class ActionModule(BackendAction):
             return params  # the module says why
         if is_encrypted(data):
             document = self._decrypted(data, path)
-        elif re.search(rb":\s+!vault\s", data):
-            loader: Any = self._loader
-            document = plain(loader.load(data.decode("utf-8-sig", "replace"), file_name=str(Path(path).absolute())))
         else:
-            document = slurm_cluster_model.parse(data, path)
+            document = slurm_cluster_model.parse(data, path, lambda value: self._decrypted_value(value, path))
         return {**params, "path": None, "document": document}
+
+    def _decrypted_value(self, value: str, path: str) -> str:
+        """Return the text of a value with the tag ``!vault``. Of the document, Ansible's reader sees this value alone: it has no bounds."""
+        if not _VAULTED.fullmatch(value):
+            raise CorralError(f"The document {path} has a value with the tag !vault that ansible-vault did not make; correct it there.")
+        loader: Any = self._loader
+        lines = "\n".join(f"  {line}" for line in value.split())
+        return str(plain(loader.load(f"- !vault |\n{lines}\n", file_name=str(Path(path).absolute())))[0])
 
     def _decrypted(self, data: bytes, path: str) -> Any:
         loader: Any = self._loader

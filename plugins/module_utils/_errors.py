@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one exception family of the collection."""
+"""The one exception family of the collection, and how its sentences show what they found."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ class CorralError(Exception):
     def __init__(self, message: str, *, data: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.data: dict[str, Any] = data or {}
+
+
+def is_private_key(text: str) -> bool:
+    """Return whether a text has, or begins, a private key of any kind (PEM, OpenSSH, PGP): no sentence may show any of it."""
+    return "PRIVATE KEY" in text
+
+
+def quoted(text: str, most: int = 80) -> str:
+    """Return a text as a sentence shows it: at most ``most`` characters, on one line, in ASCII, and nothing of a private key."""
+    if is_private_key(text):
+        return "a private key, which must not be here and should be replaced,"
+    return ascii(text if len(text) <= most else text[: most - 3] + "...")

@@ -100,6 +100,7 @@ mistakes:
   elements: str
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,15 +150,15 @@ def read(path: str) -> Any:
     return parse(data, path)
 
 
-def parse(data: bytes, path: str) -> Any:
-    """Return the one YAML document of a file's bytes; ``path`` names it in sentences. Raises CorralError."""
+def parse(data: bytes, path: str, decrypt: Callable[[str], str] | None = None) -> Any:
+    """Return the one YAML document of a file's bytes; ``path`` names it in sentences, ``decrypt`` opens vaulted values. Raises CorralError."""
     try:
         text = data[: reading.MAX_BYTES + 1].decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # A character may be cut in two there.
         cut = error.end > reading.MAX_BYTES - 3
         raise _unreadable(path, f"it has more than {reading.MAX_BYTES} bytes" if cut else "it is not UTF-8 text") from error
-    return reading.document(text, path)
+    return reading.document(text, path, decrypt)
 
 
 def _unreadable(path: str, why: str) -> CorralError:

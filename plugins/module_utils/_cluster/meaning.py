@@ -16,6 +16,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, h
 
 Json = dict[str, Any]
 
+# Names that a sentence offers.
+_OFFERED = 10
 # Components of this release and of those to come: a node set of such a name would take the name of their objects.
 RESERVED_SETS = frozenset(
     {"accounting", "base", "controller", "database", "exporter", "health", "jail", "login", "monitoring", "rest", "worker"}
@@ -342,6 +344,13 @@ def _pairs(path: str, pairs: Iterable[tuple[str, str]], table: keys.Table, owned
         seen.add(key.lower())
 
 
+def _listed(names: set[str]) -> str:
+    """The names that a sentence offers; it has room for a few."""
+    shown = sorted(names)[:_OFFERED]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"{', '.join(shown)}{more}" if shown else "there are none"
+
+
 def _partitions(spec: Json) -> Iterator[str]:
     known = {node_set["name"] for node_set in spec.get("nodeSets") or []}
     defaults: list[int] = []
@@ -351,7 +360,7 @@ def _partitions(spec: Json) -> Iterator[str]:
             yield f"{path}.name is {partition['name']}, Slurm's own word for the defaults of partitions; choose another."
         for place, name in enumerate(partition.get("nodeSets") or []):
             if name not in known:
-                yield f"{path}.nodeSets[{place}] is {name}, which is not in spec.nodeSets ({', '.join(sorted(known)) or 'there are none'})."
+                yield f"{path}.nodeSets[{place}] is {name}, which is not in spec.nodeSets ({_listed(known)})."
         if partition.get("default"):
             defaults.append(index)
         yield from _limits(path, partition)
@@ -473,7 +482,7 @@ def _sub_mounts(spec: Json) -> Iterator[str]:
         seen.append(target)
         for place, name in enumerate(mount.get("nodeSets") or []):
             if name not in known:
-                yield f"{path}.nodeSets[{place}] is {name}, which is not in spec.nodeSets ({', '.join(sorted(known)) or 'there are none'})."
+                yield f"{path}.nodeSets[{place}] is {name}, which is not in spec.nodeSets ({_listed(known)})."
 
 
 def _pod_volumes(spec: Json) -> Iterator[str]:

@@ -10,9 +10,10 @@ small file, and ends the process where a file is nested some ten thousand times.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 try:
@@ -39,8 +40,8 @@ _BOOLEANS = {
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:[.][0-9]+|[0-9]+(?:[.][0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-# More digits are nobody's number, and Python refuses to read thousands of them.
-_MAX_DIGITS = 40
+# More digits are a floating point number, as they are to kubectl's reader, and from some 309 on none at all.
+_MAX_DIGITS, _MAX_LENGTH = 40, 400
 _TAGS = {f"tag:yaml.org,2002:{name}": name for name in ("str", "int", "float", "bool", "null", "map", "seq")}
 # They look like spaces, and YAML takes them for letters.
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000\ufeff]")
@@ -50,8 +51,8 @@ class UnreadableDocument(CorralError):
     """A text that is no document."""
 
 
-def document(text: str, where: str) -> Any:
-    """Return the one document of a text. ``where`` names it in sentences. Raises UnreadableDocument."""
+def document(text: str, where: str, decrypt: Callable[[str], str] | None = None) -> Any:
+    """Return the one document of a text. ``where`` names it in sentences, ``decrypt`` opens a value with the tag ``!vault``. Raises UnreadableDocument."""
     if yaml is None:
         raise UnreadableDocument("The Python that runs this task has no PyYAML; install it there (pip install PyYAML).")
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -64,7 +65,7 @@ def document(text: str, where: str) -> Any:
             # Another mapping of YAML's flow style, or nested too deep, which the other reader tells.
             pass
     try:
-        found = [one for one in _Reader(text, where).documents() if one is not None]
+        found = [one for one in _Reader(text, where, decrypt).documents() if one is not None]
     except yaml.YAMLError as error:
         raise UnreadableDocument(f"The document {where} is not YAML: {_said(error)}{_hint(text, error)}; correct it there.") from error
     if len(found) != 1:
@@ -115,9 +116,10 @@ def _hint(text: str, error: Any) -> str:
 class _Reader:
     """Makes values of a parser's events. Nothing here calls itself, so depth costs nothing."""
 
-    def __init__(self, text: str, where: str) -> None:
+    def __init__(self, text: str, where: str, decrypt: Callable[[str], str] | None) -> None:
         self._events: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self._where = where
+        self._decrypt = decrypt
         self._values = 0
         # Anchors, each with how many values it stands for; those of open mappings and lists are not there yet, so no alias is inside of itself.
         self._anchors: dict[str, tuple[Any, int]] = {}
@@ -182,8 +184,11 @@ class _Reader:
     def _key(self, event: Any, value: Any, mapping: dict[Any, Any], merged: set[str]) -> Any:
         if value == "<<" and isinstance(event, yaml.ScalarEvent) and not event.style:
             return _MERGE
-        if not isinstance(value, (str, int, float, bool)) and value is not None:
-            raise self._wrong(event, "has a mapping or a list as a key; keys are text")
+        # Keys are text to kubectl's reader, too.
+        if isinstance(value, int):
+            value = str(value).lower() if isinstance(value, bool) else str(value)
+        if not isinstance(value, str):
+            raise self._wrong(event, f"has the key {ascii(getattr(event, 'value', ''))[:80]}, which is no text; put it in quotes")
         if value in mapping and value not in merged:
             raise self._wrong(event, f"has the key {ascii(value)[:80]} a second time in one mapping; remove one of the two")
         return value
@@ -202,6 +207,8 @@ class _Reader:
                     merged.add(name)
 
     def _scalar(self, event: Any) -> Any:
+        if event.tag == "!vault" and self._decrypt is not None:
+            return self._decrypt(event.value)
         kind = self._tag(event, ("str", "int", "float", "bool", "null"))
         if kind == "str" or (kind is None and not event.implicit[0]):
             return event.value
@@ -238,14 +245,15 @@ def scalar(word: str) -> Any:
         return None
     if word in _BOOLEANS:
         return _BOOLEANS[word]
-    if word[:1] not in "+-.0123456789" or len(word) > _MAX_DIGITS:
+    if word[:1] not in "+-.0123456789" or len(word) > _MAX_LENGTH:
         return word
     plain = word.replace("_", "")
-    if _INTEGER.fullmatch(plain):
+    if _INTEGER.fullmatch(plain) and len(plain) <= _MAX_DIGITS:
         digits = plain.lstrip("+-")
         octal = len(digits) > 1 and digits[0] == "0" and digits[1] in "01234567"
         return int(f"{plain[: len(plain) - len(digits)]}0o{digits[1:]}" if octal else plain, 0)
-    return whole(float(plain)) if _FLOAT.fullmatch(plain) else word
+    number = float(plain) if _FLOAT.fullmatch(plain) else math.inf
+    return word if math.isinf(number) else whole(number)
 
 
 def whole(number: float) -> int | float:

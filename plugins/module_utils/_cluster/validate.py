@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, meaning, quantity, schema
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, is_private_key
 
 _TYPES = {"object": "a mapping (key: value)", "array": "a list", "string": "text", "integer": "a whole number", "boolean": "true or false"}
 # So many mistakes are told, and so many of the others are counted.
@@ -218,7 +218,7 @@ def _found(value: Any, path: str = "") -> str:
         return "a list"
     if isinstance(value, int) and value.bit_length() > 256:
         return f"a number of some {value.bit_length() * 3 // 10} digits"
-    if isinstance(value, str) and ("PRIVATE KEY" in value or "sshKeys" in path):
-        return "a private key, which must not be here and should be replaced" if "PRIVATE KEY" in value else "something else"
+    if isinstance(value, str) and (is_private_key(value) or "sshKeys" in path):
+        return "a private key, which must not be here and should be replaced" if is_private_key(value) else "something else"
     shown = ascii(value[:80]) if isinstance(value, str) else ascii(str(value))[1:-1]
     return shown if len(shown) <= 80 else shown[:76] + "...'"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 Scalar: TypeAlias = "str | int | bool"
@@ -57,11 +57,11 @@ def value(raw: Value) -> str:
     if not isinstance(raw, str):
         for item in raw:
             if "," in item or not item:
-                raise ConfError(f"The list item {_shown(item)} can not be written into Slurm's configuration: it is empty or has a comma.")
+                raise ConfError(f"The list item {quoted(item)} can not be written into Slurm's configuration: it is empty or has a comma.")
         raw = ",".join(raw)
     reason = refusal(raw)
     if reason:
-        raise ConfError(f"The value {_shown(raw)} can not be written into Slurm's configuration: it {reason}; remove it.")
+        raise ConfError(f"The value {quoted(raw)} can not be written into Slurm's configuration: it {reason}; remove it.")
     return f'"{raw}"' if not raw or _SPACE.search(raw) else raw
 
 
@@ -70,7 +70,7 @@ def line(pairs: Iterable[tuple[str, Value | None]]) -> str:
     written = []
     for key, raw in pairs:
         if not _KEY.fullmatch(key):
-            raise ConfError(f"{_shown(key)} is no key of Slurm's configuration: a key is letters, digits and underscores.")
+            raise ConfError(f"{quoted(key)} is no key of Slurm's configuration: a key is letters, digits and underscores.")
         if raw is not None:
             written.append(f"{key}={value(raw)}")
     return " ".join(written)
@@ -82,25 +82,25 @@ def parse_pair(text: str) -> tuple[str, str]:
     key = key.rstrip(" ")
     rest = rest.strip(" ")
     if not equals or not _KEY.fullmatch(key):
-        raise ConfError(f"{_shown(text)} is no line of the form Key=Value.")
+        raise ConfError(f"{quoted(text)} is no line of the form Key=Value.")
     if len(rest) > 1 and rest[0] == rest[-1] == '"':
         rest = rest[1:-1]
     elif _SPACE.search(rest):
         raise ConfError(
-            f"{_shown(text)} has white space in its value; put the value in double quotes, or give each Key=Value as a line of its own."
+            f"{quoted(text)} has white space in its value; put the value in double quotes, or give each Key=Value as a line of its own."
         )
     elif not rest:
-        raise ConfError(f"{_shown(text)} has no value; write what {key} shall be, or remove the line.")
+        raise ConfError(f"{quoted(text)} has no value; write what {key} shall be, or remove the line.")
     reason = refusal(rest)
     if reason:
-        raise ConfError(f"{_shown(text)} {reason}; remove it.")
+        raise ConfError(f"{quoted(text)} {reason}; remove it.")
     return key, rest
 
 
 def parse_pairs(text: str) -> list[tuple[str, str]]:
     """Split a line of several ``Key=Value`` into its pairs, as Slurm would. Raises ConfError for anything else."""
     if not _PAIRS.fullmatch(text.strip(" ")):
-        raise ConfError(f"{_shown(text)} is no line of the form Key=Value Key=Value.")
+        raise ConfError(f"{quoted(text)} is no line of the form Key=Value Key=Value.")
     return [parse_pair(match[0]) for match in _PAIR.finditer(text)]
 
 
@@ -157,7 +157,7 @@ def plugin_line(required: bool, path: str, arguments: Sequence[tuple[str, str]] 
     for word in words:
         reason = "has white space" if _SPACE.search(word) else refusal(word)
         if reason:
-            raise ConfError(f"{_shown(word)} can not be written into plugstack.conf: it {reason}; remove it.")
+            raise ConfError(f"{quoted(word)} can not be written into plugstack.conf: it {reason}; remove it.")
     return " ".join(words)
 
 
@@ -165,11 +165,11 @@ def parse_plugin(raw: str) -> str:
     """Return a line of plugstack.conf as it is written. Raises ConfError for one that is no plugin's."""
     words = raw.split()
     if len(words) < 2 or words[0] not in ("required", "optional") or not words[1].endswith(".so"):
-        raise ConfError(f"{_shown(raw)} is no line of the form 'optional PLUGIN.so ARGUMENTS', or with required.")
+        raise ConfError(f"{quoted(raw)} is no line of the form 'optional PLUGIN.so ARGUMENTS', or with required.")
     for word in words:
         reason = refusal(word)
         if reason:
-            raise ConfError(f"{_shown(word)} can not be written into plugstack.conf: it {reason}; remove it.")
+            raise ConfError(f"{quoted(word)} can not be written into plugstack.conf: it {reason}; remove it.")
     return " ".join(words)
 
 
@@ -180,9 +180,5 @@ def text(header: Sequence[str], lines: Iterable[str]) -> str:
     for written in every:
         control = _CONTROL.search(written)
         if control:
-            raise ConfError(f"The line {_shown(written)} can not be written: it has the control character U+{ord(control[0]):04X}.")
+            raise ConfError(f"The line {quoted(written)} can not be written: it has the control character U+{ord(control[0]):04X}.")
     return "\n".join(every) + "\n"
-
-
-def _shown(raw: str) -> str:
-    return ascii(raw if len(raw) <= 80 else raw[:77] + "...")

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
 
 # Slurm's own limit is 64 Ki nodes a cluster (MAX_SLURM_NODES); more names than this is a mistyped range, not a cluster.
 MAX_NAMES = 1_000_000
@@ -25,6 +25,8 @@ _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _DIGITS = re.compile(r"[0-9]+")
 # More digits do not fit Slurm's unsigned long; such a run is text.
 _MAX_DIGITS = 18
+# In one name: looking for a name in a hostlist costs by their number.
+_MAX_BRACKETS = 8
 _Ranges = list[tuple[int, int, int]]
 _FORBIDDEN = re.compile(r"[\[\],\s\x00-\x1f\x7f]")
 
@@ -39,7 +41,7 @@ def expand(hostlist: str) -> list[str]:
     ``""`` gives ``[]``. Raises HostlistError for text that Slurm would not read and for more than MAX_NAMES names.
     """
     if count(hostlist) > MAX_NAMES:
-        raise HostlistError(f"The hostlist {_shown(hostlist)} has more than {MAX_NAMES} names, which are refused, so check its ranges.")
+        raise HostlistError(f"The hostlist {quoted(hostlist)} has more than {MAX_NAMES} names, which are refused, so check its ranges.")
     names: list[str] = []
     for parts in _items(hostlist):
         if len(parts) == 1 and isinstance(parts[0], str):
@@ -135,7 +137,10 @@ def _items(hostlist: str) -> Iterator[list[str | _Ranges]]:
         match = _ITEM.match(hostlist, position)
         if not match:
             raise HostlistError(_complaint(hostlist, position))
-        yield [_ranges(part[1], hostlist) if part[2] is None else _text(part[2], hostlist) for part in _PART.finditer(match[0])]
+        parts = [_ranges(part[1], hostlist) if part[2] is None else _text(part[2], hostlist) for part in _PART.finditer(match[0])]
+        if sum(not isinstance(part, str) for part in parts) > _MAX_BRACKETS:
+            raise HostlistError(f"The hostlist {quoted(hostlist)} has a name of more than {_MAX_BRACKETS} brackets; write it with fewer.")
+        yield parts
         position = match.end()
         if position == len(hostlist):
             return
@@ -146,7 +151,7 @@ def _items(hostlist: str) -> Iterator[list[str | _Ranges]]:
 
 def _text(part: str, hostlist: str) -> str:
     if _FORBIDDEN.search(part):
-        raise HostlistError(f"The hostlist {_shown(hostlist)} has white space in a name; separate names by commas alone.")
+        raise HostlistError(f"The hostlist {quoted(hostlist)} has white space in a name; separate names by commas alone.")
     return part
 
 
@@ -156,15 +161,15 @@ def _ranges(body: str, hostlist: str) -> _Ranges:
         match = _RANGE.fullmatch(text)
         if not match:
             raise HostlistError(
-                f"The hostlist {_shown(hostlist)} has {_shown(text)} in brackets; only numbers and ranges such as 0-7 can stand there."
+                f"The hostlist {quoted(hostlist)} has {quoted(text)} in brackets; only numbers and ranges such as 0-7 can stand there."
             )
         if len(match[1]) > _MAX_DIGITS or len(match[2] or "") > _MAX_DIGITS:
             raise HostlistError(
-                f"The hostlist {_shown(hostlist)} has a number of more than {_MAX_DIGITS} digits in brackets; check its ranges."
+                f"The hostlist {quoted(hostlist)} has a number of more than {_MAX_DIGITS} digits in brackets; check its ranges."
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise HostlistError(f"The hostlist {_shown(hostlist)} has the range {text}, which ends before it begins; swap its ends.")
+            raise HostlistError(f"The hostlist {quoted(hostlist)} has the range {text}, which ends before it begins; swap its ends.")
         ranges.append((first, last, len(match[1])))
     return ranges
 
@@ -178,7 +183,7 @@ def _numbers(part: str | _Ranges) -> Iterable[str]:
 def _places(name: str) -> list[tuple[tuple[str, str], str]]:
     """``r1n07`` → ``[(("r1n", ""), "07"), (("r", "n07"), "1")]``: each number, last first, with the text around it."""
     if not name or _FORBIDDEN.search(name):
-        raise HostlistError(f"{_shown(name)} can not stand in a hostlist: a name is not empty and has no bracket, comma or white space.")
+        raise HostlistError(f"{quoted(name)} can not stand in a hostlist: a name is not empty and has no bracket, comma or white space.")
     found = [((name[: match.start()], name[match.end() :]), match[0]) for match in _DIGITS.finditer(name) if len(match[0]) <= _MAX_DIGITS]
     return found[::-1]
 
@@ -201,9 +206,5 @@ def _brackets(numbers: set[str]) -> str:
 
 def _complaint(hostlist: str, position: int) -> str:
     if hostlist.count("[") != hostlist.count("]") or (position < len(hostlist) and hostlist[position] in "[]"):
-        return f"The hostlist {_shown(hostlist)} has brackets that do not pair (or one inside another) at character {position + 1}; write each as [0-7]."
-    return f"The hostlist {_shown(hostlist)} has an empty name at character {position + 1}; remove the extra comma."
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
+        return f"The hostlist {quoted(hostlist)} has brackets that do not pair (or one inside another) at character {position + 1}; write each as [0-7]."
+    return f"The hostlist {quoted(hostlist)} has an empty name at character {position + 1}; remove the extra comma."

@@ -13,6 +13,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 
+from ansible_collections.corral.slurm.plugins.module_utils._errors import quoted
+
 TEXT, YES_NO = "text", "yes or no"
 N16, N32, N64 = "16", "32", "64"
 
@@ -62,14 +64,14 @@ class Table:
             )
         family = PLUGINS.get(key.lower())
         if family and not all(name.strip().lower().startswith(f"{family}/") for name in value.split(",")):
-            return f"{key} to {_shown(value)}; it must be a plugin such as {family}/NAME."
+            return f"{key} to {quoted(value)}; it must be a plugin such as {family}/NAME."
         if kind == YES_NO and value.lower() not in _YES_NO:
-            return f"{key} to {_shown(value)}; it must be YES or NO."
+            return f"{key} to {quoted(value)}; it must be YES or NO."
         if kind in (N16, N32, N64) and value.lower() not in _NO_LIMIT:
             if not _NUMBER.fullmatch(value.lower()):
-                return f"{key} to {_shown(value)}; it must be a whole number."
+                return f"{key} to {quoted(value)}; it must be a whole number."
             if len(value) > 40 or int(value, 16 if value[:2].lower() == "0x" else 10) >= 2 ** int(kind):
-                return f"{key} to {_shown(value)}; {2 ** int(kind) - 1} is the most."
+                return f"{key} to {quoted(value)}; {2 ** int(kind) - 1} is the most."
         return None
 
 
@@ -246,9 +248,5 @@ def _preemption(settings: Mapping[str, str]) -> Iterator[str]:
         yield f"PreemptType is {settings['preempttype']}, which needs a PreemptMode such as REQUEUE, CANCEL or SUSPEND,GANG; add the line."
 
 
-def _shown(value: str) -> str:
-    return ascii(value if len(value) <= 80 else value[:77] + "...")
-
-
 def _plain(key: str) -> str:
-    return key if key.isascii() and key.isprintable() and len(key) <= 80 else _shown(key)
+    return key if key.isascii() and key.isprintable() and len(key) <= 80 else quoted(key)

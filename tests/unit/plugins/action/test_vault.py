@@ -33,11 +33,15 @@ def test_a_vaulted_document(tmp_path: Path) -> None:
     whole.write_text(minimal)
     bad.write_text("a: [\n")
     document = yaml.safe_load(minimal)
-    name = document["metadata"]["name"]
-    vaulted = run("ansible-vault", "encrypt_string", "--vault-password-file", password, name).split("!vault", 1)[1].partition("\nEnc")[0]
-    document["metadata"]["name"] = "PLACE"
+    name, user = document["metadata"]["name"], document["spec"]["users"][0]
+    secrets = {"NAME": name, "KEY": user["sshKeys"][0]}
+    document["metadata"]["name"], user["sshKeys"] = "NAME", ["KEY"]
     lines = yaml.safe_dump(document, sort_keys=False)
-    part.write_text(lines.replace("PLACE", "!vault |\n" + textwrap.indent(textwrap.dedent(vaulted.split("|", 1)[1].lstrip("\n")), " " * 8)))
+    for place, value in secrets.items():
+        vaulted = run("ansible-vault", "encrypt_string", "--vault-password-file", password, value).split("!vault |\n", 1)[1]
+        secret = textwrap.dedent(vaulted.partition("\nEnc")[0])
+        lines = lines.replace(place, "!vault |\n" + textwrap.indent(secret, " " * 8))
+    part.write_text(lines)
     for file in (whole, bad):
         run("ansible-vault", "encrypt", "--vault-password-file", password, file)
     variables = yaml.safe_dump({"files": [str(whole), str(part), str(bad)]}, default_flow_style=True, width=10000).strip()
@@ -47,6 +51,26 @@ def test_a_vaulted_document(tmp_path: Path) -> None:
     without = run("ansible-playbook", play, "-e", variables)
     assert "vault" in without
     assert "none+none+none" in without, without
+
+
+TAGGED = "# key: !vault |\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("  maintenance: 10:00:00", "10:00:00"),
+        ("  nodeSets: []", "has the key 'nodeSets' a second time"),
+        ("  x: " + "[" * 100_000, "has more than 50 levels"),
+        ("  x: !vault |\n    no secret", "has a value with the tag !vault that ansible-vault did not make"),
+    ],
+)
+def test_the_tag_of_vaulted_values_takes_no_bound_away(tmp_path: Path, line: str, words: str) -> None:
+    """Ansible's own reader takes 10:00:00 for 36000, the last of two equal keys, and as many levels as end the process."""
+    document = tmp_path / "document.yml"
+    document.write_text(TAGGED + (ROOT / "examples" / "minimal.yml").read_text().rstrip() + "\n" + line + "\n")
+    out = run("ansible-playbook", "corral.slurm.site", "--check", "-e", f"slurm_cluster_file={document}")
+    assert words in " ".join(out.split()), out
 
 
 @pytest.mark.parametrize("vaulted", [False, True])

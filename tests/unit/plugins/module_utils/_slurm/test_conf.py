@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -120,3 +121,11 @@ def test_a_line_without_some_nodes() -> None:
 )
 def test_plugins_of_a_file(line: str, files: list[str]) -> None:
     assert list(conf.plugins(f"A=b\n{line}\nC=d\n").values()) == files
+
+
+@pytest.mark.parametrize("read", [conf.parse_pair, conf.parse_pairs, conf.parse_plugin])
+def test_no_private_key_is_shown(read: Callable[[str], object]) -> None:
+    with pytest.raises(conf.ConfError) as raised:
+        read("-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXkt")
+    assert "a private key, which must not be here" in str(raised.value)
+    assert "b3Bl" not in str(raised.value)

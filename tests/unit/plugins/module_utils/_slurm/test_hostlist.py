@@ -65,3 +65,10 @@ def test_what_is_compressed_expands_to_the_same(names: set[str]) -> None:
 def test_ranged(size: int, text: str) -> None:
     assert hostlist.ranged("n", size, ".x") == text
     assert hostlist.count(text) == size
+
+
+def test_a_name_has_few_brackets() -> None:
+    """To look for a name in one costs by their number."""
+    hostlist.expand("n" + "[0]" * 8)
+    with pytest.raises(hostlist.HostlistError, match="more than 8 brackets"):
+        hostlist.first_named("n" + "[0-1]" * 8 + "[0]" * 1300, ["n-"])
