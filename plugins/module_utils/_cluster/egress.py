@@ -16,8 +16,21 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import Component, Components, Egress, EgressPolicy, Json
 
 # What a machine tells about itself and its credentials to whoever asks from it: link-local addresses (most clouds' 169.254.169.254), and those that
-# clouds have elsewhere: Azure's, Alibaba's, and by IPv6 AWS's and Google's. DNS that some of them serve stays open, by its port.
-METADATA = ("169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "fe80::/10", "fd00:ec2::/32", "fd20:ce::254/128")
+# clouds have elsewhere. DNS that some of them serve stays open, by its port.
+METADATA = (
+    "169.254.0.0/16",
+    "fe80::/10",
+    "fd00:ec2::/32",  # AWS: docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html, of which there are more (EKS Pod Identity)
+    "fd20:ce::254/128",  # Google: cloud.google.com/compute/docs/metadata/querying-metadata
+    "168.63.129.16/32",  # Azure: learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+    "fd00:c1::a9fe:a9fe/128",  # Oracle: github.com/oracle/oci-python-sdk, auth/signers/instance_principals_security_token_signer.py
+    "192.0.0.192/32",  # Oracle's older cloud: docs.oracle.com/en/cloud/cloud-at-customer/occ-get-started/retrieve-predefined-instance-metadata.html
+    "100.100.100.200/32",  # Alibaba: docs.cloud-init.io/en/latest/reference/datasources/aliyun.html
+    "fd00:100::100:200/128",  # Alibaba by IPv6: github.com/canonical/cloud-init/issues/6892
+    "100.96.0.96/32",  # Volcano Engine: www.volcengine.com/docs/6396/113780
+    "fd00:42::42/128",  # Scaleway: docs.cloud-init.io/en/latest/reference/datasources/scaleway.html
+    "fd00:a9fe:a9fe::1/128",  # Akamai: techdocs.akamai.com/cloud-computing/docs/metadata-service-api
+)
 # To wherever it is: a service's pods, the node's own cache (169.254.20.10), a cloud's. OpenShift's pods listen on 5353.
 DNS: list[Json] = [
     {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]},
