@@ -15,3 +15,4 @@ class ActionModule(BackendAction):
 
     argument_spec = staticmethod(k8s_api_server_info.argument_spec)
     backend = staticmethod(run)
+    constraints = k8s_api_server_info.CONSTRAINTS

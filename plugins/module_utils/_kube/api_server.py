@@ -3,56 +3,101 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The backend of k8s_api_server_info: under which addresses pods reach the API server, for policies that close it.
 
-Its Service's address, and those behind it: most network plugins look at a packet when the one has been replaced by the other, some before.
+Its Service's address, and those behind it: most network plugins look at a packet when the one has been replaced by the other, some before. And that of
+the run's own connection, which may be a load balancer's. What a run has read is recorded in an annotation of a NetworkPolicy, by where it was read, and
+replaced only by a run that reads that again: so neither fewer rights nor another kubeconfig open what was closed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import socket
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref, Resource
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, NotFound
 
-# The API server itself makes both, under these names.
-_PLACES = (
-    ("/api/v1/namespaces/default/services/kubernetes", "read the Service default/kubernetes"),
-    ("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", "read the EndpointSlice default/kubernetes"),
-)
+ANNOTATION = "corral.hpc/api-server"
+_POLICIES = Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", namespaced=True, builtin=True)
+# The API server itself makes both, under these names. No host's name has a slash, by which a run's own connection is recorded.
+_PLACES = {
+    "Service/kubernetes": "/api/v1/namespaces/default/services/kubernetes",
+    "EndpointSlice/kubernetes": "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
+}
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Return the addresses; the parameters are those of the module k8s_api_server_info.
 
-    Returns ``changed``, ``ipv4``, ``ipv6``, ``requests``, and ``warnings`` where they may not be read. Raises CorralError.
+    Returns ``changed``, ``ipv4``, ``ipv6``, ``within``, ``record``, ``requests``, and ``warnings`` where they are not known. Raises CorralError.
     """
     del check, diff
-    client = Client(auth.resolve(params))
-    found: set[str] = set()
+    access = auth.resolve(params)
+    client = Client(access)
+    named: list[str] = params.get("addresses") or []
     warnings: list[str] = []
     try:
-        for path, what in _PLACES:
-            try:
-                found.update(_addresses(client.get(path, what=what).data))
-            except NotFound:
-                continue
-            except Forbidden as error:
-                warnings.append(
-                    f"{error} Until its addresses are known, pods are not kept from the Kubernetes API server: name them in "
-                    "spec.network.egress.apiServer, or give the right to read them (docs/rights.md)."
-                )
-                found.clear()
-                break
+        known = _recorded(client, params)
+        if not named:
+            warnings = _read(client, known)
+            _add_connection(access.server, known)
     except KubeError as error:
         error.data = {"requests": client.requests, **error.data}
         raise
     finally:
         client.close()
-    result: dict[str, Any] = {"changed": False, **networks(found), "requests": client.requests}
-    if warnings:
-        result["warnings"] = warnings
-    return result
+    addresses = sorted(set(named or (network for networks in known.values() for network in networks)))
+    result: dict[str, Any] = {
+        "changed": False,
+        **{family: [text for text in addresses if (":" in text) == (family == "ipv6")] for family in ("ipv4", "ipv6")},
+        "within": within(params.get("networks") or [], addresses),
+        "record": " ".join(f"{source}={network}" for source, networks in sorted(known.items()) for network in networks),
+        "requests": client.requests,
+    }
+    return {**result, "warnings": warnings} if warnings else result
+
+
+def _recorded(client: Client, params: dict[str, Any]) -> dict[str, list[str]]:
+    """What runs have read before, by where."""
+    known: dict[str, list[str]] = {}
+    if not params.get("policy"):
+        return known
+    ref = Ref(_POLICIES, str(params["namespace"]), str(params["policy"]))
+    try:
+        policy = client.get(ref.path, what=f"read {ref}").data
+    except NotFound:
+        return known
+    for word in str((policy["metadata"].get("annotations") or {}).get(ANNOTATION, "")).split():
+        source, _equals, network = word.rpartition("=")
+        with contextlib.suppress(ValueError):  # somebody else's words
+            known.setdefault(source, []).append(str(ipaddress.ip_network(network)))
+    return known
+
+
+def _read(client: Client, known: dict[str, list[str]]) -> list[str]:
+    """Read what this run may, into what is known; return what to say of what nobody has read."""
+    unknown: list[str] = []
+    for place, path in _PLACES.items():
+        what = place.replace("/", " default/")
+        try:
+            found = _networks(_addresses(client.get(path, what=f"read the {what}").data))
+            reason = f"The {what} has no address"
+        except (Forbidden, NotFound) as error:
+            found, reason = [], str(error).rstrip(".")
+        if found:
+            known[place] = found
+        elif place not in known:
+            unknown.append(reason)
+    return [
+        f"{reason}; until a run reads addresses there, or spec.network.egress.apiServer names the Kubernetes API server's (docs/rights.md), "
+        "pods are not kept from them."
+        for reason in unknown[:1]
+    ]
 
 
 def _addresses(data: dict[str, Any]) -> list[str]:
@@ -61,13 +106,36 @@ def _addresses(data: dict[str, Any]) -> list[str]:
     return [str(address) for address in (*((data.get("spec") or {}).get("clusterIPs") or ()), *behind)]
 
 
-def networks(addresses: set[str]) -> dict[str, list[str]]:
-    """Return the addresses as networks of one address each, by family, in an order that lasts; names are none."""
-    found: dict[str, list[str]] = {"ipv4": [], "ipv6": []}
+def _add_connection(server: str, known: dict[str, list[str]]) -> None:
+    """Add those under which this run reaches the API server, by the host's name; none where only a proxy can resolve it. Those that the name had stay, for
+    DNS may tell some of them at a time."""
+    host = urlsplit(server).hostname or ""
+    with contextlib.suppress(OSError, UnicodeError):
+        found = _networks(str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+        if found:
+            known[host] = sorted({*known.get(host, []), *found})
+
+
+def _networks(addresses: Iterable[str]) -> list[str]:
+    """Return the addresses as networks of one address each, in an order that lasts; names are none, nor is this machine by itself, such as a tunnel's end."""
+    found: set[str] = set()
     for text in addresses:
         try:
-            address = ipaddress.ip_address(text)
+            address = ipaddress.ip_address(text.partition("%")[0])
         except ValueError:
             continue
-        found[f"ipv{address.version}"].append(f"{address}/{address.max_prefixlen}")
-    return {family: sorted(those) for family, those in found.items()}
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if not address.is_loopback and not address.is_unspecified:
+            found.add(f"{address}/{address.max_prefixlen}")
+    return sorted(found)
+
+
+def within(outer: Iterable[str], inner: Iterable[str]) -> dict[str, list[str]]:
+    """Return for each of the first networks which of the second lie in it and are less than all of it: those that a NetworkPolicy can except from it."""
+    parsed: list[tuple[str, Any]] = [(text, ipaddress.ip_network(text)) for text in inner]
+    found: dict[str, list[str]] = {}
+    for text in outer:
+        network: Any = ipaddress.ip_network(text)
+        found[text] = [one for one, small in parsed if small.version == network.version and small != network and small.subnet_of(network)]
+    return found
