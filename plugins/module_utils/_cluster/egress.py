@@ -3,17 +3,28 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where pods may connect to: the document's word on it checked, and made into the rules of NetworkPolicies.
 
-A NetworkPolicy only allows, and a packet that any of its rules allows goes. So "everything but" is all addresses with exceptions, and what the document
-allows besides outweighs them. Where the API server is no document says by itself: a run reads it, and the template adds it to what is closed.
+A NetworkPolicy only allows, and a packet that any of its rules allows goes. So what is closed is excepted from each network that is broader, all addresses
+among them, and who allows it by itself, or a part of it, opens that. Where the API server is no document says by itself: a run reads it, and the template
+excepts it likewise.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import Component, Components, Egress, EgressPolicy, Json
+from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
+    Allowance,
+    Component,
+    Components,
+    Egress,
+    EgressBlock,
+    EgressPolicy,
+    Json,
+)
+
+_Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # What a machine tells about itself and its credentials to whoever asks from it: link-local addresses (most clouds' 169.254.169.254), and those that
 # clouds have elsewhere. DNS that some of them serve stays open, by its port.
@@ -37,11 +48,30 @@ DNS: list[Json] = [
     {"to": [{"namespaceSelector": {}}], "ports": [{"protocol": protocol, "port": 5353} for protocol in ("UDP", "TCP")]},
 ]
 _NAMESPACE = "kubernetes.io/metadata.name"
+# Some network plugins count no pod among all addresses, so pods are named as well.
+_EVERYWHERE: Json = {"peers": [{"namespaceSelector": {}}], "cidrs": ["0.0.0.0/0", "::/0"]}
+# Of one network in another that is allowed, in all: about 200 KB of a NetworkPolicy, which the API server takes.
+_MOST_EXCEPTIONS = 10_000
 
 
 def mistakes(spec: Json) -> Iterator[str]:
     """Yield a sentence for each mistake in spec.network.egress, whose structure is right."""
     egress = (spec.get("network") or {}).get("egress") or {}
+    found = list(_mistakes(egress))
+    yield from found
+    if found:
+        return
+    rules = [_reached(rule) for rule in egress.get("allow") or []]
+    inside = _inside({text for rule in rules for text in rule["cidrs"]}, [*_closed(egress), *(egress.get("apiServer") or [])])
+    count = sum(len(inside[text]) for rule in rules for text in rule["cidrs"])
+    if count > _MOST_EXCEPTIONS:
+        yield (
+            f"spec.network.egress.allow names networks from which {count} closed ones would be excepted, more than the {_MOST_EXCEPTIONS} that a "
+            "NetworkPolicy has room for; allow fewer or narrower ones, or close fewer."
+        )
+
+
+def _mistakes(egress: Json) -> Iterator[str]:
     path = "spec.network.egress"
     for field in ("close", "apiServer"):
         for index, text in enumerate(egress.get(field) or []):
@@ -78,13 +108,19 @@ def _network(path: str, text: str, *, whole: bool) -> Iterator[str]:
 def resolve(name: str, spec: Json, cluster: Json, components: Components) -> Egress:
     """Return the policies for ``spec.network.egress``. ``cluster`` is the selector of all pods of the cluster."""
     egress = spec["network"]["egress"]
-    closed = {
-        family: sorted({text for text in (*METADATA, *egress["close"], *egress["apiServer"]) if _family(text) == family})
-        for family in _FAMILIES
-    }
-    rules = [{"to": [{"podSelector": {"matchLabels": cluster}}]}, *DNS, *map(_allowed, egress["allow"])]
+    rules = [{"to": [{"podSelector": {"matchLabels": cluster}}]}, *DNS]
+    reached = [_reached(rule) for rule in egress["allow"]]
+    networks = sorted({text for rule in (*reached, _EVERYWHERE) for text in rule["cidrs"]})
+    inside = _inside(networks, _closed(egress))
 
-    def policy(part: str, open_: bool, *selected: Component) -> EgressPolicy:
+    def allowance(rule: Json) -> Allowance:
+        blocks = [EgressBlock(cidr=text, closed=inside[text]) for text in rule["cidrs"]]
+        return Allowance(peers=rule["peers"], blocks=blocks, ports=rule.get("ports", []))
+
+    allowed = [allowance(rule) for rule in reached]
+    everywhere = allowance(_EVERYWHERE)
+
+    def policy(part: str, mode: str, *selected: Component) -> EgressPolicy:
         key = "app.kubernetes.io/component"
         common = {label: value for label, value in selected[0].selector.items() if label != key}
         values = [component.selector[key] for component in selected]
@@ -92,30 +128,45 @@ def resolve(name: str, spec: Json, cluster: Json, components: Components) -> Egr
             selector: Json = {"matchLabels": selected[0].selector}
         else:
             selector = {"matchLabels": common, "matchExpressions": [{"key": key, "operator": "In", "values": values}]}
-        return EgressPolicy(name=f"{name}-base-egress-{part}", selector=selector, rules=rules, open=open_)
+        allowances = [*allowed, everywhere] if mode == "Open" else allowed
+        return EgressPolicy(name=f"{name}-base-egress-{part}", selector=selector, rules=rules, allowances=allowances)
 
     return Egress(
-        closed=closed,
-        find_api_server=not egress["apiServer"],
+        networks=networks,
+        api_server=egress["apiServer"],
         policies=[
-            policy("worker", egress["workers"] == "Open", components.worker),
-            policy("login", egress["login"] == "Open", components.login),
+            policy("worker", egress["workers"], components.worker),
+            policy("login", egress["login"], components.login),
             # The base's is the job that looks whether the directory of users answers.
-            policy("controller", egress["controller"] == "Open", components.controller, components.base),
+            policy("controller", egress["controller"], components.controller, components.base),
             # They write files, and talk to nobody.
-            EgressPolicy(name=f"{name}-base-egress-jail", selector={"matchLabels": components.jail.selector}, rules=[], open=False),
+            EgressPolicy(name=f"{name}-base-egress-jail", selector={"matchLabels": components.jail.selector}, rules=[], allowances=[]),
         ],
     )
 
 
-_FAMILIES = {"ipv4": 4, "ipv6": 6}
+def _closed(egress: Json) -> list[str]:
+    """What is closed besides the API server, each once."""
+    return sorted({*METADATA, *(egress.get("close") or ())})
 
 
-def _family(text: str) -> str:
-    return "ipv4" if ipaddress.ip_network(text).version == _FAMILIES["ipv4"] else "ipv6"
+def _reached(rule: Json) -> Json:
+    """What an entry of ``allow`` is for: its networks and namespaces, or everything where it names neither."""
+    cidrs, namespaces = rule.get("cidrs") or [], rule.get("namespaces") or []
+    where = {"cidrs": cidrs, "peers": [{"namespaceSelector": {"matchLabels": {_NAMESPACE: text}}} for text in namespaces]}
+    return {**(where if cidrs or namespaces else _EVERYWHERE), "ports": rule.get("ports") or []}
 
 
-def _allowed(rule: Json) -> Json:
-    to: list[Any] = [{"ipBlock": {"cidr": text}} for text in rule["cidrs"]]
-    to.extend({"namespaceSelector": {"matchLabels": {_NAMESPACE: text}}} for text in rule["namespaces"])
-    return {**({"to": to} if to else {}), **({"ports": rule["ports"]} if rule["ports"] else {})}
+def _inside(networks: Iterable[str], closed: Iterable[str]) -> dict[str, list[str]]:
+    """Return which of the closed networks lie within each of these and are less than all of it.
+
+    By looking up what each lies within, not by trying pairs: of these there may be a million.
+    """
+    found: dict[_Network, list[str]] = {ipaddress.ip_network(text): [] for text in networks}
+    lengths = {(network.version, network.prefixlen) for network in found}
+    for text in closed:
+        network = ipaddress.ip_network(text)
+        for version, length in lengths:
+            if version == network.version and length < network.prefixlen:
+                found.get(network.supernet(new_prefix=length), []).append(text)
+    return {text: found[ipaddress.ip_network(text)] for text in networks}

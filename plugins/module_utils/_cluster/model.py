@@ -385,22 +385,39 @@ class Teardown:
 
 
 @dataclass(frozen=True, slots=True)
+class EgressBlock:
+    """A network, but for ``closed``, what the document closes in it."""
+
+    cidr: str
+    closed: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A rule for these peers and networks, on these ports, or on all where there are none."""
+
+    peers: list[Json]
+    blocks: list[EgressBlock]
+    ports: list[Json]
+
+
+@dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """A NetworkPolicy for what pods connect to: these rules, and with ``open`` everything but what is closed."""
+    """A NetworkPolicy for what pods connect to: ``rules`` as they are, whatever is closed, and ``allowances``, from which what is closed is excepted."""
 
     name: str
     selector: Json
     rules: list[Json]
-    open: bool
+    allowances: list[Allowance]
 
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """Where pods may connect to. ``closed`` has networks by family, ``ipv4`` and ``ipv6``; ``find_api_server``: the API server's are not among them,
-    for the document does not name them."""
+    """Where pods may connect to. ``networks`` are those of all allowances, from which the API server's addresses are to be excepted too: ``api_server``, or
+    those that a run finds where the document names none."""
 
-    closed: dict[str, list[str]]
-    find_api_server: bool
+    networks: list[str]
+    api_server: list[str]
     policies: list[EgressPolicy]
 
 

@@ -1103,7 +1103,7 @@ def _egress() -> Schema:
         rules=(("!has(self.endPort) || self.endPort >= self.port", "endPort is less than port"),),
     )
     rule = _object(
-        "Something that is allowed. Its networks and namespaces add up; without any of them it is everything, on these ports.",
+        "Something that is allowed. Its networks and namespaces add up; without any of them it is everything but what is closed, on these ports.",
         {
             "cidrs": networks("Networks, such as those of a license server or of LDAP.", 64),
             "namespaces": _list(
@@ -1122,11 +1122,20 @@ def _egress() -> Schema:
             "workers": reach("workers, and so jobs,"),
             "login": reach("login nodes, and so users' sessions,"),
             "controller": reach("the controller's pods"),
-            "allow": _list("What is allowed besides, to all of them, closed or not.", rule, maximum=64, default=[]),
-            "close": networks("Networks that are closed besides, such as that of the machines' consoles.", 256),
+            "allow": _list(
+                "What is allowed besides, to all of them. Within a broader network, what is closed stays so; who names it, or a part of it, opens that.",
+                rule,
+                maximum=64,
+                default=[],
+            ),
+            "close": networks(
+                "Networks that are closed besides, such as that of the machines' consoles, and the address of a load balancer before the Kubernetes API "
+                "server that the kubeconfig of no run names.",
+                256,
+            ),
             "apiServer": networks(
-                "The Kubernetes API server's addresses, which are closed too. Without any, each run reads them, which takes a right in the namespace "
-                "default (docs/rights.md).",
+                "The Kubernetes API server's addresses, which are closed too. Without any, each run reads those of its Service, of the machines behind that "
+                "and of its own connection; the first two take a right in the namespace default (docs/rights.md). With any, no others are looked for.",
                 64,
             ),
         },

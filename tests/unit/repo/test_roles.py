@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ def test_templates_are_used_and_exist(role: str) -> None:
 
 CLUSTER = ["cluster_base", "jail_populate", "slurm_controller", "slurm_login", "slurm_workers"]
 # Of one task alone, and not the model's.
-OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"ipv4": ["192.0.2.10/32"], "ipv6": []}}
+OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"within": defaultdict(list), "record": ""}}
 APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {"upgrade_check.yml.j2", "users_job.yml.j2"}
 
 
