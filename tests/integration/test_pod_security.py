@@ -97,6 +97,12 @@ def pods() -> dict[str, Json]:
         folders: list[Path] = [ROLES / one / "templates" for one in (role, "cluster_base")]
         made[name] = pod_spec(render([ROLES / role / "templates" / f"{file}.yml.j2"], {"corral": model, **VARIABLES}, folders)[0])
     made["operator"] = pod_spec(operator_objects(operator_image="localhost/corral/operator:0.1.0"))
+    made["`node_profiles`"] = pod_spec(node_profiles_objects())
+    return made
+
+
+def node_profiles_objects(**given: Any) -> list[Json]:
+    """What the role node_profiles would apply."""
     words = {
         "namespace": "levels",
         "labels": {"a": "b"},
@@ -107,8 +113,7 @@ def pods() -> dict[str, Json]:
     }
     words |= {"directory": "/var/lib/kubelet/seccomp", "node_selector": {}, "tolerations": [], "files": {"a": "b"}, "digest": "0"}
     folder = ROLES / "node_profiles" / "templates"
-    made["`node_profiles`"] = pod_spec(render([folder / "daemon_set.yml.j2"], words | VARIABLES, [folder])[0])
-    return made
+    return render([folder / "daemon_set.yml.j2"], words | VARIABLES | given, [folder])[0]
 
 
 @dataclass

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import REPOSITORY, VOLUMES, Cluster, Run
-from .test_bad_days import connection
+from .test_bad_days import connection, said
 
 pytestmark = pytest.mark.lab
 
@@ -91,8 +91,17 @@ def test_the_rights_are_of_one_namespace_and_name_what_they_are_for() -> None:
 def test_they_make_change_and_remove_a_cluster(cluster: Cluster, run: Callable[[str], Run]) -> None:
     made = run("site")
     assert made.rc == 0, made.output
+    # Who may read where the API server is closes it, and who may not leaves it so.
+    assert "until a run reads addresses there" in said(made.output)
+    service = cluster.kubectl("get", "service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}").strip()
+    policy = ("get", "networkpolicy", f"{NAME}-base-egress-worker", "-n", cluster.namespace, "-o", "yaml")
+    assert f"{service}/32" not in cluster.kubectl(*policy)
+    with_more = cluster.site()
+    assert with_more.rc == 0, with_more.output
+    assert f"{service}/32" in cluster.kubectl(*policy)
     again = run("site")
     assert (again.rc, again.changed) == (0, 0), again.output
+    assert "until a run reads addresses there" not in said(again.output)
     # A new user, one node less, another template: what the controller's and the workers' pods are told, and a pod that is replaced.
     cluster.spec["users"].append({"name": "bob", "uid": 10002, "sshKeys": cluster.spec["users"][0]["sshKeys"]})
     cluster.spec["nodeSets"][0]["replicas"] = 1

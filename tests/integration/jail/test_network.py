@@ -1,11 +1,12 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every NetworkPolicy of a cluster, tried: who reaches whom. The lab's network enforces them."""
+"""Every NetworkPolicy of the collection, tried: who reaches whom. The lab's network enforces them."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import ipaddress
 import json
 import shlex
 import socket
@@ -13,10 +14,14 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+import yaml
 
-from ..conftest import SLURM_IMAGE, Cluster, eventually
+from ...unit.repo.test_operator_role import objects as operator_objects
+from ..conftest import REPOSITORY, SLURM_IMAGE, Cluster, eventually
+from ..test_pod_security import node_profiles_objects
 from .conftest import Script
 
 pytestmark = pytest.mark.lab
@@ -28,10 +33,10 @@ PORT = 18080
 STRANGERS = "test-jail-strangers"
 
 
-def pod(name: str, labels: dict[str, str]) -> dict[str, object]:
-    """A pod that listens, and tries what it is told to."""
-    listens = f"exec python3 -m http.server -d /run {PORT}"
-    container = {"name": "main", "image": SLURM_IMAGE, "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", listens]}
+def pod(name: str, labels: dict[str, str], ports: list[dict[str, Any]]) -> dict[str, object]:
+    """A pod that listens, on its named ports too, and tries what it is told to."""
+    listens = "".join(f"python3 -m http.server -d /run {one} & " for one in (PORT, *(port["containerPort"] for port in ports))) + "wait"
+    container = {"name": "main", "image": SLURM_IMAGE, "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", listens], "ports": ports}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -73,26 +78,63 @@ def addresses(*texts: str) -> Iterator[None]:
                 subprocess.run(["ip", "addr", "del", f"{text}/32", "dev", "lo"], check=False)
 
 
+@dataclass
+class Beside:
+    """A pod of the collection's that is of no cluster: its policy, and the labels and ports that its template gives it."""
+
+    policy: dict[str, Any]
+    labels: dict[str, str]
+    ports: list[dict[str, Any]]
+
+
+def beside(objects: list[dict[str, Any]]) -> Beside:
+    [policy] = [one for one in objects if one["kind"] == "NetworkPolicy"]
+    [template] = [one["spec"]["template"] for one in objects if one["kind"] in {"Deployment", "DaemonSet"}]
+    return Beside(policy, template["metadata"]["labels"], template["spec"]["containers"][0].get("ports", []))
+
+
+def operator_and_node_profiles() -> dict[str, Beside]:
+    """As their roles would make them in the namespace of the strangers."""
+    role = REPOSITORY / "roles" / "node_profiles"
+    words = next(
+        task["corral.slurm.k8s_apply"]["variables"]
+        for task in yaml.safe_load((role / "tasks" / "main.yml").read_text())
+        if task["corral.slurm.k8s_apply"].get("templates") == ["daemon_set.yml.j2"]
+    )
+    labels = yaml.safe_load((role / "vars" / "main.yml").read_text())["node_profiles_labels"]
+    return {
+        "operator": beside(operator_objects(operator_namespace=STRANGERS, operator_webhook="Secret", operator_webhook_ca="")),
+        "profiles": beside(node_profiles_objects(namespace=STRANGERS, labels=labels, selector=words["selector"])),
+    }
+
+
 @pytest.fixture(scope="module")
 def places(cluster: Cluster) -> Iterator[Places]:
     kubectl, mine = cluster.kubectl, cluster.namespace
     part = {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/part-of": "try", "app.kubernetes.io/component": "worker"}
-    # A worker of another cluster, in the same namespace and in another; somebody who is no Slurm; the pod of one of the jail's jobs.
+    others = operator_and_node_profiles()
+    # A worker of another cluster, in the same namespace and in another; somebody who is no Slurm; the pods of one of the jail's jobs and of the job that
+    # tries LDAP; what is of no cluster.
     made = {
         "neighbour": (mine, {**part, "app.kubernetes.io/instance": "neighbour"}),
         "job": (mine, {**part, "app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/component": "jail"}),
+        "check": (mine, {**part, "app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/component": "base"}),
         "namesake": (STRANGERS, {**part, "app.kubernetes.io/instance": cluster.name}),
         "stranger": (STRANGERS, {"app": "stranger"}),
+        **{name: (STRANGERS, one.labels) for name, one in others.items()},
     }
 
     def remove() -> None:
-        kubectl("delete", "pod", "-n", mine, "neighbour", "job", "--ignore-not-found", "--now")
+        kubectl("delete", "pod", "-n", mine, "neighbour", "job", "check", "--ignore-not-found", "--now")
         kubectl("delete", "namespace", STRANGERS, "--ignore-not-found")
 
     remove()
     kubectl("create", "namespace", STRANGERS)
+    for one in others.values():
+        kubectl("apply", "-f", "-", stdin=json.dumps(one.policy))
     for name, (namespace, labels) in made.items():
-        kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(pod(name, labels)))
+        ports = others[name].ports if name in others else []
+        kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(pod(name, labels, ports)))
     for name, (namespace, _labels) in made.items():
         kubectl("wait", "-n", namespace, f"pod/{name}", "--for=condition=Ready", "--timeout=60s")
 
@@ -107,7 +149,10 @@ def places(cluster: Cluster) -> Iterator[Places]:
         "sshd": (f"{cluster.name}-login.{mine}", 22),
         "sshd of a worker": (address(mine, "jail-two-0"), 22),
         "neighbour": (address(mine, "neighbour"), PORT),
+        "check": (address(mine, "check"), PORT),
         "stranger": (address(STRANGERS, "stranger"), PORT),
+        **{f"operator's {one['name']}": (address(STRANGERS, "operator"), one["containerPort"]) for one in others["operator"].ports},
+        "node profiles": (address(STRANGERS, "profiles"), PORT),
         "API server's Service": (api, 443),
         "API server": (slice_["endpoints"][0]["addresses"][0], slice_["ports"][0]["port"]),
         "link-local": (LINK_LOCAL, PORT),
@@ -127,19 +172,26 @@ def places(cluster: Cluster) -> Iterator[Places]:
     remove()
 
 
-INSIDE = {"slurmctld", "slurmd", "sshd", "sshd of a worker"}
+INSIDE = {"slurmctld", "slurmd", "sshd", "sshd of a worker", "check"}
+# What everybody may reach: Prometheus is anywhere, and so is the API server that asks about documents. Its probes are the kubelet's.
+OPERATOR = {"operator's metrics", "operator's webhook"}
 # Without a word of the document on it.
-OPEN = INSIDE | {"neighbour", "stranger", "internet", "closed"}
+OPEN = INSIDE | OPERATOR | {"neighbour", "stranger", "internet", "closed"}
 REACHED = {
     "worker": OPEN,
     "login": OPEN,
     "controller": OPEN,
+    "check": OPEN,
     "job": set[str](),
     # Nothing says where they connect to, so what they do not reach is kept from them by the cluster's own policies.
     "neighbour": {"sshd", "neighbour", "stranger", "API server's Service", "API server", "internet", "closed"}
-    | {"link-local", "Alibaba's metadata", "allowed"},
+    | {"link-local", "Alibaba's metadata", "allowed"}
+    | OPERATOR,
+    # A pod always reaches itself.
+    "profiles": {"node profiles"},
 }
 REACHED["stranger"] = REACHED["namesake"] = REACHED["neighbour"]
+REACHED["operator"] = REACHED["neighbour"] | {"operator's health"}
 
 
 def table(places: Places, wanted: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -168,15 +220,22 @@ def test_a_job_of_a_user_reaches_what_its_worker_reaches(script: Script) -> None
 def test_what_the_document_closes_and_allows(places: Places) -> None:
     cluster = places.cluster
     before = copy.deepcopy(cluster.spec)
+    # What is closed lies within what is allowed, and stays closed; the one that is named is opened.
+    around = [str(ipaddress.ip_network(f"{places.where[name][0]}/24", strict=False)) for name in ("API server", "API server's Service")]
     egress = {
         "workers": "Restricted",
         "close": ["198.18.0.0/15"],
-        "allow": [{"cidrs": [f"{ALLOWED}/32"], "namespaces": [STRANGERS], "ports": [{"port": PORT}]}],
+        "allow": [
+            {"cidrs": [f"{ALLOWED}/32"], "namespaces": [STRANGERS], "ports": [{"port": PORT}]},
+            {"cidrs": ["198.0.0.0/8", "100.64.0.0/10", *around]},
+            {"ports": [{"port": places.where[name][1]} for name in ("API server", "API server's Service")]},
+        ],
     }
     wanted = {
-        "worker": INSIDE | {"stranger", "allowed"},
+        "worker": INSIDE | {"stranger", "allowed", "internet"},
         "login": (OPEN - {"closed"}) | {"allowed"},
         "controller": (OPEN - {"closed"}) | {"allowed"},
+        "check": (OPEN - {"closed"}) | {"allowed"},
     }
     try:
         cluster.spec["network"] = {"egress": egress}
