@@ -14,6 +14,18 @@ from typing import Any
 
 Tree = dict[str, Any]
 
+# Lists of pod templates and Services whose elements have these keys. Kubernetes fills in parts of elements, and never makes one.
+_KEYED: dict[str, tuple[str, ...]] = {
+    "containers": ("name",),
+    "env": ("name",),
+    "imagePullSecrets": ("name",),
+    "initContainers": ("name",),
+    "ports": ("containerPort", "port", "protocol"),
+    "volumeDevices": ("devicePath",),
+    "volumeMounts": ("mountPath",),
+    "volumes": ("name",),
+}
+
 
 def owned(obj: dict[str, Any], manager: str) -> Tree:
     """Return the fields of ``obj`` that ``manager`` owns by server-side apply; ``{}`` when it never applied."""
@@ -102,6 +114,34 @@ def _index(value: list[Any], key: str) -> int | None:
             if isinstance(element, dict) and all(element.get(name, wanted) == wanted for name, wanted in keys.items()):
                 return index
     return None
+
+
+def unowned(value: Any, tree: Tree | None) -> Tree:
+    """Return the elements of keyed lists in ``value`` of which ``tree`` (None: nothing) says nothing; a list of which it says nothing counts as a whole."""
+    found: Tree = {}
+    for key, below in value.items() if isinstance(value, dict) and tree != {} else ():
+        here = None if tree is None else tree.get(f"f:{key}")
+        rest: Tree = {}
+        if key in _KEYED and isinstance(below, list):
+            if here is None:
+                found.update({f"f:{key}": {}} if below else {})
+                continue
+            for element in below:  # whoever owns a list owns no element by that
+                rest.update(_unowned_element(element, here, _KEYED[key]))
+        else:
+            rest = unowned(below, here)
+        if rest:
+            found[f"f:{key}"] = rest
+    return found
+
+
+def _unowned_element(element: dict[str, Any], tree: Tree, keys: tuple[str, ...]) -> Tree:
+    for key, sub in tree.items():
+        named = json.loads(key[2:]) if key.startswith("k:") else {}
+        if named and all(element.get(name, wanted) == wanted for name, wanted in named.items()):
+            rest = unowned(element, sub)
+            return {key: rest} if rest else {}
+    return {f"k:{json.dumps({key: element[key] for key in keys if key in element}, separators=(',', ':'))}": {}}
 
 
 def same(before: dict[str, Any], after: dict[str, Any], manager: str) -> bool:

@@ -40,6 +40,8 @@ _WATCHED: dict[str, tuple[tuple[str, ...], ...]] = {
     "ServiceAccount": (("automountServiceAccountToken",),),
 }
 _KEYS = ("kind", "field", "manager", "labels")
+# Stands for the manager of what no entry of managedFields names.
+_UNKNOWN, _NOBODY = "unknown", "an unknown manager"
 
 
 @dataclass(frozen=True)
@@ -90,24 +92,27 @@ def added(obj: dict[str, Any], group_kind: str, manager: str, may: list[May]) ->
     metadata = obj.get("metadata") or {}
     if group_kind == "ClusterRole.rbac.authorization.k8s.io" and obj.get("aggregationRule"):
         watched = (("aggregationRule",),)  # Kubernetes gathers its rules
-    entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
-    if not watched or not any(not _is_ours(entry, manager) for entry in entries):
+    entries = metadata.get("managedFields") or ()
+    if not watched or not entries:
         return []
     ours = fields.owned(obj, manager)
+    everybody: Tree = {}
+    for entry in entries:
+        everybody = joined(everybody, entry.get("fieldsV1") or {})
+    # An entry may say of itself what it likes, and who took it out has left its fields behind.
+    trees = [
+        (str(entry.get("manager") or _UNKNOWN), entry.get("fieldsV1") or {}, ours) for entry in entries if not _is_ours(entry, manager)
+    ]
+    trees.append((_UNKNOWN, _left(obj, group_kind, watched, everybody), everybody))
     labels = metadata.get("labels") or {}
     kind = str(obj.get("kind") or group_kind.partition(".")[0])
     here = [one for one in may if one.covers(kind, labels)]
     found: list[tuple[str, Tree, list[str]]] = []
-    for entry in entries:
-        if _is_ours(entry, manager):
-            continue
-        who = str(entry.get("manager") or "nobody")
+    for who, theirs, known in trees:
         allowed = [one.field for one in here if one.manager.fullmatch(who)]
         for path in watched:
             names: list[str] = []
-            tree = _beyond(
-                _below(entry.get("fieldsV1") or {}, path), _below(ours, path), "".join(f".{key}" for key in path), allowed, names
-            )
+            tree = _beyond(_below(theirs, path), _below(known, path), "".join(f".{key}" for key in path), allowed, names)
             if tree is not None and names:
                 for key in reversed(path):
                     tree = {f"f:{key}": tree}
@@ -116,8 +121,26 @@ def added(obj: dict[str, Any], group_kind: str, manager: str, may: list[May]) ->
 
 
 def _is_ours(entry: dict[str, Any], manager: str) -> bool:
-    """Only what was applied is ours: an update in our name is somebody's who says that he is us."""
-    return bool(entry.get("manager") == manager and entry.get("operation") == "Apply")
+    """Only what was applied is ours: an update in our name is somebody's who says that they are us."""
+    return bool(entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"))
+
+
+def _left(obj: dict[str, Any], group_kind: str, watched: tuple[tuple[str, ...], ...], owned: Tree) -> Tree:
+    """Return what nobody owns of that which Kubernetes never makes by itself: elements of keyed lists, and keys of a ConfigMap."""
+    left: Tree = {}
+    for path in watched:
+        value, tree = obj, _below(owned, path)
+        for key in path:
+            value = value.get(key) or {}
+        rest = (
+            {f"f:{key}": {} for key in value if f"f:{key}" not in (tree or {})}
+            if group_kind == "ConfigMap"
+            else fields.unowned(value, tree)
+        )
+        for key in reversed(path if rest else ()):
+            rest = {f"f:{key}": rest}
+        left = joined(left, rest)
+    return left
 
 
 def _below(tree: Tree | None, path: tuple[str, ...]) -> Tree | None:
@@ -163,7 +186,7 @@ def told(items: list[Item], *, check: bool) -> list[str]:
     deed = "would be" if check else "were"
     sentences: list[str] = []
     for item in items:
-        rows = [f"{row['field']} of {row['manager']}" for row in item.foreign]
+        rows = [f"{row['field']} of {_NOBODY if row['manager'] == _UNKNOWN else row['manager']}" for row in item.foreign]
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         if rows:
             way = "Name them in foreign_fields (spec.foreignFields of a SlurmCluster) if they shall stay."
@@ -176,9 +199,7 @@ def handed_over(obj: dict[str, Any], manager: str, taken: Tree) -> list[dict[str
     result: list[dict[str, Any]] = []
     given = False
     for entry in obj["metadata"]["managedFields"]:
-        if entry.get("subresource"):
-            result.append(entry)
-        elif _is_ours(entry, manager):
+        if _is_ours(entry, manager):
             result.append(entry if given else {**entry, "fieldsV1": joined(entry.get("fieldsV1") or {}, taken)})
             given = True
         else:

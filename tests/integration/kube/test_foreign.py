@@ -120,6 +120,35 @@ def test_somebody_who_takes_the_owners_names_off_hides_nothing(engine: Engine) -
     assert engine.apply(*batch(engine), foreign_fields=[])["changed"] is False
 
 
+@pytest.mark.parametrize("hidden", ["as a status", "taken out"])
+def test_somebody_who_hides_their_entry_hides_no_container_port_or_file(engine: Engine, hidden: str) -> None:
+    engine.apply(*batch(engine), foreign_fields=[])
+    containers = [{"name": "main", "env": [{"name": "B", "value": "2"}]}, {"name": "spy", "image": "localhost/none:2"}]
+    clean = specs(engine)
+    patch(engine, "statefulset", "s", {"spec": {"template": {"spec": {"containers": containers}}}})
+    patch(engine, "service", "svc", {"spec": {"ports": [{"name": "b", "port": 81}]}})
+    patch(engine, "configmap", "c", {"data": {"more": "2"}})
+    for kind, name in (("statefulset", "s"), ("service", "svc"), ("configmap", "c")):
+        entries = engine.get(kind, name)["metadata"]["managedFields"]
+        ours = [entry for entry in entries if entry["manager"] == "corral"]
+        theirs = [{**entry, "subresource": "status"} for entry in entries if entry["manager"] == "someone"]
+        assert ours and theirs
+        change = [{"op": "replace", "path": "/metadata/managedFields", "value": ours + (theirs if hidden == "as a status" else [])}]
+        engine.kubectl("patch", kind, name, "-n", engine.namespace, "--type=json", "-p", json.dumps(change))
+    result = engine.apply(*batch(engine), foreign_fields=[])
+    assert {(row["field"], row["manager"]) for row in result["foreign"]} == {
+        (field, "someone" if hidden == "as a status" else "unknown")
+        for field in (
+            '.spec.template.spec.containers[name="spy"]',
+            '.spec.template.spec.containers[name="main"].env[name="B"]',
+            '.spec.ports[port=81,protocol="TCP"]',
+            ".data.more",
+        )
+    }
+    assert specs(engine) == clean
+    assert engine.apply(*batch(engine), foreign_fields=[])["changed"] is False
+
+
 def test_a_service_that_somebody_made_anew_keeps_its_address(engine: Engine) -> None:
     service = batch(engine)[1]
     engine.apply(service, foreign_fields=[])

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import fields, foreign
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Invalid
+from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
 
 Json = dict[str, Any]
 SET = "StatefulSet.apps"
@@ -82,9 +84,80 @@ def test_what_may_be_foreign_stays(may: Json, stays: bool) -> None:
 
 def test_an_update_in_our_name_is_not_ours_and_a_status_is_nobodys_business() -> None:
     assert names(live(("corral", SIDECAR))) == [("corral", f'{CONTAINERS}[name="spy"]')]
-    obj = live(("kubelet", SIDECAR))
-    obj["metadata"]["managedFields"][1]["subresource"] = "status"
+    obj = live(("kube-controller-manager", {"f:status": {"f:replicas": {}}}), ("hpa", {"f:spec": {"f:replicas": {}}}))
+    for entry, subresource in zip(obj["metadata"]["managedFields"][1:], ("status", "scale"), strict=True):
+        entry["subresource"] = subresource
     assert names(obj) == []
+
+
+@pytest.mark.parametrize(("who", "operation"), [("kubelet", "Update"), ("corral", "Apply")])
+def test_an_owner_that_says_it_wrote_the_status_hides_nothing(who: str, operation: str) -> None:
+    obj = live((who, SIDECAR))
+    obj["metadata"]["managedFields"][1] |= {"operation": operation, "subresource": "status"}
+    assert names(obj) == [(who, f'{CONTAINERS}[name="spy"]')]
+    ours = foreign.handed_over(obj, "corral", foreign.added(obj, SET, "corral", [])[0][1])
+    assert [entry["manager"] for entry in ours] == ["corral"], "the fields would be kept for the other owner"
+
+
+def pods_of(*containers: Json, **more: Any) -> Json:
+    return {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"dnsPolicy": "ClusterFirst", "containers": list(containers), **more}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        (pods_of({"name": "slurmd", "image": "i", "imagePullPolicy": "Always", "emptyDir": {}}), None),
+        (pods_of({"name": "slurmd"}, {"name": "spy", "env": [{"name": "A"}]}), f'{CONTAINERS}[name="spy"]'),
+        (pods_of({"name": "slurmd", "env": [{"name": "LD_PRELOAD"}]}), f'{CONTAINERS}[name="slurmd"].env'),
+        (pods_of({"name": "slurmd", "ports": []}, initContainers=[{"name": "spy"}]), ".spec.template.spec.initContainers"),
+        (pods_of({"name": "slurmd"}, volumes=[{"name": "spy", "hostPath": {"path": "/"}}]), ".spec.template.spec.volumes"),
+    ],
+)
+def test_what_nobody_owns_and_kubernetes_does_not_default_is_somebodys(spec: Json, found: str | None) -> None:
+    """As it is when somebody has taken their own entry out of managedFields."""
+    wanted = [] if found is None else [("unknown", found)]
+    assert names(live() | {"spec": spec}) == wanted
+    assert names(live() | {"spec": spec}, SET, {"field": f"{CONTAINERS}*"}, {"field": "*initContainers"}, {"field": "*volumes"}) == []
+    injected = live(("injector", SIDECAR)) | {"spec": pods_of({"name": "slurmd"}, {"name": "spy"})}
+    assert names(injected, SET, {"manager": "injector"}) == [], "what has an owner who may is nobody else's"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours", "obj", "found"),
+    [
+        (
+            "Service",
+            {"f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}}},
+            {"spec": {"type": "ClusterIP", "ports": [{"port": port, "protocol": "TCP", "targetPort": port} for port in (80, 81)]}},
+            '.spec.ports[port=81,protocol="TCP"]',
+        ),
+        ("ConfigMap", {"f:data": {"f:a": {}}}, {"data": {"a": "1", "b": "2"}}, ".data.b"),
+        ("ConfigMap", {"f:data": {"f:a": {}}}, {"data": {"a": "1"}, "binaryData": {"b": "Mg=="}}, ".binaryData"),
+        ("ConfigMap", {"f:data": {"f:a": {}}}, {"data": {"a": "1"}}, None),
+    ],
+)
+def test_ports_and_files_that_nobody_owns(kind: str, ours: Json, obj: Json, found: str | None) -> None:
+    seen = live(ours=ours) | obj
+    assert names(seen, kind) == ([] if found is None else [("unknown", found)])
+    for _who, tree, _names in foreign.added(seen, kind, "corral", []):
+        left = fields.without(obj, tree)
+        assert left == fields.without(left, tree) != obj
+
+
+def test_an_owner_of_a_whole_list_owns_no_element_of_it() -> None:
+    obj = live(("x", template({}))) | {"spec": pods_of({"name": "slurmd"}, {"name": "spy"})}
+    assert names(obj) == [("unknown", f'{CONTAINERS}[name="spy"]')]
+
+
+def test_they_become_ours_so_that_the_next_apply_takes_them_away() -> None:
+    obj = live() | {"spec": pods_of({"name": "slurmd"}, {"name": "spy"})}
+    (ours,) = foreign.handed_over(obj, "corral", foreign.added(obj, SET, "corral", [])[0][1])
+    assert set(ours["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]) == {SLURMD, 'k:{"name":"spy"}'}
+
+
+def test_an_unknown_owner_is_told_as_one() -> None:
+    item = Item(Ref(BUILTIN["", "ConfigMap"], "ns", "c"), {}, foreign=[{"field": ".data.b", "manager": "unknown"}])
+    assert "were taken back: .data.b of an unknown manager." in foreign.told([item], check=False)[0]
 
 
 @pytest.mark.parametrize(
