@@ -200,9 +200,10 @@ def test_a_template_that_does_not_work_stops_after_the_first_batch_and_is_rolled
     cluster.spec["nodeSets"][0]["volumes"] = [{"name": "no", "mountPath": "/mnt/no", "configMap": "there-is-none"}]
     with scenario(cluster, "a pod template that does not work, and back", KEPT[-1:]):
         with watched(cluster) as seen:
-            run = cluster.site("-e", "slurm_workers_wait_timeout=20")
+            run = cluster.site()
         assert run.rc == 2, run.output
         words = " ".join(run.output.split())
+        assert "does not come up with the new template: pod roll-cpu-" in words, f"it was told by the time-out: {words}"
         assert "The roll-out of node set cpu has stopped" in words and "there-is-none" in words and "roll back" in words, run.output
         assert max(map(len, seen)) == 1, f"more than one node was out of service at once: {seen}"
         assert len(set(pods(cluster).values()) & set(before.values())) == 2, "a set lost more than it may"
@@ -216,6 +217,24 @@ def test_a_template_that_does_not_work_stops_after_the_first_batch_and_is_rolled
     cluster.ssh("touch third")
     again = cluster.site()
     assert (again.rc, again.changed) == (0, 0), again.output
+
+
+def test_pods_that_are_refused_are_told_before_the_time_out(cluster: Cluster) -> None:
+    good, before = dict(cluster.spec["nodeSets"][0]), values(cluster)
+    quota = ("quota", "no-more-pods", "-n", cluster.namespace)
+    change(cluster, "refused")
+    cluster.kubectl("create", *quota, "--hard=pods=0")
+    try:
+        run = cluster.site()
+    finally:
+        cluster.kubectl("delete", *quota)
+        cluster.spec["nodeSets"][0] = good
+    words = " ".join(run.output.split())
+    assert run.rc == 2 and "does not come up with the new template: its pod was refused at " in words, run.output
+    assert "exceeded quota: no-more-pods" in words and "after 600 s" not in words, run.output
+    back = cluster.site()
+    assert back.rc == 0, back.output
+    assert values(cluster) == before and not away(nodes(cluster))
 
 
 def test_drains_of_others_stay_and_their_nodes_are_replaced_when_they_are_free(cluster: Cluster) -> None:

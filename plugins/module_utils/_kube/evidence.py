@@ -14,12 +14,13 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound
-from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import claims, describe, last_end
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import claims, describe, is_missing, last_end
 
 Object = dict[str, Any]
 
 _LOG_LINES = 5
 _LOG_TEXT = 600
+_MESSAGE = 300
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Event:
     message: str
     warning: bool
     at: str = ""
+
+    def is_since(self, moment: str | None) -> bool:
+        """True unless it is over by that moment; None is long ago."""
+        return self.at[:19] >= (moment or "")[:19]
 
 
 def events(client: Client, ref: Ref, obj: Object) -> list[Event]:
@@ -57,6 +62,23 @@ def latest(client: Client, ref: Ref, obj: Object) -> Event | None:
     """Return the newest event about an object."""
     found = events(client, ref, obj)
     return found[-1] if found else None
+
+
+def refusal(client: Client, ref: Ref, workload: Object, *, since: str | None, pod: str = "") -> Event | None:
+    """Return with which words a workload's pods, or the one of that name, are refused: by Pod Security, a quota, a PriorityClass that is not there."""
+    for one in (workload.get("status") or {}).get("conditions") or ():
+        if (one.get("type"), one.get("status")) == ("ReplicaFailure", "True") and one.get("message"):
+            return Event("FailedCreate", str(one["message"]), True, str(one.get("lastTransitionTime") or ""))
+    found = [event for event in events(client, ref, workload) if not pod or f"Pod {pod} " in event.message]
+    return found[-1] if found and found[-1].reason == "FailedCreate" and found[-1].is_since(since) else None
+
+
+def of_mounts(client: Client, ref: Ref, pod: Object, *, since: str | None) -> tuple[str, str]:
+    """Say of a pod that waits for its volumes what nobody has of them, and what its newest event warns of; "" for nothing."""
+    found = [event for event in events(client, ref, pod) if event.is_since(since)]
+    missing = next((event.message for event in reversed(found) if event.reason == "FailedMount" and is_missing(event.message)), "")
+    # An older warning may be over: of a place that it has now.
+    return missing, f"{found[-1].reason}: {found[-1].message[:_MESSAGE]}" if found and found[-1].warning else ""
 
 
 def binds_late(client: Client, claim: Object) -> bool:
@@ -192,5 +214,5 @@ def why(client: Client, ref: Ref, obj: Object, pods: list[Object]) -> str:
     subject, of = (unready[0], Ref(BUILTIN["", "Pod"], ref.namespace, str(unready[0]["metadata"]["name"]))) if unready else (obj, ref)
     warnings = [event for event in events(client, of, subject) if event.warning]
     if warnings:
-        parts.append(f"{warnings[-1].reason}: {warnings[-1].message[:300]}")
+        parts.append(f"{warnings[-1].reason}: {warnings[-1].message[:_MESSAGE]}")
     return "; ".join(parts)

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+Answer = TypeVar("Answer")
 Object = dict[str, Any]
 
 # A registry that hiccups, a Secret that comes a moment later: such states are given this long before they count. Seconds.
@@ -39,7 +41,8 @@ _NOT_LOOKED = re.compile("failed to sync .* cache: timed out")
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something wrong with a pod. ``cause``: image, name, start, profile, crash, place or volume; ``reason`` is Kubernetes' word for it."""
+    """Something wrong with a pod. ``cause``: image, name, start, profile, crash, place or volume, or event for what events alone tell (refused pods, and
+    volumes that can not be mounted); ``reason`` is Kubernetes' word for it."""
 
     cause: str
     reason: str
@@ -93,6 +96,27 @@ class Patience:
                 return restarts >= 1
             return trouble.restarts >= RESTARTS or lasted >= GRACE
         return lasted >= GRACE or self.back_offs.get(key, 0) >= BACK_OFFS
+
+
+@dataclass
+class Asked(Generic[Answer]):
+    """Answers about what only waits, and may say by events why: each is asked for after REFUSED seconds, and then every half of that."""
+
+    since: dict[str, float] = field(default_factory=dict)
+    at: dict[str, float] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+    def answer(self, key: str, now: float, ask: Callable[[], Answer]) -> Answer | None:
+        """Return the last answer, None where it is too early for one. Times are seconds of any monotonic clock."""
+        since = self.since.setdefault(key, now)
+        if now - max(since + REFUSED / 2, self.at.get(key, since)) >= REFUSED / 2:
+            self.at[key], self.answers[key] = now, ask()
+        return self.answers.get(key)
+
+    def forget(self, key: str) -> None:
+        """It waits no more."""
+        for known in (self.since, self.at, self.answers):
+            known.pop(key, None)
 
 
 def troubles(pod: Object) -> list[Trouble]:

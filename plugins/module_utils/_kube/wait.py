@@ -22,11 +22,10 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import K
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import (
     GRACE,
-    REFUSED,
+    Asked,
     Patience,
     Trouble,
     describe,
-    is_missing,
     mounts,
     waits_for_claims,
 )
@@ -65,6 +64,8 @@ class _Pending:
     since: float = field(default_factory=time.monotonic)
     asked: float = 0.0
     """When its events were last asked for."""
+    warning: str = ""
+    """What a pod of it waits for, that may heal by itself."""
 
 
 class _Wait:
@@ -77,8 +78,8 @@ class _Wait:
         self._queue: queue.Queue[tuple[Ref, Object | None] | KubeError] = queue.Queue()
         self._patience = Patience()
         self._pods: dict[Ref, Object] = {}
-        # By uid, since when a pod has waited for its volumes, and when its events were asked for.
-        self._mounting: dict[str, list[float]] = {}
+        self._refusals: Asked[evidence.Event | None] = Asked()
+        self._mounts: Asked[tuple[str, str]] = Asked()
         # What a pod suffered before this run changed something may be cured by the change. With nothing changed, past troubles are present ones.
         self._began = client.clock if any(item.result in ("created", "configured") for item in items) else None
         self.pending: dict[Ref, _Pending] = {}
@@ -178,8 +179,9 @@ class _Wait:
             self._judge_creation(ref, pending, pods, now)
             if ref.resource.kind == "StatefulSet" and stuck.on_delete(pending.obj):
                 pods = self._without_stale(ref, pending, pods)
+            pending.warning = ""
             for pod in pods:
-                self._judge_mounts(ref, pod, now)
+                pending.warning = self._judge_mounts(ref, pod, now) or pending.warning
                 old = self._began is not None and str(pod["metadata"].get("creationTimestamp")) < self._began
                 trouble = self._patience.exhausted(pod, now, old=old, crashes=ref.resource.kind != "Job")
                 if trouble is not None and self._counts(pending, pod, trouble):
@@ -220,26 +222,19 @@ class _Wait:
         """A workload whose pods are refused (Pod Security, a quota, a PriorityClass that is not there) has none that could tell."""
         spec = pending.obj.get("spec") or {}
         wanted = int(spec.get("replicas", spec.get("parallelism", 1)) or 0)
-        if (
-            ref.resource.kind not in _WORKLOADS
-            or len(pods) >= wanted
-            or now - max(pending.since + REFUSED / 2, pending.asked) < REFUSED / 2
-        ):
+        if ref.resource.kind not in _WORKLOADS or len(pods) >= wanted:
             return
-        pending.asked = now
-        self._judge_strays(ref, pending, wanted)
-        conditions = (pending.obj.get("status") or {}).get("conditions") or ()
-        message = next(
-            (str(one.get("message")) for one in conditions if (one.get("type"), one.get("status")) == ("ReplicaFailure", "True")), ""
-        )
-        if not message:
-            event = evidence.latest(self._client, ref, pending.obj)
-            if event is None or event.reason != "FailedCreate" or not self._is_new(event):
-                return
-            message = event.message
-        raise WaitFailed(
-            f"{ref}: its pods are refused: {message.rstrip('.')}. Have that allowed, or made, or the document ask for something else, and run again."
-        )
+
+        def ask() -> evidence.Event | None:
+            self._judge_strays(ref, pending, wanted)
+            return evidence.refusal(self._client, ref, pending.obj, since=self._began)
+
+        event = self._refusals.answer(str(ref), now, ask)
+        if event is not None:
+            raise WaitFailed(
+                f"{ref}: its pods are refused: {event.message.rstrip('.')}. Have that allowed, or made, or the document ask for something else, and run "
+                "again."
+            )
 
     def _judge_strays(self, ref: Ref, pending: _Pending, wanted: int) -> None:
         """A StatefulSet's controller says nothing of a pod that has the name of one of its pods and is not its own."""
@@ -254,28 +249,21 @@ class _Wait:
                     f"kubectl delete pod {name} -n {ref.namespace} has it made anew (and ends what runs in it); the next run goes on."
                 )
 
-    def _judge_mounts(self, ref: Ref, pod: Object, now: float) -> None:
-        """A pod without what it mounts just waits, and says so by events alone."""
-        uid = str(pod["metadata"].get("uid"))
+    def _judge_mounts(self, ref: Ref, pod: Object, now: float) -> str:
+        """A pod without what it mounts just waits, and says so by events alone. Returns what may heal by itself."""
+        uid, name = str(pod["metadata"].get("uid")), str(pod["metadata"]["name"])
         if not mounts(pod):
-            self._mounting.pop(uid, None)
-            return
-        since, asked = self._mounting.setdefault(uid, [now, now])
-        if now - max(since + REFUSED / 2, asked) < REFUSED / 2:
-            return
-        self._mounting[uid][1] = now
-        name = str(pod["metadata"]["name"])
-        found = evidence.events(self._client, Ref(BUILTIN["", "Pod"], ref.namespace, name), pod)
-        for event in reversed(found):
-            if event.reason == "FailedMount" and is_missing(event.message) and self._is_new(event):
-                whose = str(ref) if ref.resource.kind == "Pod" else f"{ref}: pod {name}"
-                raise WaitFailed(
-                    f"{whose}: it can not have its volumes: {event.message.rstrip('.')}. Make what is missing; the next run goes on."
-                )
-
-    def _is_new(self, event: evidence.Event) -> bool:
-        """What was refused before this run changed something may be cured by the change."""
-        return self._began is None or event.at[:19] >= self._began[:19]
+            self._mounts.forget(uid)
+            return ""
+        of = Ref(BUILTIN["", "Pod"], ref.namespace, name)
+        answer = self._mounts.answer(uid, now, lambda: evidence.of_mounts(self._client, of, pod, since=self._began))
+        missing, warning = answer or ("", "")
+        whose = "" if ref.resource.kind == "Pod" else f"pod {name}: "
+        if missing:
+            raise WaitFailed(
+                f"{ref}: {whose}it can not have its volumes: {missing.rstrip('.')}. Make what is missing; the next run goes on."
+            )
+        return f"{whose}{warning}" if warning else ""
 
     def _pods_of(self, pending: _Pending) -> list[Object]:
         ref = pending.item.ref
@@ -327,7 +315,10 @@ class _Wait:
         return evidence.of_pod(self._client, pending.obj) if ref.resource.kind == "Pod" else ""
 
     def _waited_for(self) -> str:
-        parts = [f"{ref}: {pending.state.text}" for ref, pending in sorted(self.pending.items())[:3]]
+        parts = [
+            f"{ref}: {pending.state.text}" + (f" ({pending.warning})" if pending.warning else "")
+            for ref, pending in sorted(self.pending.items())[:3]
+        ]
         more = f"; and {len(self.pending) - 3} more" if len(self.pending) > 3 else ""
         return f"waiting for {'; '.join(parts)}{more}"
 

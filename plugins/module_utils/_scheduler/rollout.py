@@ -19,7 +19,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitFailed, WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Patience, Trouble, describe
+from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Asked, Patience, Trouble, describe, mounts
 from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck import REVISION, observed
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler import workers
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
@@ -80,6 +80,8 @@ class _Work:
         self._start_timeout = float(params["start_timeout"])
         self._patience = Patience()
         self._pods: dict[str, Object] = {}
+        self._stateful_sets: dict[str, Object] = {}
+        self._by_events: Asked[Trouble | None] = Asked()
         self._away: dict[str, float] = {}
         self._began = time.monotonic()
         self._last: rollout.Step | None = None
@@ -226,9 +228,11 @@ class _Work:
     def _ask(self) -> tuple[rollout.Step, list[leavers.Task]]:
         query = {"labelSelector": self._params["selector"]}
         revisions: dict[str, str] = {}
+        self._stateful_sets = {}
         for live in self._client.items(_STATEFUL_SETS.path(self._namespace), what=f"list the node sets in {self._namespace}", query=query):
             name = (live["metadata"].get("labels") or {}).get(NODE_SET)
             if name:
+                self._stateful_sets[str(name)] = live
                 current = (
                     live if self._check else observed(self._client, Ref(_STATEFUL_SETS, self._namespace, live["metadata"]["name"]), live)
                 )
@@ -255,24 +259,51 @@ class _Work:
         self.failed, self._given_up = {}, set()
         for one in step.sets:
             for name in one.starting:
-                over, trouble = self._verdict(name)
+                over, trouble = self._verdict(one.name, name)
                 if over:
                     self._given_up.add(name)
                     # The first one's words are enough, and they cost requests.
                     if one.name not in self.failed:
                         self.failed[one.name] = f"{name} does not come up with the new template{self._words(name, trouble).rstrip('.')}"
 
-    def _verdict(self, name: str) -> tuple[bool, Trouble | None]:
+    def _verdict(self, node_set: str, name: str) -> tuple[bool, Trouble | None]:
         """Return whether a node that starts never will, or its time is over, and the trouble of its pod that has lasted too long."""
-        pod = self._pods.get(name)
-        if pod is None or pod["metadata"].get("deletionTimestamp"):
-            return time.monotonic() - self._away.setdefault(name, time.monotonic()) >= self._start_timeout, None
-        trouble = self._patience.exhausted(pod, time.monotonic(), old=False)
+        pod, now = self._pods.get(name), time.monotonic()
+        if pod is not None and pod["metadata"].get("deletionTimestamp"):
+            return now - self._away.setdefault(name, now) >= self._start_timeout, None
+        trouble = self._told_by_events(node_set, name, pod, now)
+        if pod is None:
+            return trouble is not None or now - self._away.setdefault(name, now) >= self._start_timeout, trouble
+        trouble = trouble or self._patience.exhausted(pod, now, old=False)
         return trouble is not None or self._age(pod) >= self._start_timeout, trouble
+
+    def _told_by_events(self, node_set: str, name: str, pod: Object | None, now: float) -> Trouble | None:
+        """A pod that is refused is not there to tell, and one without what it mounts just waits."""
+        if pod is None:
+            live = self._stateful_sets[node_set]
+            ref = Ref(_STATEFUL_SETS, self._namespace, str(live["metadata"]["name"]))
+            own = f"{ref.name}-{name.rpartition('-')[2]}"
+            return self._by_events.answer(name, now, lambda: self._refusal(ref, live, own))
+        self._by_events.forget(name)
+        of, key = Ref(_PODS, self._namespace, str(pod["metadata"]["name"])), str(pod["metadata"]["uid"])
+        if mounts(pod):
+            return self._by_events.answer(key, now, lambda: self._unmounted(of, pod))
+        self._by_events.forget(key)
+        return None
+
+    def _refusal(self, ref: Ref, live: Object, pod: str) -> Trouble | None:
+        event = evidence.refusal(self._client, ref, live, since=_changed(live), pod=pod)
+        return Trouble("event", event.reason, f"its pod was refused at {event.at[:19]}Z: {event.message}") if event else None
+
+    def _unmounted(self, ref: Ref, pod: Object) -> Trouble | None:
+        missing, _warning = evidence.of_mounts(self._client, ref, pod, since=None)
+        return Trouble("event", "FailedMount", f"pod {ref.name} can not have its volumes: {missing}") if missing else None
 
     def _words(self, name: str, trouble: Trouble | None) -> str:
         """Say why a node does not come up, to follow on a sentence that says so."""
         pod = self._pods.get(name)
+        if trouble and trouble.cause == "event":
+            return f": {trouble.text}"
         late = "" if trouble else f" after {self._start_timeout:g} s"
         if pod is None:
             return f"{late}: its StatefulSet has made no pod; see its events"
@@ -306,6 +337,12 @@ def _pod(pod: Object, *, stale: bool, former: bool) -> rollout.Pod:
         runs=ready or bool(running),
         former=former,
     )
+
+
+def _changed(stateful_set: Object) -> str | None:
+    """When somebody wrote its fields last: what was refused before may not be since."""
+    entries = stateful_set["metadata"].get("managedFields") or ()
+    return max((str(one["time"]) for one in entries if one.get("time") and one.get("subresource") != "status"), default=None)
 
 
 def _image(pod: Object) -> str:

@@ -61,10 +61,10 @@ class Told:
         return Response(200, {"items": [self._event]})
 
 
-def judged(
-    monkeypatch: pytest.MonkeyPatch, client: Told, seconds: float, *pods: dict[str, Any], kind: str = "StatefulSet"
-) -> tuple[float | None, str]:
-    """Look at a workload of two pods each second, for so long."""
+def waiting(
+    monkeypatch: pytest.MonkeyPatch, client: Told, *pods: dict[str, Any], kind: str = "StatefulSet"
+) -> tuple[list[float], wait._Wait]:
+    """Return the time, which stands still, and a wait for a workload of two pods."""
     group = "batch" if kind == "Job" else "apps"
     ref = Ref(BUILTIN[group, kind], "ns", "web")
     live: dict[str, Any] = {
@@ -86,6 +86,14 @@ def judged(
         }
     for pending in waits.pending.values():
         pending.since = now[0]
+    return now, waits
+
+
+def judged(
+    monkeypatch: pytest.MonkeyPatch, client: Told, seconds: float, *pods: dict[str, Any], kind: str = "StatefulSet"
+) -> tuple[float | None, str]:
+    """Look at a workload of two pods each second, for so long."""
+    now, waits = waiting(monkeypatch, client, *pods, kind=kind)
     while now[0] < 100 + seconds:
         try:
             waits._judge()
@@ -129,6 +137,28 @@ def test_what_a_pod_mounts_and_nobody_has_is_told_within_fifteen_seconds(monkeyp
 def test_what_may_heal_by_itself_is_waited_for(monkeypatch: pytest.MonkeyPatch, reason: str, message: str) -> None:
     pods = [{"name": name, "status": STARTS} for name in ("web-0", "web-1")]
     assert judged(monkeypatch, Told(reason, message), 60, *pods) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("FailedMount", "MountVolume.SetUp failed for volume jail: mount.nfs: access denied by server while mounting nas:/jail"),
+        ("FailedMount", "kubernetes.io/csi: driver name x not found in the list of registered CSI drivers"),
+        ("FailedAttachVolume", "Multi-Attach error for volume jail"),
+    ],
+)
+def test_what_a_pod_waits_for_is_told_while_it_may_heal(monkeypatch: pytest.MonkeyPatch, reason: str, message: str) -> None:
+    now, waits = waiting(monkeypatch, Told(reason, message), {"name": "web-0", "status": RUNS}, {"name": "web-1", "status": STARTS})
+    began, told = now[0], {}
+    while now[0] < began + 20:
+        waits._judge()
+        told[now[0] - began] = waits._waited_for()
+        now[0] += 1
+    ready = "waiting for StatefulSet ns/web: its controller has not seen the change yet"
+    assert told[4] == ready and told[8] == told[19] == f"{ready} (pod web-1: {reason}: {message})"
+    waits._pods[Ref(BUILTIN["", "Pod"], "ns", "web-1")]["status"] = RUNS
+    waits._judge()
+    assert waits._waited_for() == ready, "the pod has its volumes"
 
 
 def test_a_pod_whose_labels_somebody_took_off_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

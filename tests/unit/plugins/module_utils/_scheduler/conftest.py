@@ -77,6 +77,9 @@ class Fake:
         self.pods = [pod("demo-controller-0", "controller"), pod("demo-login-0", "login"), pod("demo-cpu-0"), pod("demo-cpu-1")]
         self.machines: dict[str, dict[str, Any]] = {}
         self.stateful_sets: list[dict[str, Any]] = []
+        # Events about anything, and how often they were asked for.
+        self.events: list[dict[str, Any]] = []
+        self.events_asked = 0
         self.config_map: dict[str, Any] = {}
         self.deleted: list[str] = []
         self.patches: list[tuple[str, dict[str, Any]]] = []
@@ -199,6 +202,9 @@ class Fake:
     def get(self, path: str, **_more: Any) -> Any:
         self.requests += 1
         name = path.rsplit("/", 1)[-1]
+        if path.endswith("/events"):
+            self.events_asked += 1
+            return type("Response", (), {"data": {"items": copy.deepcopy(self.events)}})()
         if "/configmaps/" in path:
             return type("Response", (), {"data": self.config_map})()
         found = self.machines.get(name) if "/nodes/" in path else next((one for one in self.pods if one["metadata"]["name"] == name), None)

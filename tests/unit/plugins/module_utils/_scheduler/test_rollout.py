@@ -270,6 +270,106 @@ def test_a_pod_that_is_not_made_or_does_not_end_stops_it_too(world: Fake) -> Non
         run(start_timeout=0)
 
 
+def event(reason: str, message: str, at: str = "2026-01-31T08:00:05Z") -> dict[str, Any]:
+    return {"metadata": {}, "type": "Warning", "reason": reason, "message": message, "lastTimestamp": at}
+
+
+QUOTA = 'create Pod demo-cpu-2 in StatefulSet demo-cpu failed error: pods "demo-cpu-2" is forbidden: exceeded quota: small'
+NO_SECRET = 'MountVolume.SetUp failed for volume "key" : secret "there-is-none" not found'
+CREATING = {"phase": "Pending", "containerStatuses": [{"name": "slurmd", "state": {"waiting": {"reason": "ContainerCreating"}}}]}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which passes only while the run rests."""
+    now = [1000.0]
+
+    def sleep(_seconds: float) -> None:
+        now[0] += 2.0
+
+    monkeypatch.setattr(rollout.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(rollout.time, "sleep", sleep)
+    return now
+
+
+def never_made(world: Fake) -> None:
+    """Have deleted pods be made by nobody."""
+    request = world.request
+
+    def then(method: str, path: str, **more: Any) -> Any:
+        answer = request(method, path, **more)
+        world.pods = [one for one in world.pods if one["metadata"]["name"] != world.deleted[-1]]
+        return answer
+
+    world.request = then  # type: ignore[method-assign]
+
+
+def test_a_pod_that_is_refused_stops_it_within_fifteen_seconds(world: Fake, clock: list[float]) -> None:
+    never_made(world)
+    world.events = [event("FailedCreate", QUOTA)]
+    with pytest.raises(
+        WaitFailed, match=r"cpu-2 does not come up with the new template: its pod was refused .*exceeded quota: small\. cpu-\[0-1\] keep"
+    ):
+        run()
+    assert clock[0] - 1000 <= 15 and world.deleted == ["demo-cpu-2"]
+
+
+def test_what_a_new_pod_mounts_and_nobody_has_stops_it_within_fifteen_seconds(world: Fake, clock: list[float]) -> None:
+    comes_up(world, CREATING)
+    world.events = [event("FailedMount", NO_SECRET)]
+    with pytest.raises(WaitFailed, match=r'cpu-2 does not come up with the new template: .*secret "there-is-none" not found'):
+        run()
+    assert clock[0] - 1000 <= 15 and world.deleted == ["demo-cpu-2"]
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (False, event("FailedCreate", QUOTA, at="2026-01-31T07:00:00Z")),  # the template was another one then
+        (False, event("FailedCreate", QUOTA.replace("demo-cpu-2", "demo-cpu-1"))),
+        (True, event("FailedMount", "MountVolume.SetUp failed: access denied by server")),
+        (True, event("FailedAttachVolume", "Multi-Attach error")),
+    ],
+)
+def test_what_may_heal_has_its_time(world: Fake, clock: list[float], made: bool, told: dict[str, Any]) -> None:
+    entry = {"manager": "corral", "operation": "Apply", "time": "2026-01-31T07:59:59Z", "fieldsV1": {"f:spec": {"f:template": {}}}}
+    world.stateful_sets[0]["metadata"]["managedFields"] = [entry, {**entry, "subresource": "status", "time": "2026-01-31T09:00:00Z"}]
+    comes_up(world, CREATING) if made else never_made(world)
+    world.events = [told]
+    with pytest.raises(WaitFailed, match=r"after 600 s"):
+        run()
+    assert clock[0] - 1000 >= 590
+    assert 10 <= world.events_asked <= 600 / 4, "events are asked for now and then"
+
+
+@pytest.mark.parametrize("well_after", [10.0, 12.0])
+def test_what_was_refused_counts_between_two_looks_at_the_events(
+    world: Fake, clock: list[float], monkeypatch: pytest.MonkeyPatch, well_after: float
+) -> None:
+    """cpu-2's pod is refused, while that of cpu-1 comes up."""
+    request, rest = world.request, rollout.time.sleep
+
+    def then(method: str, path: str, **more: Any) -> Any:
+        answer = request(method, path, **more)
+        world.pods = [one for one in world.pods if one["metadata"]["name"] != world.deleted[-1]]
+        if world.deleted[-1] == "demo-cpu-1":
+            world.pods.append({**worker("cpu-1", "new"), "status": {"phase": "Pending"}})
+        return answer
+
+    def sleep(seconds: float) -> None:
+        rest(seconds)
+        if clock[0] >= 1000 + well_after:
+            world.pods = [one for one in world.pods if one["metadata"]["name"] != "demo-cpu-1"] + [worker("cpu-1", "new")]
+
+    world.request = then  # type: ignore[method-assign]
+    monkeypatch.setattr(rollout.time, "sleep", sleep)
+    world.events = [event("FailedCreate", QUOTA)]
+    with pytest.raises(WaitFailed, match="exceeded quota"):
+        run(most=2)
+    assert world.deleted == ["demo-cpu-2", "demo-cpu-1"], "the set went on after it had stopped"
+    assert states(world) == {"cpu-0": ["IDLE"], "cpu-1": ["IDLE"], "cpu-2": ["IDLE", "DRAIN"]}
+
+
 def test_check_mode_tells_nothing_and_says_what_would_be(world: Fake) -> None:
     busy(world, "cpu-1")
     world.stateful_sets[0]["status"]["updateRevision"] = "old"
