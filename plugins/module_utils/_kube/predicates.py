@@ -24,10 +24,10 @@ class State:
 READY = State(ready=True)
 
 
-def state(obj: Object, *, load_balancers: bool = False, gone: bool = True) -> State:
+def state(obj: Object, *, load_balancers: bool = False, gone: bool = True, suspended: bool = False) -> State:
     """Return the state of ``obj``; kinds without a predicate are ready as soon as they exist.
 
-    Without ``gone``, a StatefulSet is ready while pods above its replicas are still there.
+    Without ``gone``, a StatefulSet is ready while pods above its replicas are still there. With ``suspended``, a suspended Job is as it shall be.
     """
     group = str(obj.get("apiVersion", "")).rpartition("/")[0]
     kind = str(obj.get("kind", ""))
@@ -35,6 +35,8 @@ def state(obj: Object, *, load_balancers: bool = False, gone: bool = True) -> St
         return _service(obj) if load_balancers else READY
     if (group, kind) == ("apps", "StatefulSet"):
         return _stateful_set(obj, gone)
+    if (group, kind) == ("batch", "Job"):
+        return _job(obj, suspended)
     predicate = PREDICATES.get((group, kind))
     return predicate(obj) if predicate is not None else READY
 
@@ -126,14 +128,16 @@ def _daemon_set(obj: Object) -> State:
     return READY if available >= wanted else State(ready=False, text=f"{available} of {wanted} pods are available")
 
 
-def _job(obj: Object) -> State:
+def _job(obj: Object, suspended: bool = False) -> State:
     failure = _condition(obj, "Failed")
     if failure.get("status") == "True":
         return State(ready=False, failed=True, text=f"it failed ({failure.get('reason', '')}: {failure.get('message', '')})")
     if _holds(obj, "Complete"):
         return READY
     if _spec(obj).get("suspend"):
-        return READY
+        metadata = obj.get("metadata") or {}
+        way = f'kubectl patch job {metadata.get("name")} -n {metadata.get("namespace")} -p \'{{"spec":{{"suspend":false}}}}\' has it go on'
+        return READY if suspended else State(ready=False, text=f"it is suspended; {way}")
     done, wanted = _count(obj, "succeeded"), int(_spec(obj).get("completions") or 1)
     failed = _count(obj, "failed")
     return State(ready=False, text=f"{done} of {wanted} pods have succeeded" + (f", {failed} have failed so far" if failed else ""))

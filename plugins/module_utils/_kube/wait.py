@@ -117,6 +117,7 @@ class _Wait:
             {"apiVersion": item.ref.resource.api_version, "kind": item.ref.resource.kind, **obj},
             load_balancers=self._load_balancers,
             gone=self._gone,
+            suspended=bool((item.body.get("spec") or {}).get("suspend")),
         )
         if now.ready:
             self.pending.pop(item.ref, None)

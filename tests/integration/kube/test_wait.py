@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from typing import Any
@@ -192,6 +193,19 @@ def test_a_failed_job_quotes_its_pod_and_is_made_anew_once_on_demand(engine: Eng
     with pytest.raises(WaitFailed) as caught:
         engine.apply(failing, wait=True, wait_timeout=60, retry_failed_jobs=True)
     assert caught.value.data["objects"][0]["result"] == "created" and engine.get("job", "j")["metadata"]["uid"] != uid
+
+
+def test_a_job_that_somebody_has_suspended_is_told_or_taken_back(engine: Engine, image: str) -> None:
+    wanted = job("j", pod_template(image, "true"))
+    held = {**wanted, "spec": {**wanted["spec"], "suspend": True}}
+    assert engine.apply(held, wait=True, wait_timeout=30)["changed"], "it is as it shall be"
+    engine.absent(objects=[wanted], wait=True)
+    engine.kubectl("create", "-n", engine.namespace, "-f", "-", stdin=json.dumps(held))
+    with pytest.raises(WaitTimeout, match=r"Job .*/j: it is suspended; kubectl patch job j -n .* has it go on"):
+        engine.apply(wanted, wait=True, wait_timeout=5)
+    result = engine.apply(wanted, wait=True, wait_timeout=60, foreign_fields=[])
+    assert [row["field"] for row in result["foreign"]] == [".spec.suspend"]
+    assert engine.get("job", "j")["status"]["succeeded"] == 1
 
 
 def test_a_time_out_says_what_is_missing(engine: Engine, image: str) -> None:

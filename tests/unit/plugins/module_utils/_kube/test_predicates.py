@@ -17,7 +17,7 @@ def obj(kind: str, spec: dict[str, Any] | None = None, *, generation: int = 1, *
     return {
         "apiVersion": group.get(kind, "v1"),
         "kind": kind,
-        "metadata": {"name": "x", "generation": generation},
+        "metadata": {"name": "x", "namespace": "ns", "generation": generation},
         "spec": spec or {},
         "status": status,
     }
@@ -69,7 +69,8 @@ CASES: list[tuple[dict[str, Any], str]] = [
     (obj("Job", succeeded=1, **condition("Complete")), ""),
     (obj("Job", {"completions": 3}, succeeded=1, failed=2), "1 of 3 pods have succeeded, 2 have failed so far"),
     (obj("Job", **condition("Failed", reason="BackoffLimitExceeded", message="m")), "FAILED BackoffLimitExceeded: m"),
-    (obj("Job", {"suspend": True}), ""),
+    (obj("Job", {"suspend": True}), 'it is suspended; kubectl patch job x -n ns -p \'{"spec":{"suspend":false}}\' has it go on'),
+    (obj("Job", {"suspend": True}, succeeded=1, **condition("Complete")), ""),
     (obj("Pod", phase="Running", **condition("Ready")), ""),
     (obj("Pod", phase="Running", **condition("Ready", "False")), "Running and not ready"),
     (obj("Pod"), "Pending and not ready"),
@@ -99,6 +100,11 @@ def test_state(given: dict[str, Any], words: str) -> None:
 def test_pods_above_the_replicas_hold_nobody_up_on_demand() -> None:
     assert predicates.state(obj("StatefulSet", TWO, **{**FULL, "replicas": 3}), gone=False).ready
     assert not predicates.state(obj("StatefulSet", TWO, **{**FULL, "readyReplicas": 1, "replicas": 3}), gone=False).ready
+
+
+def test_a_job_that_was_meant_to_be_suspended_is_as_it_shall_be() -> None:
+    assert predicates.state(obj("Job", {"suspend": True}), suspended=True).ready
+    assert not predicates.state(obj("Job"), suspended=True).ready
 
 
 def test_load_balancers_on_demand() -> None:

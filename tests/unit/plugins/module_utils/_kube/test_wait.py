@@ -194,3 +194,13 @@ def test_a_pod_whose_claims_were_bound_just_after_the_scheduler_looked_is_not_gi
     other = unscheduled("0/2 nodes are available: 2 node(s) had volume node affinity conflict.")
     seconds, words = judged(monkeypatch, client, 330, other, pods[1])
     assert seconds == 30 and "can not be used on any node" in words
+
+
+@pytest.mark.parametrize(("wanted", "waits"), [({}, True), ({"suspend": True}, False)])
+def test_a_job_that_somebody_else_has_suspended_is_waited_for(wanted: dict[str, Any], waits: bool) -> None:
+    metadata = {"name": "users", "namespace": "ns", "generation": 1}
+    item = Item(Ref(BUILTIN["batch", "Job"], "ns", "users"), {"metadata": metadata, "spec": wanted})
+    item.after = {"metadata": metadata, "spec": {"suspend": True}}
+    said = wait._Wait(None, [item], 5.0)  # type: ignore[arg-type]  # it asks no Client
+    assert bool(said.pending) is waits
+    assert not waits or "Job ns/users: it is suspended; kubectl patch job users -n ns" in said._waited_for()
