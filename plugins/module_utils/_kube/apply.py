@@ -65,6 +65,8 @@ class Applier:
         rebind_volumes: bool = False,
         member_label: str | None = None,
         may_be_foreign: list[foreign.May] | None = None,
+        uids: dict[Ref, str] | None = None,
+        refuse_others: Callable[[list[Item]], None] | None = None,
         threads: int = THREADS,
     ) -> None:
         self._client = client
@@ -75,6 +77,9 @@ class Applier:
         self._retry_failed_jobs = retry_failed_jobs
         self._rebind_volumes = rebind_volumes
         self._may_be_foreign = may_be_foreign
+        # What objects were when they were applied last, and who raises Conflict for one that is somebody else's now.
+        self._uids = dict(uids or {})
+        self._refuse_others = refuse_others or (lambda _items: None)
         self._live = Live(client, member_label)
         self._threads = threads
         self._lock = threading.Lock()
@@ -158,6 +163,16 @@ class Applier:
         query = {"fieldManager": self._manager, "force": "true" if self._force else "false"}
         if self._check:
             query["dryRun"] = "All"
+        uid = self._uids.pop(item.ref, "")
+        if uid:
+            # For this very object: another one of its name is looked at before it is written. So an unchanged batch costs no request for it.
+            body = {**item.body, "metadata": {**item.body["metadata"], "uid": uid}}
+            try:
+                return self._client.request(
+                    "PATCH", item.ref.path, what=f"apply {item.ref}", query=query, body=body, content_type=APPLY, retry_conflict=False
+                )
+            except (Conflict, Forbidden, Invalid, NotFound):
+                self._refuse_others([item])
         deadline = time.monotonic() + _KIND_COMES
         while True:
             try:
@@ -211,6 +226,8 @@ class Applier:
             item.result, item.imagined = "created", True
             return
         item.before = self._live.get(item.ref)
+        if item.before is not None and item.before["metadata"].get("uid") != self._uids.get(item.ref, item.before["metadata"].get("uid")):
+            self._refuse_others([item])
         if item.before is not None and not item.before["metadata"].get("deletionTimestamp"):
             item.after, item.result = item.before, "unchanged"
             return

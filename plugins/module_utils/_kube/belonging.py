@@ -4,7 +4,8 @@
 """Whose an object is that a batch names for the first time: another cluster's, or another set's, is never written.
 
 Names can meet: set ``n-x`` of cluster ``m`` and set ``x`` of cluster ``m-n`` both want the StatefulSet ``m-n-x``. An apply would take it over without a word,
-for both have the same field manager. So what a set has not applied yet is looked at before the first write; an unchanged set has nothing of that kind.
+for both have the same field manager. So what a set has not applied yet is looked at before the first write, and what is another object than the one that it
+applied (by its UID) before that is written; an unchanged set has nothing of either kind.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def refuse_others(client: Client, items: list[Item], *, set_label: str = "", set
         for item in group:
             labels = _labels(client, item) if live is None else live.get(item.ref.name, {})
             check(item, labels, set_label=set_label, set_id=set_id)
+            _check_claim(client, item)
 
 
 def check(item: Item, live: dict[str, str], *, set_label: str = "", set_id: str = "") -> None:
@@ -48,6 +50,21 @@ def check(item: Item, live: dict[str, str], *, set_label: str = "", set_id: str 
         raise _conflict(
             f"{item.ref} is a member of another set (its label {set_label} is {live[set_label]}); leave it out of one of the two batches"
         )
+
+
+def _check_claim(client: Client, item: Item) -> None:
+    """Raise Conflict for a volume of a cluster that is kept for another claim: clusters of one name in two namespaces have the same labels."""
+    labels = (item.body.get("metadata") or {}).get("labels") or {}
+    if labels.get(MANAGED_BY) != _CORRAL or not (item.body.get("spec") or {}).get("claimRef"):
+        return
+    try:
+        live = client.get(item.ref.path, what=f"read {item.ref}").data
+    except (NotFound, Forbidden):
+        return
+    other = another_owner(item.body, live) if (live.get("spec") or {}).get("claimRef") else ""
+    if other:
+        item.result = "refused"
+        raise _conflict(f"{item.ref} was left as it is: {other}; give this cluster another name, or delete that volume if nobody wants it")
 
 
 def another_cluster(live: dict[str, str], wanted: dict[str, str]) -> str | None:

@@ -46,7 +46,7 @@ NAMESPACES = f"{_DOMAIN}additional-namespaces"
 HASH = "corral.hpc/applyset-hash"
 RUN = "corral.hpc/applyset-run"
 _ANNOTATIONS = (TOOLING, GROUP_KINDS, NAMESPACES, HASH, RUN)
-# Of the parent's data: the UIDs of the members, and the names of those that a run is about to apply.
+# Of the parent's data: the UIDs of what the set's runs have applied, and the names of those that a run is about to apply.
 _MEMBERS, _PENDING = "members", "pending"
 
 _TOOL = "corral"
@@ -97,7 +97,12 @@ class ApplySet:
     def strange(self, items: list[Item]) -> list[Item]:
         """Return those of ``items`` that no run of this set is known to have applied."""
         known = self._noted() or {}
-        return [] if self._settled else [item for item in items if _key(item.ref) not in known]
+        return [item for item in items if _key(item.ref) not in known]
+
+    def uids(self, items: list[Item]) -> dict[Ref, str]:
+        """Return the UIDs of those of ``items`` that a run of this set has applied: another object of the name may be somebody else's."""
+        known = self._noted() or {}
+        return {item.ref: known[_key(item.ref)] for item in items if _key(item.ref) in known}
 
     @property
     def _former(self) -> bool:
@@ -171,12 +176,12 @@ class ApplySet:
         raise KubeError(f"{ref} is written all the time and could not be pruned; run again.")
 
     def close(self, items: list[Item]) -> None:
-        """Narrow the parent to the batch and write the hash, and the UIDs of what was applied."""
+        """Narrow the parent to the batch and write the hash, and the UIDs of what was applied, also of what nothing prunes."""
         if self._check:
             return
         created = any(item.result == "created" for item in items)
-        members = [item for item in items if item.ref.resource.kind not in NEVER_PRUNED and item.after is not None]
-        uids = {_key(item.ref): str((item.after or {})["metadata"].get("uid")) for item in members}
+        found = {_key(item.ref): str(item.after["metadata"].get("uid") or "") for item in items if item.after is not None}
+        uids = {key: uid for key, uid in found.items() if uid}
         data = {_MEMBERS: json.dumps(dict(sorted(uids.items())))}
         try:
             if not self._settled or self._noted() != uids:

@@ -132,7 +132,7 @@ class Batch:
         self._foretell([item for item in self._items if item.imagined])
         if self._set is not None:
             self._set.adopt(self._items)
-            belonging.refuse_others(self._client, self._set.strange(known), set_label=MEMBER_LABEL, set_id=self._set.id)
+            self._refuse_others(self._set.strange(known))
         others = self._params.get("foreign_fields")
         applier = Applier(
             self._client,
@@ -144,6 +144,8 @@ class Batch:
             rebind_volumes=bool(self._params.get("rebind_volumes")),
             member_label=self._set.selector if self._set is not None and self._set.exists else None,
             may_be_foreign=None if others is None else foreign.permitted(others),
+            uids={} if self._set is None else self._set.uids(known),
+            refuse_others=self._refuse_others,
         )
         applier.start(revision)
         work = applier.create_missing if self._params.get("create_only") else applier.run
@@ -172,6 +174,10 @@ class Batch:
         self._outdated = stuck.outdated(self._client, self._items, check=self._check, waits=bool(self._params.get("wait")))
         if self._outdated and self._params.get("replace_idle_pods") and question is not None and not self._check:
             self._replace_idle(question)
+
+    def _refuse_others(self, items: list[Item]) -> None:
+        if self._set is not None:
+            belonging.refuse_others(self._client, items, set_label=MEMBER_LABEL, set_id=self._set.id)
 
     def _foretell(self, items: list[Item]) -> None:
         """Say of objects, in check mode, that they come with their kind; the API server can not be asked. Raises NotFound where no definition can bring it."""

@@ -343,3 +343,29 @@ def test_an_object_of_another_cluster_or_set_is_refused_before_anything_is_writt
     engine.apply(*cluster("m", "both"), applyset=applyset(engine, "four"))  # from one part of a cluster to another
     rows = engine.apply(*cluster("m", "a"), applyset=applyset(engine, "one"))["objects"]
     assert [row["result"] for row in rows] == ["unchanged"], "what went to another set is not pruned"
+
+
+def test_an_object_that_another_cluster_has_made_anew_is_refused_before_it_is_written(engine: Engine) -> None:
+    def both(name: str) -> list[dict[str, Any]]:
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "k", "labels": {}}, "stringData": {"a": "b"}}
+        batch = [*maps(engine, "a"), secret]
+        for one in batch:
+            one["metadata"]["labels"] |= {"app.kubernetes.io/instance": name, "app.kubernetes.io/managed-by": "corral"}
+        return batch
+
+    engine.apply(*both("m"), applyset=applyset(engine, "one"))
+    unchanged = engine.apply(*both("m"), applyset=applyset(engine, "one"))
+    assert (unchanged["requests"], unchanged["writes"]) == (3, 0)
+    for kind, name, index in (("configmap", "a", 0), ("secret", "k", 1)):
+        engine.kubectl("delete", kind, name, "-n", engine.namespace)
+        engine.apply(both("m-n")[index])
+        before = engine.versions()
+        for options in ({}, {"check": True}):
+            with pytest.raises(KubeError, match=rf"/{name} belongs to the cluster m-n "):
+                engine.apply(*both("m"), applyset=applyset(engine, "one"), force=True, **options)
+        assert engine.versions() == before
+        engine.kubectl("delete", kind, name, "-n", engine.namespace)
+        made = engine.results(*both("m"), applyset=applyset(engine, "one"))
+        assert made[name] == "created"
+    again = engine.apply(*both("m"), applyset=applyset(engine, "one"))
+    assert (again["requests"], again["writes"]) == (3, 0)

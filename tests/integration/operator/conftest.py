@@ -199,7 +199,8 @@ class Served(Cluster):
         selector = f"app.kubernetes.io/instance={self.name}"
         items = self.kubectl.json("get", KINDS, "-n", self.namespace, "-l", selector, "--show-managed-fields")["items"]
         history = f"{self.name}-base-revisions"
-        uids = {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"] for item in items}
+        noted = [*items, *self.kubectl.items("persistentvolumes", "-l", selector)]
+        uids = {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"] for item in noted}
         for item in items:
             if SET in item["metadata"]["labels"]:
                 _anonymize(item, uids)

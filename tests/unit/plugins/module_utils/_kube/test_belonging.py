@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._kube import belonging, run
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Response
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Invalid, NotFound, Status
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
 
 LABEL = "applyset.kubernetes.io/part-of"
@@ -110,3 +111,142 @@ def test_a_volume_of_another_cluster_is_not_deleted_and_told(monkeypatch: pytest
     assert result["warnings"] == [
         "PersistentVolume theirs stays: it belongs to the cluster b-c (its label app.kubernetes.io/instance). Delete it by hand if nobody wants it."
     ]
+
+
+class Api:
+    """An API server with one namespace: objects by path; an apply with a uid is for that object only, as the real one has it."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.requests = self.version = 0
+        self.clock = None
+        self.access = SimpleNamespace(namespace="n")
+
+    def close(self) -> None:
+        pass
+
+    def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Write an object: anew, with a uid of its own, where there is none."""
+        before = self.objects.get(path)
+        kept = {} if before is None else before["metadata"]
+        found = copy.deepcopy(body)
+        found["metadata"] |= {"uid": kept.get("uid") or f"uid-{self.version + 1}", "resourceVersion": kept.get("resourceVersion")}
+        if found != before:
+            self.version += 1
+            found["metadata"]["resourceVersion"] = str(self.version)
+            self.objects[path] = found
+        return self.objects[path]
+
+    def get(self, path: str, **options: Any) -> Response:
+        self.requests += 1
+        name = (options.get("query") or {}).get("fieldSelector", "").removeprefix("metadata.name=")
+        if name:
+            found = [self.objects[f"{path}/{name}"]] if f"{path}/{name}" in self.objects else []
+            return Response(200, {"metadata": {"resourceVersion": str(self.version)}, "items": copy.deepcopy(found)})
+        if path not in self.objects:
+            raise NotFound(f"there is no {path}.", Status(404))
+        return Response(200, copy.deepcopy(self.objects[path]))
+
+    def items(self, path: str, **_options: Any) -> list[dict[str, Any]]:
+        self.requests += 1
+        return [copy.deepcopy(obj) for where, obj in self.objects.items() if where.rpartition("/")[0] == path]
+
+    def request(self, method: str, path: str, **options: Any) -> Response:
+        if method == "GET":
+            return self.get(path)
+        self.requests += 1
+        assert method == "PATCH"
+        live, wanted = self.objects.get(path), options["body"]["metadata"].get("uid")
+        if wanted and live is None:
+            raise Conflict("uid mismatch: no existing object was found.", Status(409, "Conflict"))
+        if live is not None and wanted not in (None, live["metadata"]["uid"]):
+            raise Invalid("metadata.uid: field is immutable.", Status(422, "Invalid", "field is immutable"))
+        if "dryRun" in options["query"]:
+            return Response(201 if live is None else 200, copy.deepcopy(live or options["body"]))
+        return Response(201 if live is None else 200, copy.deepcopy(self.put(path, options["body"])))
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    server = Api()
+    monkeypatch.setattr(run, "Client", lambda _access: server)
+    monkeypatch.setattr(run.auth, "resolve", lambda _params: None)
+    return server
+
+
+def owned_by(cluster: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "m-n-x", "labels": of(cluster)}, **more}
+
+
+def applied(api: Api, *objects: dict[str, Any], check: bool = False, **params: Any) -> tuple[list[str], int]:
+    """Return what became of the objects, and how many requests it took."""
+    before = api.requests
+    given = {"objects": copy.deepcopy(list(objects)), "applyset": {"name": "one"}, "force": True, **params}
+    result = run.run(given, check=check, diff=False)
+    return [row["result"] for row in result["objects"]], api.requests - before
+
+
+@pytest.mark.parametrize(("kind", "plural"), [("ConfigMap", "configmaps"), ("Secret", "secrets")])
+@pytest.mark.parametrize("options", [{}, {"check": True}, {"create_only": True}])
+def test_an_object_that_another_cluster_has_made_anew_is_not_written(api: Api, kind: str, plural: str, options: dict[str, Any]) -> None:
+    mine, theirs, path = owned_by("m", kind, data={"a": "1"}), owned_by("m-n", kind), f"/api/v1/namespaces/n/{plural}/m-n-x"
+    assert applied(api, mine)[0] == ["created"]
+    assert applied(api, mine) == (["unchanged"], 2), "an unchanged set costs one request more than its objects"
+    del api.objects[path]
+    made = copy.deepcopy(api.put(path, theirs))
+    with pytest.raises(Conflict, match=f"{kind} n/m-n-x belongs to the cluster m-n "):
+        applied(api, mine, **options)
+    assert api.objects[path] == made
+
+
+def test_an_object_that_was_deleted_or_made_anew_by_hand_is_made_as_it_was(api: Api) -> None:
+    mine, path = owned_by("m", "ConfigMap", data={"a": "1"}), "/api/v1/namespaces/n/configmaps/m-n-x"
+    applied(api, mine)
+    for byhand in (None, {"metadata": {"name": "m-n-x"}}, owned_by("m", "ConfigMap")):
+        del api.objects[path]
+        if byhand is not None:
+            api.put(path, byhand)
+        applied(api, mine)
+        assert api.objects[path]["data"] == {"a": "1"}
+        assert applied(api, mine) == (["unchanged"], 2), "the new one is noted"
+
+
+VOLUME = "/api/v1/persistentvolumes/m-n-x"
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ({"namespace": "m", "name": "n-x"}, "is kept for the claim m/n-x, not for m-n/x"),
+        ({"namespace": "m-n", "name": "x", "uid": "1"}, ""),
+        (None, ""),  # somebody has given it free by hand
+    ],
+)
+def test_a_volume_that_is_kept_for_another_claim_is_not_written(api: Api, claim: dict[str, str] | None, words: str) -> None:
+    """Clusters of one name in two namespaces have the same label."""
+    live = copy.deepcopy(api.put(VOLUME, owned_by("x", "PersistentVolume", spec={"claimRef": claim} if claim else {})))
+    wanted = owned_by("x", "PersistentVolume", spec={"claimRef": {"namespace": "m-n", "name": "x"}})
+    if not words:
+        applied(api, wanted)
+        assert api.objects[VOLUME]["spec"] == wanted["spec"]
+        return
+    for check in (False, True):
+        with pytest.raises(Conflict, match=words):
+            applied(api, wanted, check=check)
+    assert api.objects[VOLUME] == live
+
+
+def test_so_is_one_whose_labels_somebody_took_off(api: Api) -> None:
+    api.put(VOLUME, {"metadata": {"name": "m-n-x"}, "spec": {"claimRef": {"namespace": "m", "name": "n-x"}}})
+    with pytest.raises(Conflict, match="is kept for the claim m/n-x"):
+        applied(api, owned_by("x", "PersistentVolume", spec={"claimRef": {"namespace": "m-n", "name": "x"}}))
+
+
+def test_a_volume_that_was_deleted_and_made_for_another_claim_is_not_written(api: Api) -> None:
+    wanted = owned_by("x", "PersistentVolume", spec={"claimRef": {"namespace": "m-n", "name": "x"}})
+    applied(api, wanted)
+    del api.objects[VOLUME]
+    live = copy.deepcopy(api.put(VOLUME, owned_by("x", "PersistentVolume", spec={"claimRef": {"namespace": "m", "name": "n-x"}})))
+    with pytest.raises(Conflict, match="is kept for the claim m/n-x"):
+        applied(api, wanted)
+    assert api.objects[VOLUME] == live
