@@ -12,7 +12,8 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any
 
 Json = dict[str, Any]
@@ -20,6 +21,14 @@ Json = dict[str, Any]
 SELECTOR = "app.kubernetes.io/managed-by=corral,app.kubernetes.io/part-of=corral"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
+
+
+class Change(IntEnum):
+    """What has changed of an object: how it does, what a run may have set, or what somebody else has."""
+
+    STATE = 0
+    SET = 1
+    FOREIGN = 2
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,7 @@ KINDS = (
 class Child:
     """One object. ``spec`` changes when somebody sets something, ``state`` when it does better or worse; ``foreign``: the last to set it was not a run.
 
+    ``own``: when a run set it last, and how many fields are the runs'.
     ``size`` is the number of pods that a StatefulSet has, and that a SlurmNodeSet tells; it is no drift.
     """
 
@@ -70,16 +80,21 @@ class Child:
     words: str = ""
     address: str = ""
     foreign: bool = field(default=False, compare=False)
+    own: tuple[str, int] = field(default=("", 0), compare=False)
     size: int = field(default=0, compare=False)
 
 
 def child(kind: Kind, found: Json) -> Child:
     """Return what is kept of an object."""
     metadata = found.get("metadata") or {}
+    return replace(_child(kind, found), foreign=_is_foreign(metadata), own=_own(metadata))
+
+
+def _child(kind: Kind, found: Json) -> Child:
+    metadata = found.get("metadata") or {}
     labels = metadata.get("labels") or {}
     common = (kind.name, str(metadata.get("name", "")), str(labels.get(COMPONENT, "")))
     uid = str(metadata.get("uid", ""))
-    foreign = _is_foreign(metadata)
     if kind.name == "Pod":
         return Child(*common, spec=uid)  # its annotations are written by runs, its spec by its controller
     if kind.name in ("StatefulSet", "Job", "NetworkPolicy", "PodDisruptionBudget"):
@@ -95,24 +110,39 @@ def child(kind: Kind, found: Json) -> Child:
     if kind.name == "StatefulSet":
         ready, words = _stateful_set(found)
         size = int((found.get("spec") or {}).get("replicas", 1))
-        return Child(*common, spec=spec, foreign=foreign, state="ready" if ready else words, ready=ready, words=words, size=size)
+        return Child(*common, spec=spec, state="ready" if ready else words, ready=ready, words=words, size=size)
     if kind.name == "SlurmNodeSet":
-        return Child(*common, spec=spec, foreign=foreign, size=int((found.get("status") or {}).get("replicas", 0)))
+        return Child(*common, spec=spec, size=int((found.get("status") or {}).get("replicas", 0)))
     if kind.name == "Job":
         ready, words = _job(found)
-        return Child(*common, spec=spec, foreign=foreign, state=words, ready=ready, words=words)
+        return Child(*common, spec=spec, state=words, ready=ready, words=words)
     if kind.name == "Service":
-        return Child(*common, spec=spec, foreign=foreign, address=_address(found))
-    return Child(*common, spec=spec, foreign=foreign)
+        return Child(*common, spec=spec, address=_address(found))
+    return Child(*common, spec=spec)
 
 
 def _is_foreign(metadata: Json) -> bool:
     """Return whether the newest of the object's field managers is not a run. Its status is its controller's, and does not count."""
-    entries = [
-        (str(one.get("time")), str(one.get("manager"))) for one in metadata.get("managedFields") or () if one.get("subresource") != "status"
-    ]
-    newest = max((time for time, _manager in entries), default="")
-    return not entries or any(time == newest and not manager.startswith("corral") for time, manager in entries)
+    entries = [(str(one.get("time")), _is_runs(one)) for one in _entries(metadata)]
+    newest = max((time for time, _runs in entries), default="")
+    return not entries or any(time == newest and not runs for time, runs in entries)
+
+
+def _own(metadata: Json) -> tuple[str, int]:
+    """Return when a run set the object last, and how many of its fields are the runs'.
+
+    Who takes a field away owns nothing by that and is in no entry. The one whose field it was has one less, and the time of before.
+    """
+    entries = [one for one in _entries(metadata) if _is_runs(one)]
+    return max((str(one.get("time")) for one in entries), default=""), sum(json.dumps(one.get("fieldsV1")).count("{") for one in entries)
+
+
+def _entries(metadata: Json) -> list[Json]:
+    return [one for one in metadata.get("managedFields") or () if one.get("subresource") != "status"]
+
+
+def _is_runs(entry: Json) -> bool:
+    return str(entry.get("manager")).startswith("corral")
 
 
 def _stateful_set(found: Json) -> tuple[bool, str]:
@@ -164,29 +194,34 @@ class Children:
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, tuple[str, Child]]] = {}
 
-    def replace(self, kind: Kind, objects: Iterable[Json]) -> dict[str, bool]:
-        """Take over a whole list; return the clusters of which something changed, with True where it was not a run that set it."""
-        new = {str(found["metadata"]["name"]): self._entry(kind, found) for found in objects}
+    def replace(self, kind: Kind, objects: Iterable[Json]) -> dict[str, Change]:
+        """Take over a whole list; return the clusters of which something changed, and what at the most."""
         old = self._kinds.get(kind.name, {})
+        new = {name: self._entry(kind, found, old.get(name)) for found in objects for name in (str(found["metadata"]["name"]),)}
         self._kinds[kind.name] = new
-        changed: dict[str, bool] = {}
+        changed: dict[str, Change] = {}
         for name in {*old, *new}:
-            for instance, is_set in _difference(old.get(name), new.get(name)).items():
-                changed[instance] = changed.get(instance, False) or is_set
+            for instance, change in _difference(old.get(name), new.get(name)).items():
+                changed[instance] = max(changed.get(instance, Change.STATE), change)
         return changed
 
-    def seen(self, kind: Kind, event: str, found: Json) -> dict[str, bool]:
-        """Take over one event; return the cluster of which something changed, with True where it was not a run that set it."""
+    def seen(self, kind: Kind, event: str, found: Json) -> dict[str, Change]:
+        """Take over one event; return the clusters of which something changed, and what: an object that is given another's label is of two."""
         table = self._kinds.setdefault(kind.name, {})
         name = str(found["metadata"]["name"])
         old = table.pop(name, None)
         if event != "DELETED":
-            table[name] = self._entry(kind, found)
+            table[name] = self._entry(kind, found, old)
         return _difference(old, table.get(name))
 
     @staticmethod
-    def _entry(kind: Kind, found: Json) -> tuple[str, Child]:
-        return str(((found.get("metadata") or {}).get("labels") or {}).get(INSTANCE, "")), child(kind, found)
+    def _entry(kind: Kind, found: Json, old: tuple[str, Child] | None) -> tuple[str, Child]:
+        new = child(kind, found)
+        if old is not None and new.own < old[1].own:
+            new = replace(new, foreign=True)
+        elif old is not None and new.own[0] == old[1].own[0]:
+            new = replace(new, own=old[1].own)  # fields of others that a run makes its own to drop them (_kube/foreign.py) are no loss
+        return str(((found.get("metadata") or {}).get("labels") or {}).get(INSTANCE, "")), new
 
     def __len__(self) -> int:
         return sum(len(table) for table in self._kinds.values())
@@ -206,10 +241,14 @@ class Children:
         ]
 
 
-def _difference(old: tuple[str, Child] | None, new: tuple[str, Child] | None) -> dict[str, bool]:
-    if old == new or (known := new or old) is None:
+def _difference(old: tuple[str, Child] | None, new: tuple[str, Child] | None) -> dict[str, Change]:
+    if old == new:
         return {}
-    return {known[0]: new is None or (new[1].foreign and (old is None or old[1].spec != new[1].spec))}
+    if new is None or (old is not None and old[0] != new[0]):  # gone, or somebody has taken off or changed the label that says whose it is
+        return {**(_difference(None, new) if new else {}), **({old[0]: Change.FOREIGN} if old else {})}
+    if old is not None and old[1].spec == new[1].spec:
+        return {new[0]: Change.STATE}
+    return {new[0]: Change.FOREIGN if new[1].foreign else Change.SET}
 
 
 def resized(children: Iterable[Child]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from corral_operator import api, plan, status
 from corral_operator.api import Api
 from corral_operator.checker import Checked
-from corral_operator.children import KINDS, Child, Children, Kind, resized
+from corral_operator.children import KINDS, Change, Child, Children, Kind, resized
 from corral_operator.engine import Engine, Run, clear
 from corral_operator.events import Events
 from corral_operator.metrics import Metrics
@@ -549,7 +549,7 @@ class Controller:
         if kind.name == "Pod":
             self._places_changed(namespace, namespace.places.seen(event, found))
 
-    def _children_changed(self, namespace: Namespace, kind: Kind, instances: dict[str, bool], name: str = "") -> None:
+    def _children_changed(self, namespace: Namespace, kind: Kind, instances: dict[str, Change], name: str = "") -> None:
         """Look at the clusters of what has changed, which is one object where there is a name."""
         if namespace.refused.pop(kind.name, None) is not None:
             namespace.known = False
@@ -561,10 +561,11 @@ class Controller:
             namespace.known = True
             self._ask_all(namespace)
             return
-        for instance, foreign in instances.items():
+        for instance, change in instances.items():
             cluster = self._clusters.get((namespace.name, instance))
             if cluster is None:
                 continue
+            foreign = change is Change.FOREIGN
             self._show_soon(cluster)
             making = cluster.run is not None and not cluster.syncing
             # What goes by the garbage collector's hand while the cluster is taken away is what the run waits for.
@@ -578,7 +579,8 @@ class Controller:
                     cluster.outdated = True  # a run that only waits might wait for what was undone: it begins again
                     if cluster.run is not None and cluster.parked:
                         cluster.run.end("superseded")
-            if calm and foreign and kind.name not in _MOVING:
+            # Also by a name that runs have: a playbook that a person runs with another document.
+            if calm and (foreign or (change is Change.SET and not making)) and kind.name not in _MOVING:
                 cluster.facts.contested |= {f"{kind.name} {name}"}
             if not making and not self._pauses(cluster, foreign=foreign):
                 if not calm:
@@ -1140,6 +1142,8 @@ class Controller:
         cluster.settling = bool(settled.again and not outcome.waiting and not outcome.left and unsettled < plan.FEUD)
         if settled.again is not None:
             self._ask(key, Why.RETRY if outcome.waiting or outcome.left else Why.DRIFT, settled.again)
+        if not all(self._calm(cluster, name) for name in cluster.overtaken):  # the others are told of
+            self._ask(key, Why.DRIFT, self._settings.debounce)
         if unsettled == plan.FEUD:
             await self._does_not_settle(cluster, what=", ".join(sorted(set(outcome.changed_tasks))))
         self._ask_sync(cluster, urgent=False)

@@ -34,8 +34,9 @@ Json = dict[str, Any]
 
 EDITS, DRIFTS = 6, 5
 _REST = 20.0
-# What is set wrong; each object has it, and no selector of the operator's asks for it.
 _LABEL = "app.kubernetes.io/name"
+# What is set wrong in turn; each object has it, and no selector of the operator's asks for it. Who takes a label off owns no field by that.
+_SPOILT = ((_LABEL, "drifted"), (INSTANCE, None))
 
 
 def measure(document: Path, scratch: Path, edits: int = EDITS, drifts: int = DRIFTS) -> dict[str, Any]:
@@ -58,7 +59,7 @@ async def _measure(document: Json, scratch: Path, edits: int, drifts: int) -> di
                     "start": started,
                     **await _edits(served, metrics, edits),
                     "drift": {
-                        kind: [await _drift(served, metrics, path) for _round in range(drifts)]
+                        kind: [await _drift(served, metrics, path, *_SPOILT[number % 2]) for number in range(drifts)]
                         for kind, path in (await served.objects()).items()
                     },
                     **await _rest(metrics),
@@ -86,13 +87,13 @@ async def _edits(served: _Served, metrics: Metrics, count: int) -> dict[str, lis
     return found
 
 
-async def _drift(served: _Served, metrics: Metrics, path: str) -> float:
+async def _drift(served: _Served, metrics: Metrics, path: str, label: str, spoilt: str | None) -> float:
     began = time.perf_counter()
-    right = (await served.get(path))["metadata"]["labels"][_LABEL]
-    await served.patch(path, {"metadata": {"labels": {_LABEL: "drifted"}}})
+    right = (await served.get(path))["metadata"]["labels"][label]
+    await served.patch(path, {"metadata": {"labels": {label: spoilt}}})
 
     async def repaired() -> bool:
-        return bool((await served.get(path))["metadata"]["labels"].get(_LABEL) == right)
+        return bool((await served.get(path))["metadata"]["labels"].get(label) == right)
 
     seconds = await _when(f"the drift of {path}", began, repaired)
     await served.settled(metrics)

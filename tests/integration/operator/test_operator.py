@@ -162,6 +162,11 @@ DRIFTS: dict[str, tuple[str, ...]] = {
     "ConfigMap edited": patch("configmap", "controller-config", '{"data": {"slurm.conf": "ClusterName=other\\n"}}'),
     "StatefulSet deleted": ("delete", "statefulset", f"{NAME}-login"),
     "StatefulSet scaled": ("scale", "statefulset", f"{NAME}-cpu", "--replicas=3"),
+    "ConfigMap without its cluster's label": ("label", "configmap", f"{NAME}-controller-config", "app.kubernetes.io/instance-"),
+    "ConfigMap without one of its keys": patch(
+        "configmap", "controller-config", '[{"op": "remove", "path": "/data/slurm.conf"}]', "--type=json"
+    ),
+    "StatefulSet without its cluster's label": ("label", "statefulset", f"{NAME}-cpu", "app.kubernetes.io/instance-"),
     "StatefulSet without a label": ("label", "statefulset", f"{NAME}-cpu", "app.kubernetes.io/component-"),
     "Service deleted": ("delete", "service", f"{NAME}-login"),
     "Service edited": patch("service", "login", '{"spec": {"selector": {"nobody": "here"}}}'),

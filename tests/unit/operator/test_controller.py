@@ -1713,6 +1713,149 @@ def test_a_second_writer_is_noticed_in_runs_that_only_wait(tmp_path: Path) -> No
     run(story())
 
 
+class Keys(World):
+    """A world in which a run also sets the keys of a ConfigMap, and in which somebody takes one away, who owns no field by that."""
+
+    def stamp(self) -> str:
+        second = int(asyncio.get_running_loop().time())
+        return f"2026-01-{1 + second // 86400:02}T{second // 3600 % 24:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+
+    def write(self, *keys: str, time: str) -> None:
+        found = self.api.objects[CONFIG]
+        fields = [{"manager": "corral", "operation": "Apply", "time": time, "fieldsV1": {"f:data": {f"f:{key}": {} for key in keys}}}]
+        metadata = {**found["metadata"], "managedFields": fields}
+        self.api.put(CONFIG, {**found, "metadata": metadata, "data": dict.fromkeys(keys, "x")})
+
+    def take_away(self) -> None:
+        self.write("gres.conf", time=self.api.objects[CONFIG]["metadata"]["managedFields"][0]["time"])
+
+    @property
+    def wrong(self) -> bool:
+        return "slurm.conf" not in self.api.objects[CONFIG].get("data", {})
+
+    async def well(self, request: Request) -> tuple[list[Json], int]:
+        lines, code = await super().well(request)
+        if CONFIG in self.api.objects and self.wrong:
+            self.write("slurm.conf", "gres.conf", time=self.stamp())
+            return CHANGED, 0
+        return lines, code
+
+
+@pytest.mark.parametrize("pause", [0.3, 3.0, 20.0])
+def test_who_takes_a_key_away_each_time_is_told_of_while_it_is_missing(tmp_path: Path, pause: float) -> None:
+    async def story() -> None:
+        world = Keys(tmp_path)
+        world.api.put(path(), document())
+        untold = 0.0
+        async with world:
+            await asyncio.sleep(20)
+
+            async def opponent() -> None:
+                while True:
+                    if not world.wrong:
+                        world.take_away()
+                    await asyncio.sleep(pause)
+
+            fight = asyncio.create_task(opponent())
+            for _turn in range(6000):
+                await asyncio.sleep(0.1)
+                if world.wrong and (world.condition("Ready")[0] == "True" or world.condition("Degraded")[0] == "False"):
+                    untold += 0.1
+            fight.cancel()
+            assert untold < 6, "but for the five repairs that come first"
+            assert world.condition("Ready")[:2] == ("False", "DoesNotSettle")
+            assert len(world.engine.started) < 60
+            await asyncio.sleep(1000)
+            assert not world.wrong
+            assert world.condition("Ready")[0] == "True", "it is over"
+
+    run(story())
+
+
+def test_a_key_that_is_taken_away_has_a_waiting_run_begin_anew(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def waits(request: Request) -> tuple[list[Json], int]:
+            answer = await World.well(world, request)
+            if world.wrong:
+                world.write("slurm.conf", "gres.conf", time=world.stamp())
+            await asyncio.sleep(300)
+            return answer
+
+        world = Keys(tmp_path, waits)
+        _engines.append(world.engine)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(20)
+            assert not world.wrong
+            world.take_away()
+            await asyncio.sleep(10)
+            assert not world.wrong
+            assert len(world.engine.started) == 2
+
+    run(story())
+
+
+def test_what_is_overwritten_in_a_run_is_not_left_until_the_next_look_at_jobs(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = Keys(tmp_path, scale_again=120.0)
+        waits = {"waiting": {"slurm_scale": ["cpu-1"]}}
+        spoilt = False
+
+        async def script(request: Request) -> tuple[list[Json], int]:
+            nonlocal spoilt
+            lines, code = await world.well(request)
+            if not spoilt:
+                spoilt = True
+                await asyncio.sleep(0.5)
+                world.take_away()
+                await asyncio.sleep(0.5)
+            return [*lines[:-1], {**OK[1], **waits}, lines[-1]], code
+
+        world.api.put(path(), document())
+        async with world:
+            world.engine.script = script
+            await asyncio.sleep(10)
+            assert spoilt and not world.wrong
+
+    run(story())
+
+
+def test_a_pushed_document_against_ours_is_two_writers_too(tmp_path: Path) -> None:
+    """A playbook that a person runs writes by the name that runs have."""
+
+    async def story() -> None:
+        world = Keys(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(20)
+            for _turn in range(60):
+                if not world.wrong:
+                    world.write("gres.conf", time=world.stamp())
+                await asyncio.sleep(5)
+            assert world.wrong
+            assert world.condition("Ready")[:2] == ("False", "DoesNotSettle")
+            assert world.condition("Degraded")[:2] == ("True", "DoesNotSettle")
+
+    run(story())
+
+
+@pytest.mark.parametrize("label", [None, "b"])
+def test_an_object_without_its_clusters_label_is_drift(tmp_path: Path, label: str | None) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(20)
+            world.engine.started.clear()
+            found = world.api.objects[CONFIG]
+            labels = {**LABELS, **({INSTANCE: label} if label else {})}
+            world.api.put(CONFIG, {**found, "metadata": {**found["metadata"], "labels": labels}})
+            await asyncio.sleep(2)
+            assert world.engine.started, "a run sets it right, or says whose it is"
+
+    run(story())
+
+
 def test_repaired_is_what_was(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
