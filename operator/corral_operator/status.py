@@ -118,7 +118,7 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
         ready = ("False", "DoesNotSettle", _contested(facts))
     elif missing:
         ready = ("False", "NotReady", _sentence(missing))
-    elif current and no_node_serves(facts.nodes, facts.children):
+    elif no_node_serves(facts.nodes, facts.children):
         ready = ("False", "NoNodeInService", f"{_in_service(facts)[:-1]}; corral.slurm.why tells more.")
     elif not facts.observed:
         ready = ("False", "NotMade", "The cluster has not been made yet.")

@@ -1904,6 +1904,29 @@ def test_a_cluster_without_a_node_in_service_is_not_ready(tmp_path: Path) -> Non
     run(story())
 
 
+def test_nor_is_it_while_an_edit_of_it_is_made(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def script(request: Request) -> tuple[list[Json], int]:
+            lines, code = await World.well(world, request)
+            if world.status().get("observedGeneration"):
+                await asyncio.sleep(10)
+            return [
+                {**line, "nodes": {"total": 1, "inService": 0, "drained": 1, "down": 0}} if "nodes" in line else line for line in lines
+            ], code
+
+        world = World(tmp_path, script)
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(30)
+            assert world.condition("Ready")[:2] == ("False", "NoNodeInService")
+            world.edit(users=[{"name": "alice", "uid": 10001, "sshKeys": [KEY]}])
+            await asyncio.sleep(5)
+            assert world.condition("Reconciling")[0] == "True"
+            assert world.condition("Ready")[:2] == ("False", "NoNodeInService")
+
+    run(story())
+
+
 def test_fifty_edits_in_a_row_are_a_few_runs_and_the_last_counts(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
