@@ -452,7 +452,7 @@ class Controller:
     def _wish(self, document: Json) -> tuple[object, ...]:
         return (*_wish(document), self._foreign(document))
 
-    async def _hand_over(self, cluster: Cluster) -> None:
+    async def _hand_over(self, cluster: Cluster, children: list[Child]) -> None:
         """A document that is seen no more is there still, with other labels: another operator may look after it when our run has ended."""
         while cluster.run is not None:
             await asyncio.sleep(0.1)
@@ -465,13 +465,12 @@ class Controller:
                 await self._api.request("PATCH", _path(cluster.key), what=what, body=body, content_type=api.MERGE)
         except CorralError as error:
             if api.code(error) == 404:
-                self._orphaned(cluster)
+                self._orphaned(cluster, children)
             else:
                 log.warning("document not handed over", extra={"cluster": "/".join(cluster.key), "error": str(error)})
 
-    def _orphaned(self, cluster: Cluster) -> None:
+    def _orphaned(self, cluster: Cluster, children: list[Child]) -> None:
         """Tell of the objects of a document that went without this operator's having taken the cluster away."""
-        children = self._children(cluster) or []
         if cluster.released or not children or self._foreign(cluster.document):
             return
         name, namespace = cluster.key[1], cluster.key[0]
@@ -491,10 +490,11 @@ class Controller:
             return
         self._wake_those_that_met(key)
         if self.leading and not self._foreign(cluster.document):
+            children = self._children(cluster) or []  # now, for with its last document the namespace is seen no more
             if self._settings.selector:
-                self._later(cluster, self._hand_over)
+                self._later(cluster, functools.partial(self._hand_over, children=children))
             else:
-                self._orphaned(cluster)
+                self._orphaned(cluster, children)
         for errand in (key, cluster.sync_key):
             self._queue.forget(errand)
             self._backoff.reset(errand)

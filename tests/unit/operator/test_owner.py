@@ -243,5 +243,22 @@ def test_objects_whose_document_was_made_to_go_are_told(tmp_path: Path) -> None:
     run(story())
 
 
+def test_they_are_told_of_where_documents_are_selected_and_it_was_the_namespaces_last(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path, selector="team=a")
+        found = document()
+        found["metadata"]["labels"] = {"team": "a"}
+        world.api.put(path(), found)
+        async with world:
+            await asyncio.sleep(20)
+            world.api.put(path(), without_finalizer(world.api.objects[path()]))
+            world.api.delete(path())
+            await asyncio.sleep(5)
+            [event] = [found for name, found in world.api.objects.items() if "/events" in name and found["reason"] == "Orphaned"]
+            assert "4 objects run on" in event["message"]
+
+    run(story())
+
+
 def test_an_operator_is_named_by_its_lease() -> None:
     assert Settings(lease_namespace="slurm-ops", lease_name="x").owner == "slurm-ops/x"
