@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,8 +23,8 @@ log = logging.getLogger(__name__)
 PATH = "/metrics"
 # An answer of the API server holds for so long.
 _LET_IN, _REFUSED = 60.0, 10.0
-# Answers that are kept, and questions that wait: whoever tries tokens costs no more than this.
-_KEPT, _WAITING = 256, 8
+# Answers of each sort that are kept, and questions about tokens never let in that wait, of one address and of all: whoever tries tokens costs no more.
+_KEPT, _EACH, _WAITING = 256, 2, 32
 
 
 class Refusal(NamedTuple):
@@ -39,31 +40,30 @@ class Admission:
     def __init__(self, client: Api, clock: Callable[[], float]) -> None:
         self._api = client
         self._clock = clock
-        self._known: dict[bytes, tuple[float, Refusal | None]] = {}
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        # Until when each answer holds. Those who were let in are kept, and looked at again, apart: whoever tries tokens stands in nobody's way.
+        self._let_in: dict[bytes, float] = {}
+        self._refused: dict[bytes, tuple[float, Refusal]] = {}
+        self._turns = {known: asyncio.Lock() for known in (True, False)}
+        self._waiting: Counter[str] = Counter()
 
-    async def refusal(self, header: str) -> Refusal | None:
-        """Return why a request with this header Authorization is refused; None where it is let in."""
+    async def refusal(self, header: str, address: str = "") -> Refusal | None:
+        """Return why a request from ``address`` with this header Authorization is refused; None where it is let in."""
         scheme, _space, token = header.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or not token.isascii():
             return Refusal(401, "Send the token of a service account that may get /metrics, as Authorization: Bearer TOKEN.")
         key = hashlib.sha256(token.encode()).digest()
+        known = key in self._let_in
         if self._fresh(key):
-            return self._known[key][1]
-        if self._waiting >= _WAITING:
+            return self._answer(key)
+        if not known and (self._waiting[address] >= _EACH or self._waiting.total() >= _WAITING):
             return Refusal(429, "Too many tokens are being looked at; try again in a second.")
-        self._waiting += 1
+        self._waiting[address] += not known
         try:
-            async with self._turn:
+            async with self._turns[known]:
                 if not self._fresh(key):
-                    found = await self._ask(token)
-                    self._known.pop(key, None)
-                    self._known[key] = self._clock() + (_REFUSED if found else _LET_IN), found
-                    while len(self._known) > _KEPT:
-                        del self._known[next(iter(self._known))]
-                return self._known[key][1]
+                    self._note(key, await self._ask(token))
+                return self._answer(key)
         except CorralError as error:
             log.warning("a reader of metrics could not be looked at", extra={"error": str(error)})
             hint = (
@@ -73,10 +73,27 @@ class Admission:
             )
             return Refusal(503, f"The API server could not be asked who may read this{hint}.")
         finally:
-            self._waiting -= 1
+            self._waiting[address] -= not known
+            if not self._waiting[address]:
+                del self._waiting[address]
 
     def _fresh(self, key: bytes) -> bool:
-        return key in self._known and self._clock() < self._known[key][0]
+        until = self._let_in.get(key) or self._refused.get(key, (0.0, None))[0]
+        return self._clock() < until
+
+    def _answer(self, key: bytes) -> Refusal | None:
+        return None if key in self._let_in else self._refused[key][1]
+
+    def _note(self, key: bytes, found: Refusal | None) -> None:
+        self._let_in.pop(key, None)
+        self._refused.pop(key, None)
+        if found is None:
+            self._let_in[key] = self._clock() + _LET_IN
+        else:
+            self._refused[key] = self._clock() + _REFUSED, found
+        for kept in (self._let_in, self._refused):
+            while len(kept) > _KEPT:
+                del kept[next(iter(kept))]
 
     async def _ask(self, token: str) -> Refusal | None:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}

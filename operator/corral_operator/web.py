@@ -38,7 +38,7 @@ async def serve_metrics(
 
     async def show(request: web.Request) -> web.Response:
         if admission is not None:
-            refusal = await admission.refusal(request.headers.get("Authorization", ""))
+            refusal = await admission.refusal(request.headers.get("Authorization", ""), request.remote or "")
             if refusal is not None:
                 headers = {"WWW-Authenticate": "Bearer"} if refusal.code == 401 else None
                 return web.Response(status=refusal.code, text=refusal.words + "\n", headers=headers)

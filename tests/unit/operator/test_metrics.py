@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -130,7 +131,37 @@ def test_whoever_tries_tokens_costs_a_few_questions_at_a_time_and_no_memory() ->
         assert len(reviews.asked) <= 8
         for number in range(400):
             await gate.refusal(f"Bearer again-{number}")
-        assert len(gate._known) <= 256
+        assert len(gate._refused) <= 256
+
+    run(story())
+
+
+async def flood(gate: Admission, address: str) -> None:
+    """Somebody who tries tokens without end, and as many at a time as they can."""
+    async with asyncio.TaskGroup() as tries:
+        for turn in itertools.count():
+            tries.create_task(gate.refusal(f"Bearer try-{turn}", address))
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["it was let in before", "its first scrape, or with a new token"])
+def test_whoever_tries_tokens_blinds_nobody(known: bool) -> None:
+    async def story() -> None:
+        reviews = Reviews()
+        gate = of(reviews)
+        if known:
+            assert await gate.refusal("Bearer good", "10.0.0.1") is None
+            await asyncio.sleep(61)
+        floods = [asyncio.create_task(flood(gate, f"10.0.0.{number}")) for number in ((1, 2, 3) if known else (2, 3))]
+        await asyncio.sleep(5.05)
+        began, asked = asyncio.get_running_loop().time(), len(reviews.asked)
+        assert asked > 10
+        assert await gate.refusal("Bearer good", "10.0.0.1") is None
+        assert asyncio.get_running_loop().time() - began < 5, "within a scrape's time"
+        await asyncio.sleep(20)
+        assert await gate.refusal("Bearer good", "10.0.0.1") is None, "it is not driven out either"
+        for one in floods:
+            one.cancel()
 
     run(story())
 
