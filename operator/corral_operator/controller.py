@@ -1042,8 +1042,9 @@ class Controller:
         if not outcome.successful:
             words = outcome.failure or f"The run was ended in the task {outcome.task!r}, since it took too long; it is repeated."
             pause, count = self._backoff.failed(key), self._backoff.count(key)
-            if by_time and self._every:  # it costs no more than one that finds it well, and its end is seen as soon
-                pause = min(pause, self._every)
+            every = self._every(cluster)
+            if by_time and every:  # it costs no more than one that finds it well, and its end is seen as soon
+                pause = min(pause, every)
             news = count == (_SILENT if by_time else 2)  # a slurmctld that is just being replaced is none
             log.log(
                 logging.WARNING if news or not by_time else logging.DEBUG,
@@ -1068,15 +1069,14 @@ class Controller:
             message = f"Drained for their machines: {', '.join(nodes)}." if nodes else "No node is drained for its machine any more."
             await self._events.write(document, "Normal", "MachinesGo" if nodes else "MachinesBack", message)
 
-    @property
-    def _every(self) -> float:
-        """Between two looks at a cluster by time alone; 0: there are none."""
+    def _every(self, cluster: Cluster) -> float:
+        """Between two looks at a cluster by time alone; 0: there are none. One whose runs fail is looked at no more often than they are repeated."""
         every = self._settings.sync_every
-        return every and max(every, _LOOKS[self._settings.engine] * len(self._clusters))
+        return every and max(every, _LOOKS[self._settings.engine] * len(self._clusters), self._backoff.pause(cluster.key))
 
     def _look_again(self, cluster: Cluster, *, leaving: bool, busy: bool, idle: bool) -> None:
         """Have corral.slurm.sync run again by time alone, where that is needed."""
-        pause = plan.next_look(leaving=leaving, busy=busy, idle=idle, again=self._settings.sync_again, every=self._every)
+        pause = plan.next_look(leaving=leaving, busy=busy, idle=idle, again=self._settings.sync_again, every=self._every(cluster))
         cluster.look_at = math.inf if pause is None else self._clock() + pause
         if pause is not None:
             self._ask(cluster.sync_key, Why.RETRY, pause)
@@ -1117,6 +1117,8 @@ class Controller:
         self._backoff.reset(key)
         cluster.again, cluster.stumbles, cluster.cut_short = False, 0, False
         facts.failure, facts.failures = None, 0
+        if recovered:
+            cluster.look_at = self._clock()
         facts.observed, facts.revision, facts.nodes = cluster.run_generation, self._content, outcome.nodes
         facts.waiting, facts.lines = outcome.waiting, outcome.lines
         facts.contested &= cluster.overtaken

@@ -182,8 +182,13 @@ class Backoff:
 
     def failed(self, key: Key) -> float:
         """Count a failure and return the pause."""
-        count = self._failures[key] = self._failures.get(key, 0) + 1
-        return min(self._most, self._base * 2.0 ** min(count - 1, 30))
+        self._failures[key] = self._failures.get(key, 0) + 1
+        return self.pause(key)
+
+    def pause(self, key: Key) -> float:
+        """Return the pause after the last failure; 0 where there was none since the last success."""
+        count = self._failures.get(key, 0)
+        return min(self._most, self._base * 2.0 ** min(count - 1, 30)) if count else 0.0
 
     def count(self, key: Key) -> int:
         """Failures since the last success."""

@@ -15,7 +15,7 @@ from corral_operator import engine, plan, report
 from corral_operator.outcome import Outcome
 from corral_operator.places import Machines, Places, word
 
-from .world import Json, Request, World, document, path, run
+from .world import FAILED, Json, Request, World, document, path, run
 
 WAITS: list[Json] = [
     {"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": True}}
@@ -227,6 +227,56 @@ def test_cold_runs_are_too_dear_to_look_so_often(monkeypatch: pytest.MonkeyPatch
         assert 18 <= world.syncs() - before <= 20
 
     story(monkeypatch, tmp_path, tell, sync_every=12.0, engine="cold")
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["never made", "once made"])
+def test_a_broken_cluster_costs_ten_requests_a_minute_at_the_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: bool) -> None:
+    # What runs send: the whole playbook 42, of which one that fails does not come to the end, and a look that is made again without the playbook.
+    cost = {"site": 30, "sync": 4}
+
+    class Broken(Syncs):
+        broken = not made
+        requests = 0
+
+        async def well(self, request: Request) -> tuple[list[Json], int]:
+            playbook = request.playbook.rpartition(".")[2]
+            self.requests += cost[playbook]
+            if playbook == "site" and self.broken:
+                await asyncio.sleep(1)
+                return FAILED, 2
+            return await super().well(request)
+
+    async def told() -> None:
+        world = Broken(tmp_path)
+        monkeypatch.setattr(engine, "kill_tree", lambda pid, number=9: world.engine.signalled(pid, number))
+        monkeypatch.setattr(engine.os, "kill", world.engine.signalled)
+
+        def count(_method: str, _path: str) -> int:
+            world.requests += 1
+            return 0
+
+        world.api.refuse = count
+        world.machine("n1")
+        world.pod("n1")
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(60)
+            if made:
+                assert world.syncs() > 2, "each 12 s while it is well"
+                world.broken = True
+                world.edit(partitions=[{"name": "all"}])
+            await asyncio.sleep(300)
+            world.requests = 0
+            await asyncio.sleep(600)
+            assert world.condition("Degraded")[0] == "True"
+            assert 20 < world.requests <= 100
+            if made:
+                world.broken, syncs = False, world.syncs()
+                world.edit(partitions=[{"name": "main"}])
+                await asyncio.sleep(30)
+                assert world.syncs() - syncs >= 2, "as soon as it is well it is looked at as before"
+
+    run(told())
 
 
 def test_a_new_operator_tells_what_happened_without_one_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
