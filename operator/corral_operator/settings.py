@@ -61,8 +61,8 @@ class Settings:
     backoff_most: float = 300.0
     qps: float = 50.0
     """Requests a second that the controller and its runs send together in the long run; 0: no limit. Without those of the election and of watches."""
-    burst: float = 4000.0
-    """Requests that may be sent at once when few were sent for long: what a hundred clusters take that are looked at together."""
+    burst: float = 1200.0
+    """Requests that may be sent at once when few were sent for long: what a leader of a hundred clusters sends when it starts, 11 lists for each namespace."""
     elect: bool = True
     lease_namespace: str = "default"
     lease_name: str = "corral-operator"

@@ -9,12 +9,15 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
 from corral_operator import api, zygote
 from corral_operator.pace import VARIABLE, Pace
+from corral_operator.settings import Settings
 
 from .test_fence import Server, server
+from .world import World, document, path, run
 
 __all__ = ["server"]
 
@@ -29,6 +32,40 @@ def test_a_burst_goes_at_once_and_what_follows_by_the_rate() -> None:
     now += 3600
     assert [pace.take() for _turn in range(5)] == [0.0] * 5, "no more than a burst is ever saved"
     assert pace.take() > 0
+
+
+def test_the_start_of_a_hundred_clusters_is_what_may_be_sent_at_once(tmp_path: Path) -> None:
+    """No more, for it is what one that has run wild sends before it is slowed; and no less, for nobody waits for a leader that has just begun."""
+    asked, clusters = 0, 25
+
+    def count(_method: str, _path: str) -> int:
+        nonlocal asked
+        asked += 1
+        return 0
+
+    async def story() -> None:
+        world = World(tmp_path)
+        for number in range(clusters):
+            world.api.put(path(f"c{number}", f"ns{number}"), document(f"c{number}", f"ns{number}"))
+        async with world:
+            await asyncio.sleep(120)
+            assert world.condition("Ready", "c24", "ns24")[0] == "True"
+        world.controller, world.api.refuse = world.new_controller(), count
+        async with world:
+            await asyncio.sleep(60)
+        assert len(world.engine.started) == 2 * clusters
+
+    run(story())
+    burst = Settings().burst
+    assert burst / 1.2 < asked * 100 / clusters <= burst
+
+
+def test_a_storm_is_slowed_within_half_a_minute() -> None:
+    now = 0.0
+    pace = Pace(rate=Settings().qps, burst=Settings().burst, clock=lambda: now)
+    while not pace.take():
+        now += 0.01  # a hundred a second
+    assert 10 < now < 30
 
 
 def test_without_a_rate_there_is_no_limit() -> None:
@@ -76,7 +113,7 @@ def test_the_controllers_client_keeps_to_it(server: Server) -> None:
 
 def test_a_run_keeps_to_it(server: Server) -> None:
     pace = Pace(rate=20, burst=2)
-    run = f"""
+    script = f"""
 import time
 from corral_operator import fence
 fence.guard()
@@ -88,6 +125,6 @@ for _turn in range(6):
 print(time.monotonic() - began)
 """
     said = subprocess.run(
-        [sys.executable, "-c", run], env={**zygote.environment(), VARIABLE: pace.path}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], env={**zygote.environment(), VARIABLE: pace.path}, capture_output=True, text=True, check=True
     ).stdout
     assert 0.19 < float(said) < 2.0
