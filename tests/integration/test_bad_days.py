@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 from collections.abc import Callable
@@ -101,8 +102,13 @@ def test_an_image_that_can_not_be_pulled_is_named_and_healed_by_a_second_run(clu
 def test_a_cluster_domain_of_another_cluster_is_told_and_healed_by_a_second_run(cluster: Cluster) -> None:
     cluster.spec["clusterDomain"] = "cluster.invalid"
     run = cluster.site()
+    ended = datetime.datetime.now(datetime.UTC)
     assert run.rc != 0
     assert "spec.clusterDomain is cluster.invalid, but the names of this Kubernetes cluster end with cluster.local" in said(run.output)
+    pod = cluster.kubectl.json("get", "pod", f"{cluster.name}-controller-0", "-n", cluster.namespace)
+    seconds = (ended - datetime.datetime.fromisoformat(pod["metadata"]["creationTimestamp"])).total_seconds()
+    print(f"MEASURED pod of slurmctld with a wrong clusterDomain → the run says so: {seconds:.0f} s")
+    assert seconds < 60, "and does not wait for its time-out"
     cluster.spec.pop("clusterDomain")
     run = cluster.site()
     assert run.rc == 0, run.output

@@ -201,6 +201,35 @@ def test_drift_is_repaired(cluster: Served, what: str) -> None:
     assert cluster.ssh("srun -N2 true", check=False).returncode == 0
 
 
+# What somebody adds to an object without a change of what is the cluster's: the object, the field, and the patch.
+ADDED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "a container": (
+        f"StatefulSet {NAME}-cpu",
+        "statefulset",
+        '.spec.template.spec.containers[name="spy"]',
+        {"template": {"spec": {"containers": [{"name": "spy", "image": "localhost/none"}]}}},
+    ),
+    "a rule for egress": (f"NetworkPolicy {NAME}-base", "networkpolicy", ".spec.egress", {"egress": [{}]}),
+}
+
+
+@pytest.mark.parametrize("what", ADDED)
+def test_what_somebody_adds_is_taken_back_and_told_with_field_and_manager(cluster: Served, what: str) -> None:
+    wanted, there = alike(cluster.contents()), ("-n", cluster.namespace)
+    which, kind, field, spec = ADDED[what]
+    began = time.monotonic()
+    cluster.kubectl("patch", kind, which.rpartition(" ")[2], *there, "--field-manager=intruder", "-p", json.dumps({"spec": spec}))
+
+    def told() -> list[str]:
+        return [one["message"] for one in cluster.kubectl.items("events", *there) if one["reason"] == "TakenBack"]
+
+    eventually(lambda: alike(cluster.contents()) == wanted, f"{what} is taken back", 20)
+    print(f"MEASURED {what} added → taken back: {time.monotonic() - began:.1f} s")
+    eventually(lambda: any(f"{field} of {which}, by intruder" in one for one in told()), "an event names field and manager", 20)
+    eventually(lambda: cluster.settled, "the cluster is at rest")
+    assert alike(cluster.contents()) == wanted
+
+
 def alike(contents: dict[str, Any]) -> dict[str, Any]:
     """Of Secrets only which keys they have: one that was lost is another one when it is back."""
     return {

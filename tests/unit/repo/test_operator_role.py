@@ -212,6 +212,16 @@ def test_a_webhook_that_nobody_serves_lets_documents_through() -> None:
     assert webhook["clientConfig"]["caBundle"]
 
 
+@pytest.mark.parametrize("namespaces", [[], ["a", "b"]])
+def test_the_webhook_is_asked_about_documents_of_its_namespaces_alone(namespaces: list[str]) -> None:
+    [configuration] = [
+        obj for obj in objects(operator_webhook="Secret", operator_namespaces=namespaces) if obj["kind"] == "ValidatingWebhookConfiguration"
+    ]
+    [webhook] = configuration["webhooks"]
+    wanted = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}]}
+    assert webhook.get("namespaceSelector") == (wanted if namespaces else None)
+
+
 def test_pods_are_restricted() -> None:
     [deployment] = [obj for obj in objects(operator_webhook="Secret") if obj["kind"] == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -77,14 +78,33 @@ def test_the_dry_run_has_each_template_that_the_roles_apply() -> None:
     """What it lacks would be refused in the middle of a run."""
     (task,) = load("roles/cluster_base/tasks/dry_run.yml")
     tried = task["vars"]["cluster_base_templates"]
-    applied = [f"{role}/{name}" for role in CLUSTER for name in named_templates(role)]
+    wanted = {f"{role}/{name}" for role in CLUSTER for name in named_templates(role)}
     # Shared objects are made before, where they are missing; the upgrade's Job is none of the cluster's.
     left_out = {"cluster_base/namespace.yml.j2", "cluster_base/priority_class.yml.j2", "slurm_controller/upgrade_check.yml.j2"}
     named = [
         name.removeprefix("{{ cluster_base_roles }}/").replace("/templates/", "/") if "/" in name else f"cluster_base/{name}"
         for name in tried
     ]
-    assert sorted(named) == sorted(set(applied) - left_out)
+    assert sorted(named) == sorted(wanted - left_out)
+
+
+def applied(tasks: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name and the arguments of each k8s_apply, in blocks too."""
+    for task in tasks:
+        if "corral.slurm.k8s_apply" in task:
+            yield task["name"], task["corral.slurm.k8s_apply"]
+        for part in ("block", "rescue", "always"):
+            yield from applied(task.get(part) or [])
+
+
+@pytest.mark.parametrize("role", CLUSTER)
+def test_what_others_add_to_a_clusters_objects_is_taken_back(role: str) -> None:
+    """Without foreign_fields a set's objects keep what others have added to them."""
+    found = [one for path in files() if path.is_relative_to(f"roles/{role}/tasks") for one in applied(load(path) or [])]
+    sets = {name: arguments for name, arguments in found if "applyset" in arguments and arguments.get("state") != "absent"}
+    assert sets, f"roles/{role} applies no set"
+    left = [name for name, arguments in sets.items() if arguments.get("foreign_fields") != "{{ corral.foreign_fields }}"]
+    assert not left, f"roles/{role}: foreign_fields is missing in {', '.join(left)}"
 
 
 def doubled(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
