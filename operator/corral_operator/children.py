@@ -16,11 +16,14 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import revisions
+
 Json = dict[str, Any]
 
 SELECTOR = "app.kubernetes.io/managed-by=corral,app.kubernetes.io/part-of=corral"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
+_SET = "applyset.kubernetes.io/id"
 
 
 class Change(IntEnum):
@@ -131,8 +134,12 @@ def _is_foreign(metadata: Json) -> bool:
 def _own(metadata: Json) -> tuple[str, int]:
     """Return when a run set the object last, and how many of its fields are the runs'.
 
-    Who takes a field away owns nothing by that and is in no entry. The one whose field it was has one less, and the time of before.
+    Who takes a field away owns nothing by that and is in no entry. The one whose field it was has one less, and the time of before. But so it is with what
+    a run writes and takes away within a second, which it does in its notes alone: the record of a set, and the documents that the cluster has had.
     """
+    labels = metadata.get("labels") or {}
+    if _SET in labels or metadata.get("name") == revisions.name(str(labels.get(INSTANCE))):
+        return "", 0
     entries = [one for one in _entries(metadata) if _is_runs(one)]
     return max((str(one.get("time")) for one in entries), default=""), sum(json.dumps(one.get("fieldsV1")).count("{") for one in entries)
 

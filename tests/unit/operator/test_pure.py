@@ -166,6 +166,20 @@ def test_fields_of_others_that_a_run_makes_its_own_to_drop_them_are_no_loss() ->
     assert children.seen(kind, "MODIFIED", owned("slurm.conf", metadata__resourceVersion="9")) == {"a": Change.SET}
 
 
+@pytest.mark.parametrize(
+    "notes",
+    [{"metadata__labels": {INSTANCE: "a", "applyset.kubernetes.io/id": "x"}}, {"metadata__name": "a-base-revisions"}],
+    ids=["record of a set", "documents"],
+)
+def test_what_a_run_writes_into_its_notes_and_takes_away_within_a_second_is_its_own(notes: Json) -> None:
+    children, kind = Children(), KIND["ConfigMap"]
+    children.seen(kind, "ADDED", owned("members", **notes))
+    assert children.seen(kind, "MODIFIED", owned("members", "pending", time=LATER, metadata__resourceVersion="8", **notes)) == {
+        "a": Change.SET
+    }
+    assert children.seen(kind, "MODIFIED", owned("members", time=LATER, metadata__resourceVersion="9", **notes)) == {"a": Change.SET}
+
+
 def test_an_object_whose_label_was_taken_off_or_changed_is_drift_of_the_cluster_that_it_was_of() -> None:
     children, kind = Children(), KIND["ConfigMap"]
     children.seen(kind, "ADDED", owned("slurm.conf"))
