@@ -58,6 +58,10 @@ def document(text: str, where: str, decrypt: Callable[[str], str] | None = None)
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise UnreadableDocument(f"The document {where} has {size} bytes; {MAX_BYTES} are the most, for Kubernetes keeps no larger object.")
+    if not text.strip():
+        raise UnreadableDocument(
+            f"The document {where} is empty; a pipe can be read once only, so give each playbook one of its own, or write the document to a file."
+        )
     if text.lstrip()[:1] == "{":
         try:
             return json.loads(text, object_pairs_hook=_Pairs(where), parse_int=scalar, parse_float=scalar)

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An API server that has no object and takes every one that is tried: enough for a playbook in check mode, which asks it over HTTP as it would ask another."""
+"""An API server that has few objects and takes every one that is tried: enough for a playbook in check mode, which asks it over HTTP as it would ask another."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -33,10 +33,9 @@ class Handler(BaseHTTPRequestHandler):
         words = words[2 if words[0] == "api" else 3 :]
         words = words[2:] if words[:1] == ["namespaces"] and len(words) > 2 else words
         if not words:
-            own = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True} for kind in ("SlurmCluster", "SlurmNodeSet")]
-            self.answer(200, {"kind": "APIResourceList", "resources": own})
-        elif len(words) == 1:
-            self.answer(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+            self.answer(200, {"kind": "APIResourceList", "resources": self.server.own})
+        elif len(words) == 1 and words[0] not in self.server.lacks:
+            self.answer(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": self.server.items.get(words[0], [])})
         else:
             self.answer(404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": f"{words[-1]} not found"})
 
@@ -66,8 +65,11 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, lacks: Collection[str], items: Mapping[str, list[dict[str, Any]]]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.lacks, self.items = lacks, items
+        named = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True} for kind in ("SlurmCluster", "SlurmNodeSet")]
+        self.own = [one for one in named if one["name"] not in lacks]
         self.written: list[str] = []
         # What is answered, by code and message, to the dry run of an object of this kind and name.
         self.refused: dict[tuple[str, str], tuple[int, str]] = {}
@@ -82,8 +84,9 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
-    with Server() as server:
+def serving(lacks: Collection[str] = (), **items: list[dict[str, Any]]) -> Iterator[Server]:
+    """``lacks`` are the plurals of kinds that nobody has defined; ``items`` by plural are objects that are there when they are listed."""
+    with Server(lacks, items) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

@@ -57,6 +57,18 @@ def test_no_playbook_does_what_is_deprecated(version: str, tmp_path: Path) -> No
     assert server.written == []
 
 
+def test_a_document_with_scale_from_a_pipe_where_nobody_has_defined_slurmnodesets(tmp_path: Path) -> None:
+    """It is read once for all of the run, and its sets have the size that it begins them with."""
+    with serving(lacks=["slurmnodesets"]) as server:
+        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig(tmp_path / "kubeconfig")), "ANSIBLE_NOCOLOR": "1"}
+        script = 'exec ansible-playbook corral.slurm.upgrade --check --diff -e slurm_cluster_file=<(cat "$1")'
+        command = ["bash", "-c", script, "bash", ROOT / "examples/full.yml"]
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "NodeName=cpu-[0-31] " in done.stdout
+    assert "SlurmNodeSet" not in done.stdout
+
+
 def test_a_play_of_roles_does_all_that_the_site_does(tmp_path: Path) -> None:
     """The very play that the documents show: it rolls out, keeps the document, and asks for nothing that only the site has."""
     (shown,) = re.findall(r"```yaml\n(- hosts: localhost\n.*?)```", text(Path("docs/rollout.md")), re.DOTALL)

@@ -104,6 +104,7 @@ BOMB = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.
         ("\tb: 1", "is not YAML"),
         ("x" * (reading.MAX_BYTES + 1), "has 1500001 bytes; 1500000 are the most"),
         ("---\n---\n", "holds 0 documents"),
+        (" \n", "is empty; a pipe can be read once only, so give each playbook one of its own"),
         ("a: 1\n---\nb: 1", "holds 2 documents"),
     ],
 )
