@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An API server that has few objects and takes every one that is tried: enough for a playbook in check mode, which asks it over HTTP as it would ask another."""
+"""An API server that has few objects and takes every one that is tried: enough for a playbook in check mode, which asks it by HTTP as it would another."""
 
 from __future__ import annotations
 
