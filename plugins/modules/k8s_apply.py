@@ -155,7 +155,9 @@ options:
     description:
       - How a pod of a StatefulSet of the batch says who uses it.
       - With it, a warning names the users of each pod that goes with fewer C(replicas), or is replaced at once for another template. In check mode too.
-      - Pods that go with fewer C(replicas) are then not waited for, since their users may take long.
+      - Pods that go with fewer C(replicas) are then not waited for, since their users may take long, unless O(in_use.wait) says so.
+      - With O(state=absent) a warning names the users of each pod of a StatefulSet that is deleted, and with O(wait=true) such pods have the time that they
+        have to end beyond O(wait_timeout).
     type: dict
     suboptions:
       container:
@@ -169,6 +171,12 @@ options:
         type: list
         elements: str
         required: true
+      wait:
+        description:
+          - With O(wait=true), also wait for pods that go with fewer C(replicas), O(wait_timeout) seconds from when all else is ready. A warning names those
+            that are still there then, who uses them, and when they end.
+        type: bool
+        default: false
   replace_idle_pods:
     description:
       - Delete pods of an older template of StatefulSets with C(updateStrategy.type=OnDelete) that nobody uses (O(in_use), which it needs), one after the other,
@@ -323,6 +331,7 @@ def argument_spec() -> dict[str, object]:
             "options": {
                 "container": {"type": "str", "required": True},
                 "command": {"type": "list", "elements": "str", "required": True},
+                "wait": {"type": "bool", "default": False},
             },
         },
         "replace_idle_pods": {"type": "bool", "default": False},

@@ -310,7 +310,7 @@ class _Resolver:
             replicas=spec["replicas"],
             pods=0 if self.maintenance.login else spec["replicas"],
             update_strategy="RollingUpdate" if spec["updateStrategy"]["type"] == "RollingUpdate" else "OnDelete",
-            in_use={"container": "sshd", "command": LOGIN_IDLE},
+            in_use={"container": "sshd", "command": LOGIN_IDLE, "wait": self.maintenance.login},
             replace_idle=spec["updateStrategy"]["type"] == "WhenIdle",
             stop=[LOGIN_STOP, str(spec["drain"]["deadlineSeconds"]), *LOGIN_IDLE],
             grace=spec["drain"]["deadlineSeconds"] + LOGIN_GRACE,

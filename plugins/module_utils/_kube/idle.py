@@ -15,7 +15,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube import stuck
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, ExecError, Forbidden
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, ExecError, Forbidden, NotFound
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
 
@@ -28,6 +28,8 @@ class Question:
 
     container: str
     command: list[str]
+    wait: bool = False
+    """Whether pods that go with fewer replicas are waited for."""
 
 
 def replace_next(client: Client, items: list[Item], question: Question) -> tuple[Ref | None, dict[Ref, str]]:
@@ -66,20 +68,50 @@ def going(client: Client, items: list[Item], question: Question, *, check: bool)
     for item in items:
         if item.ref.resource.kind != "StatefulSet" or item.after is None or item.imagined or item.result != "configured":
             continue
-        wanted = int(item.after["spec"].get("replicas", 1))
-        fewer = int((item.after.get("status") or {}).get("replicas") or 0) > wanted
-        rolls = not stuck.on_delete(item.after) and not (
-            check and item.before is not None and item.before["spec"]["template"] == item.after["spec"]["template"]
-        )
-        live = item.after if check or not rolls else stuck.observed(client, item.ref, item.after)
+        fewer = int((item.after.get("status") or {}).get("replicas") or 0) > _wanted(item.after)
+        # A dry run's status is that of before, when all pods were older than a template that is to come.
+        before = item.before if check else None
+        all_older = check and (before is None or before["spec"]["template"] != item.after["spec"]["template"])
+        rolls = not stuck.on_delete(item.after) and (before is None or all_older or stuck.on_delete(before))
+        live = before or item.after if check or not rolls else stuck.observed(client, item.ref, item.after)
         if not (fewer or rolls) or live is None:
             continue
         for ref, pod in _pods(client, item.ref, live):
-            number = ref.name.rpartition("-")[2]
-            goes = (number.isdecimal() and int(number) >= wanted) or (rolls and (check or stuck.is_stale(pod, live)))
-            users = _in_use(client, ref, pod, question) if goes else ""
-            if users:
-                found.append(Going(ref, users, int(pod["spec"].get("terminationGracePeriodSeconds") or 0)))
+            if _is_above(ref, item.after) or (rolls and (all_older or stuck.is_stale(pod, live))):
+                found += _going(client, ref, pod, question)
+    return found
+
+
+def ending(client: Client, refs: list[Ref], question: Question) -> list[Going]:
+    """Return the pods in use of those StatefulSets among ``refs`` that are there. That it may not be asked keeps nobody from taking them away."""
+    found: list[Going] = []
+    for ref in refs:
+        if ref.resource.kind != "StatefulSet":
+            continue
+        try:
+            live = client.get(ref.path, what=f"read {ref}").data
+        except NotFound:
+            continue
+        for pod_ref, pod in _pods(client, ref, live):
+            try:
+                found += _going(client, pod_ref, pod, question)
+            except Forbidden as error:
+                found.append(_one(pod_ref, pod, _unasked(error)))
+    return found
+
+
+def lasting(client: Client, items: list[Item], question: Question) -> list[str]:
+    """Say of each pod above the replicas of its StatefulSet that is still there, who uses it and when it ends."""
+    found: list[str] = []
+    for item in items:
+        if item.ref.resource.kind != "StatefulSet" or item.after is None:
+            continue
+        for ref, pod in _pods(client, item.ref, item.after):
+            if _is_above(ref, item.after):
+                users = _in_use(client, ref, pod, question) or "nobody uses it, and it is ending"
+                last = pod["metadata"].get("deletionTimestamp")
+                by = f" It ends at {last} at the latest;" if last else " Kubernetes has not told it to end;"
+                found.append(f"{ref} is still there: {users}.{by} run again to wait for it.")
     return found
 
 
@@ -87,6 +119,29 @@ def told(pods: list[Going], *, check: bool) -> list[str]:
     """Return a sentence for each."""
     goes = "would go" if check else "goes"
     return [f"{one.ref} {goes} while it is in use: {one.users}. It has {one.grace} s to end." for one in pods]
+
+
+def _going(client: Client, ref: Ref, pod: dict[str, Any], question: Question) -> list[Going]:
+    users = _in_use(client, ref, pod, question)
+    return [_one(ref, pod, users)] if users else []
+
+
+def _one(ref: Ref, pod: dict[str, Any], users: str) -> Going:
+    return Going(ref, users, int(pod["spec"].get("terminationGracePeriodSeconds") or 0))
+
+
+def _wanted(live: dict[str, Any]) -> int:
+    return int(live["spec"].get("replicas", 1))
+
+
+def _is_above(ref: Ref, live: dict[str, Any]) -> bool:
+    """True for a pod that is more than the replicas of its StatefulSet."""
+    number = ref.name.rpartition("-")[2]
+    return number.isdecimal() and int(number) >= _wanted(live)
+
+
+def _unasked(error: Exception) -> str:
+    return f"it can not be asked ({str(error).rstrip('.')})"
 
 
 def _pods(client: Client, ref: Ref, live: dict[str, Any]) -> list[tuple[Ref, dict[str, Any]]]:
@@ -109,5 +164,5 @@ def _in_use(client: Client, ref: Ref, pod: dict[str, Any], question: Question) -
     except Forbidden:
         raise
     except (ApiError, ExecError) as error:
-        return f"it can not be asked ({str(error).rstrip('.')})"
+        return _unasked(error)
     return "" if done.code == 0 else " ".join(done.stdout.split()) or f"its check ended with exit code {done.code}"

@@ -201,6 +201,10 @@ class ApplySet:
             if mark != self._run:  # else the other one has failed and left the set to us: what the two have made is pruned by the next run
                 raise
 
+    def members(self) -> list[Ref]:
+        """Return what ``delete_all`` would delete, but for the parent."""
+        return [] if self._parent is None else [ref for ref, *dummy in self._members(set(), set())]
+
     def delete_all(self, *, propagation: str, wait: bool, timeout: float) -> list[Ref]:
         """Delete all members, workloads first, then the parent; return what was deleted.
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -14,10 +15,11 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import difference
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Discovery, Ref, unknown_kind
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound, WaitFailed
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item, prepare
 from ansible_collections.corral.slurm.plugins.module_utils._kube.prune import MEMBER_LABEL, ApplySet
 
+_PROGRESS = logging.getLogger("corral.slurm.progress")
 # A CustomResourceDefinition is Established within a second or two; later tiers wait for it whatever ``wait`` says.
 _ESTABLISHED = 30.0
 
@@ -171,6 +173,8 @@ class Batch:
             self._replace_stuck()
         if self._params.get("wait") and not self._check:
             self._wait()
+            if question is not None and question.wait:
+                self._await_gone(question)
         self._outdated = stuck.outdated(self._client, self._items, check=self._check, waits=bool(self._params.get("wait")))
         if self._outdated and self._params.get("replace_idle_pods") and question is not None and not self._check:
             self._replace_idle(question)
@@ -193,7 +197,9 @@ class Batch:
 
     def _question(self) -> idle.Question | None:
         wanted = self._params.get("in_use")
-        return idle.Question(str(wanted["container"]), [str(word) for word in wanted["command"]]) if wanted else None
+        if not wanted:
+            return None
+        return idle.Question(str(wanted["container"]), [str(word) for word in wanted["command"]], bool(wanted.get("wait")))
 
     def _replace_idle(self, question: idle.Question) -> None:
         """Replace pods that nobody uses, one after the other, so that there is one for who comes meanwhile."""
@@ -231,13 +237,23 @@ class Batch:
                     self._items,
                     timeout=left,
                     load_balancers=bool(self._params.get("wait_load_balancer")),
-                    # Pods that users are in take the time that they have to end.
+                    # Pods that users are in take the time that they have to end, which may be longer than this wait.
                     gone=not self._params.get("in_use"),
                 )
                 return
             except WaitFailed:
                 if not (self._params.get("replace_stuck_pods") and self._replace_stuck()):
                     raise
+
+    def _await_gone(self, question: idle.Question) -> None:
+        """Wait for pods that go with fewer replicas, and warn of those that take longer: that is no failure, for they have that time."""
+        try:
+            wait.until_ready(self._client, self._items, timeout=self._timeout)
+        except WaitTimeout:
+            left = idle.lasting(self._client, self._items, question)
+            if not left:
+                raise
+            self._warnings += left
 
     def _revision(self) -> int | None:
         """Return the store's revision from before the first write."""
@@ -256,13 +272,27 @@ class Batch:
             wait.until_ready(self._client, kinds, timeout=_ESTABLISHED)
         applier.expect([resource for item in made for resource in self._discovery.learn(item.body)])
 
+    def _tell_users(self) -> int:
+        """Say whose pods are taken away, at once since the wait for them follows; return the seconds that these have to end."""
+        question = self._question()
+        if question is None:
+            return 0
+        refs = [item.ref for item in self._items if not item.imagined] + (self._set.members() if self._set is not None else [])
+        pods = idle.ending(self._client, refs, question)
+        for sentence in idle.told(pods, check=self._check):
+            _PROGRESS.info("%s", sentence)
+            self._warnings.append(sentence)
+        return max((one.grace for one in pods), default=0)
+
     def _remove(self) -> None:
         waits = bool(self._params.get("wait"))
         propagation = str(self._params.get("propagation") or ("Foreground" if waits else "Background"))
-        deadline = time.monotonic() + self._timeout
         if self._set is not None:
             self._set.read()
-            gone = self._set.delete_all(propagation=propagation, wait=waits, timeout=self._timeout)
+        timeout = self._timeout + self._tell_users()
+        deadline = time.monotonic() + timeout
+        if self._set is not None:
+            gone = self._set.delete_all(propagation=propagation, wait=waits, timeout=timeout)
             self._gone("absent", gone)
         going: list[tuple[Ref, str]] = []
         for item in sorted(self._items, key=lambda one: -one.tier):

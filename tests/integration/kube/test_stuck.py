@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""replace_stuck_pods against a real StatefulSet controller and a real kubelet."""
+"""replace_stuck_pods and in_use against a real StatefulSet controller and a real kubelet."""
 
 from __future__ import annotations
 
@@ -90,3 +90,22 @@ def test_a_stuck_pod_of_the_current_template_stays(engine: Engine) -> None:
     done = engine.apply(stateful_set(UNKNOWN), replace_stuck_pods=True)
     assert (done["changed"], done["writes"]) == (False, 0)
     assert uids(engine) == before
+
+
+def test_pods_in_use_that_go_are_waited_for_as_long_as_is_said_and_told(engine: Engine) -> None:
+    one = stateful_set(image_with_shell())
+    one["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 12
+    in_use = {"container": "main", "command": ["/bin/sh", "-c", "echo 1 processes of ada; exit 1"], "wait": True}
+    engine.apply(one, wait=True, wait_timeout=90)
+    one["spec"]["replicas"] = 0
+    goes = f"Pod {engine.namespace}/stuck-0 goes while it is in use: 1 processes of ada. It has 12 s to end."
+    stays = f"Pod {engine.namespace}/stuck-0 is still there: 1 processes of ada. It ends at "
+    told, late = engine.apply(one, in_use=in_use, wait=True, wait_timeout=3)["warnings"]
+    assert (told, late.startswith(stays)) == (goes, True), late
+    assert "warnings" not in engine.apply(one, in_use=in_use, wait=True, wait_timeout=60)
+    assert engine.kubectl.items("pods", "-n", engine.namespace) == []
+    one["spec"]["replicas"] = 1
+    engine.apply(one, wait=True, wait_timeout=90)
+    gone = engine.absent(objects=[one], in_use=in_use, wait=True, wait_timeout=2)
+    assert gone["warnings"] == [goes], "and it had its time"
+    assert engine.kubectl.items("pods", "-n", engine.namespace) == []

@@ -69,6 +69,11 @@ def test_a_login_pod_has_time_to_end() -> None:
     assert login["stop"][2:] == login["in_use"]["command"]
 
 
+def test_login_pods_that_go_for_maintenance_are_waited_for() -> None:
+    waits = {kind: resolve.model(edited("spec.maintenance", kind)).login.in_use["wait"] for kind in ("None", "Workers", "WorkersAndLogin")}
+    assert waits == {"None": False, "Workers": False, "WorkersAndLogin": True}
+
+
 def test_jobs_with_a_policy_of_their_own_are_the_sets_or_those_of_all() -> None:
     document = edited("spec.workers", {})
     rule = {"partitions": ["main"], "policy": "Requeue"}

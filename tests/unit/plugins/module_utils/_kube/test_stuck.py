@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import idle, stuck, wait
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, Forbidden, Status
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
 
@@ -198,5 +198,35 @@ def test_who_uses_the_pods_that_are_replaced_at_once_is_told(monkeypatch: pytest
     api = Api(stateful_set(strategy="RollingUpdate"), *({**pod(number, "old"), "spec": {}} for number in range(2)))
     assert leaving(api) == {"web-0": "1 processes of bob"}
     assert leaving(api, check=True, before=stateful_set(template="a")) == {"web-0": "1 processes of bob"}
-    assert leaving(api, check=True, before=stateful_set()) == {}
+    assert leaving(api, check=True, before=stateful_set(strategy="RollingUpdate")) == {}, "what has gone on is none of this change's"
     assert leaving(Api(stateful_set(), *api.pods)) == {}, "whoever deletes them says when"
+
+
+def test_who_uses_older_pods_that_were_kept_until_the_strategy_changed_is_told_in_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(monkeypatch, {name: Output(1, "1 processes of bob\n", "") for name in ("web-0", "web-1")})
+    # A dry run counts the generation on, which the set's controller has not seen.
+    api = Api(stateful_set(strategy="RollingUpdate", observed=1), {**pod(0, "old"), "spec": {}}, {**pod(1, "new"), "spec": {}})
+    assert leaving(api, check=True, before=stateful_set()) == {"web-0": "1 processes of bob"}
+
+
+def test_who_uses_pods_whose_set_is_taken_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Forbidden("pods/exec is forbidden.", Status(403, "Forbidden", ""))
+    ask(monkeypatch, {"web-0": Output(1, "1 processes of bob\n", ""), "web-1": refused})
+    pods = [{**pod(number, "new"), "spec": {"terminationGracePeriodSeconds": 90}} for number in range(3)]
+    refs = [Ref(BUILTIN["", "Secret"], "ns", "web"), Ref(BUILTIN["apps", "StatefulSet"], "ns", "web")]
+    found = idle.ending(Api(stateful_set(), *pods), refs, idle.Question("main", ["true"]))  # type: ignore[arg-type]
+    assert [(one.ref.name, one.users, one.grace) for one in found] == [
+        ("web-0", "1 processes of bob", 90),
+        ("web-1", "it can not be asked (pods/exec is forbidden)", 90),
+    ]
+
+
+def test_pods_that_have_not_gone_in_time_are_told_with_their_users_and_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(monkeypatch, {"web-1": Output(1, "2 processes of ada\n", "")})
+    live = stateful_set()
+    live["spec"]["replicas"] = 1
+    api = Api(live, *(pod(number, "new", deletionTimestamp="2026-01-31T08:00:00Z") for number in range(3)))
+    assert idle.lasting(api, [item(live)], idle.Question("main", ["true"])) == [  # type: ignore[arg-type]
+        "Pod ns/web-1 is still there: 2 processes of ada. It ends at 2026-01-31T08:00:00Z at the latest; run again to wait for it.",
+        "Pod ns/web-2 is still there: nobody uses it, and it is ending. It ends at 2026-01-31T08:00:00Z at the latest; run again to wait for it.",
+    ]
