@@ -47,13 +47,14 @@ from ansible.plugins.lookup import LookupBase
 
 def whole(name: str, value: str, others: Iterable[str], arguments: Iterable[str]) -> str:
     """Return what was typed for ``name`` where Ansible made ``value`` of its beginning, else ``value``."""
-    end = "".join(rf"|\s+{re.escape(other)}=.*" for other in others)
+    end = "(?:" + "".join(rf"|\s+{re.escape(other)}=.*" for other in others) + ")"
+    begin = rf"(?:^|\s){re.escape(name)}="
     for argument in reversed(tuple(arguments)):
-        if argument[:1] in ("@", "[", "{"):
-            continue
-        found = re.search(rf"(?:^|\s){re.escape(name)}=(?!['\"])(.*?)(?:\s*{end})$", argument, re.DOTALL)
+        found = None if argument[:1] in ("@", "[", "{") else re.search(rf"{begin}(.*?)\s*{end}$", argument, re.DOTALL)
         if found and str(parse_kv(argument).get(name)) == value:
-            return " ".join(found[1].split())
+            # Of a value that is quoted as a whole, Ansible has taken the quotes away.
+            quoted = re.search(rf"{begin}(['\"])(?:\\.|(?!\1).)*\1\s*{end}$", argument, re.DOTALL)
+            return value if quoted else " ".join(found[1].split())
     return value
 
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from ansible.parsing.splitter import parse_kv
+from jinja2 import Environment, nodes
 
 from ansible_collections.corral.slurm.plugins.lookup.free_text import whole
 
@@ -34,6 +37,11 @@ OTHERS = ("node", "by", "wait")
         ("reason=a node is ill", "a node is ill"),
         ("reason=Lüfter ☃ neu", "Lüfter ☃ neu"),
         ("reason=", ""),
+        ("reason='old' fans are loud", "'old' fans are loud"),
+        ("reason='old' and 'new' node=gpu-3", "'old' and 'new'"),
+        ('reason="old" fans', '"old" fans'),
+        ("reason='see node=gpu-3 first'", "see node=gpu-3 first"),
+        (r"reason='it\'s old'", "it's old"),
     ],
 )
 def test_of_key_and_value(argument: str, expected: str) -> None:
@@ -45,6 +53,27 @@ def test_what_came_otherwise_stays() -> None:
     assert whole("reason", "new fans", OTHERS, ["@vars.yml"]) == "new fans"
     assert whole("reason", "b", OTHERS, ["reason=a x", "reason=b y"]) == "b y"
     assert whole("reason", "b", OTHERS, ["unreason=b y"]) == "b"
+    assert whole("reason", "new", OTHERS, ["reason=new fans", "reason='new'"]) == "new", "the last that says it counts"
+
+
+def strings(value: Any, *, bare: bool = False) -> Iterator[str]:
+    """The templates of a play; conditions are written without braces."""
+    if isinstance(value, str):
+        yield f"{{{{ {value} }}}}" if bare else value
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings(item, bare=bare)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from strings(item, bare=key == "when")
+
+
+def test_the_text_ends_before_all_that_the_playbook_reads() -> None:
+    play = yaml.safe_load(text(Path("playbooks/drain.yml")))[0]
+    own = {*play["vars"], *(task["register"] for task in play["tasks"] if "register" in task), "omit", "lookup"}
+    read = {found.name for one in strings(play) for found in Environment().parse(one).find_all(nodes.Name)}
+    assert {"slurm_namespace", "corral_context", "reason"} < read
+    assert sorted(play["vars"]["others"]) == sorted(read - own)
 
 
 def printed() -> list[str]:
