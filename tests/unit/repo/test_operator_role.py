@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import subprocess
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
@@ -15,7 +20,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.render import r
 from corral_operator.metrics import Metrics
 from corral_operator.settings import read
 
-from .repository import ROOT, load
+from .repository import ROOT, load, text
 
 ROLE = ROOT / "roles" / "operator"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
@@ -266,3 +271,19 @@ def test_settings_may_be_numbers_booleans_and_mappings() -> None:
 def test_the_lease_may_have_another_name() -> None:
     rendered = objects(operator_environment={"CORRAL_LEASE_NAME": "ours"})
     assert ("coordination.k8s.io", "leases", "update", ("ours",)) in rules(rendered, "Role")
+
+
+def test_the_document_prints_how_to_give_the_ca(tmp_path: Path) -> None:
+    """Through a shell: a certificate has blanks, line ends and equals signs, at which Ansible ends a value."""
+    (line,) = re.findall(
+        r"^ansible-playbook corral\.slurm\.operator … (.*operator_webhook_ca.*)$", text(Path("docs/operator.md")), re.MULTILINE
+    )
+    body = base64.b64encode(bytes(range(256)) * 3).decode()
+    certificate = "\n".join(["-----BEGIN CERTIFICATE-----", *textwrap.wrap(body, 64), "-----END CERTIFICATE-----", ""])
+    (tmp_path / "ca.crt").write_text(certificate * 2)
+    said = {"that": ["operator_webhook == 'Secret'", "operator_webhook_ca.strip() | b64encode == wanted"]}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [{"ansible.builtin.assert": said}]}
+    play["vars"] = {"wanted": base64.b64encode((certificate * 2).strip().encode()).decode()}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    done = subprocess.run(["bash", "-c", f"ansible-playbook play.yml {line}"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
