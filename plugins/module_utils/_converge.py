@@ -24,6 +24,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
 )
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output, run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
+from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, silent, until
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, nodes, reasons
 
@@ -186,20 +187,21 @@ def _begin_anew(pod: _Pod, deadline: float) -> None:
 
 def _reread(pod: _Pod, deadline: float, timeout: float) -> None:
     """Have slurmctld read its files."""
-    last = ""
+    last, telling = "", Telling()
     for left in until(deadline):
         try:
             done = pod.run(["scontrol", "reconfigure"], left)
         except ExecError as error:
             last = str(error)
-            continue
-        if done.code == 0:
-            return
-        last = done.words
-        if not silent(last):
-            raise KubeError(
-                f"slurmctld in {pod.ref} refuses the new configuration and goes on with the old one: {last}; correct the document and run again."
-            )
+        else:
+            if done.code == 0:
+                return
+            last = done.words
+            if not silent(last):
+                raise KubeError(
+                    f"slurmctld in {pod.ref} refuses the new configuration and goes on with the old one: {last}; correct the document and run again."
+                )
+        telling.tell(f"waiting until slurmctld in {pod.ref} reads its new configuration: {last.rstrip('.')}")
     raise WaitTimeout(
         f"slurmctld in {pod.ref} does not answer: within {timeout:g} s it could not be told to read its new configuration ({last.rstrip('.')}), and it has "
         f"not refused it. See what it does: kubectl logs -n {pod.ref.namespace} {pod.ref.name} -c {pod.container}; the next run tells it again."
@@ -209,7 +211,7 @@ def _reread(pod: _Pod, deadline: float, timeout: float) -> None:
 def _await_files(pod: _Pod, wanted: str, folder: str, deadline: float, timeout: float) -> None:
     """Return when the pod sees the files with the wanted hash."""
     path = f"{folder.rstrip('/')}/config.hash"
-    last, wakes, woken = "it has not been read yet", 1, time.monotonic()
+    last, wakes, woken, telling = "it has not been read yet", 1, time.monotonic(), Telling()
     for left in until(deadline):
         try:
             seen = pod.run(["cat", path], left)
@@ -219,6 +221,7 @@ def _await_files(pod: _Pod, wanted: str, folder: str, deadline: float, timeout: 
             if seen.code == 0 and seen.stdout.strip() == wanted:
                 return
             last = f"it holds {seen.stdout.strip()[:64]!r}" if seen.code == 0 else seen.words
+        telling.tell(f"waiting until {pod.ref} has the new configuration: {path}: {last.rstrip('.')}")
         if time.monotonic() - woken > _WAKE_AGAIN:
             wakes, woken = wakes + 1, time.monotonic()
             pod.annotate({WANTED: f"{wanted}.{wakes}", **_kept(pod)})
@@ -254,7 +257,8 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
     """Ask until every named node answers. Returns all nodes, and a sentence where the state volume is full or nearly so."""
     deadline = time.monotonic() + timeout
     missing, refused = "slurmctld was not asked", ""
-    lost = _Lost(slurmctld)
+    lost, telling = _Lost(slurmctld), Telling()
+    words = "waiting until Slurm has its nodes in service"
     for _dummy in until(deadline):
         try:
             all_nodes, full = slurmctld.read_nodes_and_room()
@@ -262,6 +266,7 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
             raise
         except CorralError as error:  # its pod may be starting just now
             missing = str(error)
+            telling.tell(f"{words}: {missing.rstrip('.')}")
             continue
         found = nodes.named(all_nodes, names)
         known = {node.name for node in found}
@@ -275,6 +280,7 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
         if len(away) > 5:
             parts.append(f"and {len(away) - 5} more ({hostlist.compress(node.name for node in away[5:])})")
         missing = "; ".join(parts)
+        telling.tell(f"{words}: {missing.rstrip('.')}")
         refused = hostlist.compress(node.name for node in away if node.refused)
     if refused:
         todo = f"Slurm refuses {refused}: compare the node set in the document with what its machines have, and run again."

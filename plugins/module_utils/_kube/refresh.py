@@ -27,6 +27,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     WaitTimeout,
 )
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
+from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
 
 Object = dict[str, Any]
 
@@ -138,7 +139,7 @@ class _Refresh:
     def _have_taken_in(self, pods: list[Object], pool: ThreadPoolExecutor) -> None:
         """Wake all kubelets and ask all pods, round by round, so that some that hang hold up no others."""
         deadline = time.monotonic() + self._timeout
-        left, wakes, woken = pods, 0, 0.0
+        left, wakes, woken, telling = pods, 0, 0.0, Telling()
         while left:
             if not wakes or time.monotonic() - woken > _WAKE_AGAIN:
                 wakes, woken = wakes + 1, time.monotonic()
@@ -146,15 +147,18 @@ class _Refresh:
             said = list(zip(left, pool.map(self._ask, left), strict=True))
             list(self._each(pool, [pod for pod, words in said if words is None], self._wanted))
             left = [pod for pod, words in said if words]
-            if left and time.monotonic() + _PAUSE > deadline:
-                reasons = [f"{pod['metadata']['name']} {words}" for pod, words in said if words]
-                more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
+            if not left:
+                return
+            reasons = [f"{pod['metadata']['name']} {words}" for pod, words in said if words]
+            more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
+            which = "; ".join(reasons[:_NAMED]) + more
+            count, what = f"{len(left)} of {len(pods)} pods", f"the new {self._params['config_map']}"
+            if time.monotonic() + _PAUSE > deadline:
                 raise WaitTimeout(
-                    f"{len(reasons)} of {len(pods)} pods did not take in the new {self._params['config_map']} within {self._timeout:g} s: "
-                    f"{'; '.join(reasons[:_NAMED])}{more}. They go on trying; run again to go on waiting."
+                    f"{count} did not take in {what} within {self._timeout:g} s: {which}. They go on trying; run again to go on waiting."
                 )
-            if left:
-                time.sleep(_PAUSE)
+            telling.tell(f"{count} have not taken in {what}: {which}")
+            time.sleep(_PAUSE)
 
     def _each(self, pool: ThreadPoolExecutor, pods: list[Object], value: str) -> Iterator[tuple[Object, bool]]:
         """Annotate pods; tell for each whether it is still there."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import subprocess
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from ansible_collections.corral.slurm.plugins.module_utils import _converge
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
+from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import nodes
 
 
@@ -88,6 +90,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+@pytest.fixture
+def said(clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What the waits say meanwhile, by the clock that passes at once."""
+    monkeypatch.setattr(_converge, "Telling", lambda: Telling(lambda: clock[0]))
+    caplog.set_level(logging.INFO, "corral.slurm.progress")
+    return caplog
+
+
+def test_a_wait_for_nodes_says_which_and_why(said: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(WaitTimeout):
+        _converge._wait_for_nodes(cast(Any, Slurmctld("DOWN", "NOT_RESPONDING")), ["cpu-0"], 120)
+    assert said.messages[0].startswith("waiting until Slurm has its nodes in service: cpu-0 is DOWN+NOT_RESPONDING (Low CPUs)")
+    assert 120 / 20 < len(said.messages) < 120 / 14, "every 15 s while nothing changes"
+
+
 @pytest.mark.parametrize("resolves", [0, 2])
 def test_a_name_that_leads_somewhere_again_is_looked_up_again(clock: list[float], resolves: int) -> None:
     """As after the workers' Service was away while slurmctld read its configuration."""
@@ -141,12 +158,39 @@ class Told:
         "slurm_reconfigure error: Connection refused",
     ],
 )
-def test_a_slurmctld_that_hangs_has_refused_nothing(clock: list[float], words: str) -> None:
+def test_a_slurmctld_that_hangs_has_refused_nothing(clock: list[float], said: pytest.LogCaptureFixture, words: str) -> None:
     pod = Told(clock, words)
     with pytest.raises(WaitTimeout) as caught:
         _converge._reread(pod, time.monotonic() + 60, 60)  # type: ignore[arg-type]  # no pod of Kubernetes
     assert pod.asked > 1, "it may have been starting"
     assert "does not answer" in str(caught.value) and words in str(caught.value)
+    assert said.messages[0].startswith(f"waiting until slurmctld in Pod ns/demo-controller-0 reads its new configuration: {words}"), (
+        said.messages
+    )
+
+
+class Stale:
+    """A controller's pod whose kubelet has not brought the new files."""
+
+    ref, container = Told.ref, Told.container
+
+    def annotation(self, _name: str) -> None:
+        return None
+
+    def annotate(self, annotations: dict[str, str]) -> None:
+        """Wakes nobody."""
+
+    def run(self, _command: list[str], timeout: float) -> Output:
+        return Output(0, "older\n", "")
+
+
+def test_a_wait_for_the_files_says_what_is_there(clock: list[float], said: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(WaitTimeout):
+        _converge._await_files(Stale(), "newer", "/etc/slurm", clock[0] + 60, 60)  # type: ignore[arg-type]  # no pod of Kubernetes
+    assert said.messages[0].startswith(
+        "waiting until Pod ns/demo-controller-0 has the new configuration: /etc/slurm/config.hash: it holds 'older'"
+    ), said.messages
+    assert len(said.messages) > 2
 
 
 def test_a_slurmctld_that_says_no_is_told_of_at_once(clock: list[float]) -> None:

@@ -5,11 +5,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import refresh
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
 
 TEXT = "text"
 HASH = hashlib.sha256(TEXT.encode()).hexdigest()[:16]
@@ -56,3 +61,20 @@ def test_pods_that_may_lack_it(created: str, more: dict[str, Any], changed: str 
 def test_pods_that_can_be_asked(kind: str, name: str, ready: str, asked: bool) -> None:
     pod = {"spec": {kind: [{"name": name}]}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
     assert refresh.can_be_asked(pod, "users") is asked
+
+
+def test_a_wait_for_pods_says_which_and_why(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    monkeypatch.setattr(refresh, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda pause: now.append(now.pop() + pause)))
+    monkeypatch.setattr(refresh, "Telling", lambda: Telling(lambda: now[0]))
+    params = {"namespace": "ns", "hash": "newer", "config_map": "users", "container": "users", "path": "/hash", "timeout": 60}
+    waits = refresh._Refresh(cast(Any, None), params)
+    monkeypatch.setattr(waits, "_annotate", lambda _pod, _value: True)
+    monkeypatch.setattr(waits, "_ask", lambda pod: None if pod["metadata"]["name"] == "cpu-0" else "still has older")
+    caplog.set_level(logging.INFO, "corral.slurm.progress")
+    with ThreadPoolExecutor() as pool, pytest.raises(WaitTimeout):
+        waits._have_taken_in([{"metadata": {"name": f"cpu-{number}"}} for number in range(3)], pool)
+    assert caplog.messages[0].startswith(
+        "2 of 3 pods have not taken in the new users: cpu-1 still has older; cpu-2 still has older (for "
+    ), caplog.messages
+    assert 60 / 20 < len(caplog.messages) < 60 / 14, "every 15 s while nothing changes"
