@@ -26,6 +26,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     names = hostlist.expand(str(params.get("nodes") or ""))
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
+        where = {"cluster": slurmctld.cluster, "namespace": slurmctld.namespace}
         found, full = slurmctld.read_nodes_and_room(future=True)
         known = {node.name: node for node in found}
         partitions = {one.name: one for one in slurmctld.read_partitions()}
@@ -39,8 +40,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         verdicts = [
             why.explain(
                 node,
-                namespace=slurmctld.namespace,
-                cluster=slurmctld.cluster,
+                **where,
                 pod=pods.of(node.name) if pods and _away(node) else None,
                 partitions=partitions,
                 reservations=reservations,
@@ -49,11 +49,10 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             for node in asked
         ]
         if pods:
-            verdicts += [why.stranger(name, pod=pods.of(name), known=hostlist.compress(known)) for name in strangers]
+            verdicts += [why.stranger(name, pod=pods.of(name), known=hostlist.compress(known), **where) for name in strangers]
         lines = [verdict.summary for verdict in verdicts] or ["All nodes are in service."]
         if full:
             lines.append(full)
-        where = {"cluster": slurmctld.cluster, "namespace": slurmctld.namespace}
         return {"changed": False, **where, "nodes": [one.to_dict() for one in verdicts], "lines": lines, "requests": client.requests}
 
 

@@ -119,6 +119,8 @@ def _kind(key: str, pattern: str, meaning: str, following: str) -> Kind:
 
 
 _CLUSTER = "-e slurm_namespace={namespace} -e slurm_name={cluster}"
+# How a run of the document is named, whose file only its owner knows.
+SITE = "'ansible-playbook corral.slurm.site -e slurm_cluster_file=…' (the document of {namespace}/{cluster})"
 _RESUME = f"resume it with 'ansible-playbook corral.slurm.drain {_CLUSTER} -e node={{node}} -e resume=true -e force=true'"
 _LOG = "'kubectl logs -n {namespace} {pod} -c slurmd'"
 
@@ -151,13 +153,13 @@ OURS = (
         "rollout",
         "",
         "{text}",
-        "run 'ansible-playbook corral.slurm.site' to have its pod replaced once it is free; it takes the node back when the new pod is in service",
+        f"run {SITE} to have its pod replaced once it is free; it takes the node back when the new pod is in service",
     ),
     _kind(
         "scale",
         "",
         "{text}, and it goes when its last job has ended",
-        "run 'ansible-playbook corral.slurm.site' to have it taken away once it is free; to keep it, raise replicas of node set {set} again before",
+        f"run {SITE} to have it taken away once it is free; to keep it, raise replicas of node set {{set}} again before",
     ),
     _kind(
         "sync",
@@ -170,7 +172,7 @@ OWNED = _kind(
     "owned",
     "",
     "{text}",
-    "it takes the node back when it is done; run 'ansible-playbook corral.slurm.site' again if it seems to have been interrupted",
+    f"it takes the node back when it is done; run {SITE} again if it seems to have been interrupted",
 )
 # The first that fits counts.
 SLURM = (
@@ -209,14 +211,14 @@ SLURM = (
         "memory",
         r"Low Real ?Memory",
         "slurmd sees less memory than slurm.conf promises",
-        "raise resources.limits.memory of node set {set} to what the document promises, or lower the promise, and run 'ansible-playbook corral.slurm.site'; "
+        f"raise resources.limits.memory of node set {{set}} to what the document promises, or lower the promise, and run {SITE}; "
         "a node that registers rightly comes back by itself",
     ),
     _kind(
         "cpus",
         r"Low (socket|CPU|core|thread)",
         "slurmd sees fewer CPUs than slurm.conf promises",
-        "lower the CPUs of node set {set} to what its machines have and run 'ansible-playbook corral.slurm.site'",
+        f"lower the CPUs of node set {{set}} to what its machines have and run {SITE}",
     ),
     _kind(
         "disk",
@@ -235,7 +237,7 @@ SLURM = (
         r"(gres/|gpu:)\S+ .*(lower than configured|too low|differs|invalid)",
         "slurmd sees fewer devices than slurm.conf promises",
         "see with 'kubectl exec -n {namespace} {pod} -c slurmd -- nvidia-smi -L' which device is lost; a machine with a lost GPU needs a reset or a repair, "
-        "a wrong count in the document an edit and 'ansible-playbook corral.slurm.site'",
+        f"a wrong count in the document an edit and {SITE}",
     ),
     _kind(
         "rebooted",

@@ -34,7 +34,7 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
 # Made by the workers' health check (images/slurm/entry/health.sh) instead of draining the whole cluster.
 _JAIL_OUTAGE = "corral-jail-outage"
 _OPEN = (
-    "if the document says so, set its state to UP there and run 'ansible-playbook corral.slurm.site', else open it with slurm_partition "
+    f"if the document says so, set its state to UP there and run {reasons.SITE}, else open it with slurm_partition "
     "or 'scontrol update partitionname=… state=up'"
 )
 # Classes of reasons that a pod which does not run explains better than Slurm can.
@@ -113,7 +113,7 @@ def explain(
     why, following = meaning.format(**places), todo.format(**places)
     if pod.there is False and cause in _SILENCE:
         cause, why = "no-pod", f"{why}: pod {pod.name} does not exist"
-        following = "run 'ansible-playbook corral.slurm.site' again, which makes it, or see whether its StatefulSet was scaled down"
+        following = f"run {reasons.SITE.format(**places)} again, which makes it, or see whether its StatefulSet was scaled down"
     elif pod.trouble and cause in _SILENCE:
         cause, why = "pod", f"{why}: {pod.trouble.rstrip('.')}"
         following = (
@@ -145,13 +145,14 @@ def explain(
     )
 
 
-def stranger(name: str, *, pod: Pod, known: str) -> Verdict:
+def stranger(name: str, *, pod: Pod, known: str, namespace: str = "", cluster: str = "") -> Verdict:
     """Answer for a name that slurmctld does not know: it takes no jobs, whoever asks for it."""
     why = f"slurm.conf has no such node; it has {known or 'none'}"
-    following = "correct the name, or raise replicas of its node set in the document and run 'ansible-playbook corral.slurm.site'"
+    site = reasons.SITE.format(namespace=namespace or "NAMESPACE", cluster=cluster or "CLUSTER")
+    following = f"correct the name, or raise replicas of its node set in the document and run {site}"
     if pod.there:
         why += f", though pod {pod.name} is there"
-        following = "run 'ansible-playbook corral.slurm.site' again, which brings slurm.conf and the pods together"
+        following = f"run {site} again, which brings slurm.conf and the pods together"
     summary = f"{name} is not known to Slurm: {why}. Next: {following}."
     return Verdict(name, "", False, "unknown", "", "", "", why, following, [], summary)
 

@@ -118,7 +118,11 @@ SILENT = out("Not responding", "DOWN+NOT_RESPONDING")
 @pytest.mark.parametrize(
     ("pod", "cause", "words"),
     [
-        (why.Pod("demo-cpu-1", there=False), "no-pod", "pod demo-cpu-1 does not exist. Next: run 'ansible-playbook corral.slurm.site'"),
+        (
+            why.Pod("demo-cpu-1", there=False),
+            "no-pod",
+            "pod demo-cpu-1 does not exist. Next: run 'ansible-playbook corral.slurm.site -e slurm_cluster_file=…' (the document of demo/lab) again",
+        ),
         (
             why.Pod("demo-cpu-1", there=True, trouble="pod demo-cpu-1: it crashes {again}"),
             "pod",
@@ -183,3 +187,20 @@ def test_a_name_that_slurm_does_not_know(there: bool, words: str) -> None:
     found = why.stranger("cpu-9", pod=why.Pod("demo-cpu-9", there=there), known="cpu-[0-1]")
     assert (found.cause, found.in_service) == ("unknown", False)
     assert found.summary.startswith("cpu-9 is not known to Slurm: slurm.conf has no such node; it has cpu-[0-1]") and words in found.summary
+
+
+def test_each_playbook_that_is_named_has_its_cluster() -> None:
+    todo = [
+        *(kind.next for kind in (*reasons.OURS, reasons.OWNED, *reasons.SLURM, reasons.PERSON)),
+        *(following for _flag, _cause, _why, following in why._FLAGS),
+    ]
+    places = {"namespace": "demo", "cluster": "lab", **dict.fromkeys(("node", "set", "pod", "text", "reservation", "until", "shut"), "x")}
+    shut = explain(IDLE, partitions={"main": replace(partition("main"), state="DOWN")}).next
+    strangers = [
+        why.stranger("cpu-9", pod=why.Pod("demo-cpu-9", there=there), known="", namespace="demo", cluster="lab").summary
+        for there in (True, False)
+    ]
+    said = "\n".join([*(one.format(**places) for one in todo), shut, explain(SILENT, pod=why.Pod("x", there=False)).next, *strangers])
+    assert said.count("ansible-playbook") > 10
+    named = r"'ansible-playbook corral\.slurm\.(\w+) -e slurm_(?:namespace=demo -e slurm_name=lab( [^']*)?'|cluster_file=…' \(the document of demo/lab\))"
+    assert "ansible-playbook" not in re.sub(named, "", said)
