@@ -59,8 +59,18 @@ def info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     if names:
         filters.append(f"--nodelist={hostlist.compress(names)}")
     with connected(params) as client:
-        found = _found(Slurmctld(client, params), *filters)
-        return {"changed": False, "jobs": [job.to_dict() for job in found], "requests": client.requests}
+        warnings: list[str] = []
+        try:
+            found = _found(Slurmctld(client, params), *filters)
+            if params.get("leaving"):
+                warnings = jobs.leaving(found)
+        except CorralError as error:
+            if not params.get("leaving"):
+                raise
+            users = ", ".join(params["user"])
+            found, warnings = [], [f"It is not known which jobs are of {users}, whom the document no longer has: {error}"]
+        result: dict[str, Any] = {"changed": False, "jobs": [job.to_dict() for job in found], "requests": client.requests}
+        return {**result, "warnings": warnings} if warnings else result
 
 
 def _present(slurmctld: Slurmctld, params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:

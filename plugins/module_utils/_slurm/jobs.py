@@ -87,6 +87,16 @@ class Job:
         return {**asdict(self), "succeeded": self.succeeded}
 
 
+def leaving(found: Iterable[Job]) -> list[str]:
+    """Say what becomes of those of these jobs that have not ended, whose users the document no longer has."""
+    left = [job for job in found if not job.ended]
+    if not left:
+        return []
+    users, numbers = ", ".join(sorted({job.user for job in left})), ", ".join(map(str, sorted(job.id for job in left)))
+    ends = 'fails with "Error generating job credential". Cancel them (scancel), or keep the user until they have ended.'
+    return [f"The document no longer has {users}, whose jobs {numbers} have not ended. What runs goes on, but its next srun {ends}"]
+
+
 def parse(text: str) -> list[Job]:
     """Return the jobs of squeue's JSON, the tasks of an array (and the parts of a heterogeneous job) as one, newest last. Raises AnswerError."""
     groups: dict[int, list[tuple[answer.Row, Job]]] = {}

@@ -35,7 +35,11 @@ class Handler(BaseHTTPRequestHandler):
         if not words:
             self.answer(200, {"kind": "APIResourceList", "resources": self.server.own})
         elif len(words) == 1 and words[0] not in self.server.lacks:
-            self.answer(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": self.server.items.get(words[0], [])})
+            (wanted,) = parse_qs(urlsplit(self.path).query).get("fieldSelector", [""])
+            found = [one for one in self.server.items.get(words[0], ()) if wanted in ("", f"metadata.name={one['metadata']['name']}")]
+            self.answer(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": found})
+        elif named := [one for one in self.server.items.get(words[0], ()) if one["metadata"]["name"] == words[-1]]:
+            self.answer(200, named[0])
         else:
             self.answer(404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": f"{words[-1]} not found"})
 
@@ -85,7 +89,7 @@ class Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(lacks: Collection[str] = (), **items: list[dict[str, Any]]) -> Iterator[Server]:
-    """``lacks`` are the plurals of kinds that nobody has defined; ``items`` by plural are objects that are there when they are listed."""
+    """``lacks`` are the plurals of kinds that nobody has defined; ``items`` by plural are objects that are there."""
     with Server(lacks, items) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import revisions
+
 from .api import serving
 from .repository import ROOT, load, names, text
 
@@ -76,7 +78,10 @@ def test_a_play_of_roles_does_all_that_the_site_does(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(shown)
     said = {}
     asked = {"metadata": {"name": "full-cpu"}, "spec": {"replicas": 40}}
-    with serving(slurmnodesets=[asked]) as server:
+    before = load("examples/full.yml")
+    before["spec"]["users"].append({"name": "zoe", "uid": 1999})
+    kept = {"metadata": {"name": revisions.name("full")}, "data": revisions.parse({}).done(before, "2026-01-01T00:00:00Z").data()}
+    with serving(slurmnodesets=[asked], configmaps=[kept]) as server:
         environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig(tmp_path / "kubeconfig")), "ANSIBLE_NOCOLOR": "1"}
         runs = {"roles": ["play.yml"], "site": ["corral.slurm.site", "-e", "slurm_cluster_file=my.yml"]}
         for name, arguments in runs.items():
@@ -86,6 +91,9 @@ def test_a_play_of_roles_does_all_that_the_site_does(tmp_path: Path) -> None:
             )
             assert done.returncode == 0, done.stdout + done.stderr
             assert re.search(r"NodeName=cpu-\[0-39\] ", done.stdout), "the set has the size that is asked for, and not the document's"
+            assert "It is not known which jobs are of zoe, whom the document no longer has: slurmctld in Pod" in " ".join(
+                (done.stdout + done.stderr).split()
+            )
             said[name] = set(re.findall(r"^TASK \[(?:corral\.slurm\.\w+ : )?(.*?)\]", done.stdout, re.MULTILINE))
             assert (
                 "changed: [localhost]"

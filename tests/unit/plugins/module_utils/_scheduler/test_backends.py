@@ -255,6 +255,34 @@ def test_jobs_that_slurmctld_has_forgotten(fake: Fake) -> None:
     assert job.info({**CONNECTION, "job_id": [3]}, check=False, diff=False)["jobs"] == []
 
 
+def leavers(*users: str) -> list[str]:
+    result = job.info({**CONNECTION, "user": list(users), "leaving": True}, check=True, diff=False)
+    found: list[str] = result.get("warnings", [])
+    return found
+
+
+def test_jobs_of_users_whom_the_document_no_longer_has_are_a_warning(fake: Fake) -> None:
+    running = next(row for row in fake.jobs["jobs"] if row["job_id"] == 18)
+    fake.jobs["jobs"] += [{**running, "job_id": 20, "job_state": ["PENDING"]}, {**running, "job_id": 21, "job_state": ["COMPLETED"]}]
+    (told,) = leavers("alice", "zoe")
+    assert told.startswith(
+        "The document no longer has alice, whose jobs 18, 20 have not ended. What runs goes on, but its next srun fails with "
+    )
+    assert ["squeue", "--json", "--user=alice,zoe", "--states=all"] in fake.execs
+    fake.jobs["jobs"] = []
+    assert leavers("alice") == []
+
+
+def test_that_nobody_could_be_asked_for_their_jobs_is_a_warning_too(fake: Fake) -> None:
+    fake.answers[("squeue",)] = refusal("slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+    (told,) = leavers("alice", "bob")
+    assert told.startswith(
+        "It is not known which jobs are of alice, bob, whom the document no longer has: slurmctld in Pod demo/demo-controller-0 can not be"
+    )
+    with pytest.raises(KubeError):
+        job.info({**CONNECTION, "user": ["alice"]}, check=False, diff=False)
+
+
 def test_cancelling(fake: Fake) -> None:
     plan = set_job(check=True, state="absent", name=None)
     assert (plan["changed"], fake.told) == (True, [])
