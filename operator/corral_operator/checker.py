@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import names
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, defect
 
 Json = dict[str, Any]
 
@@ -56,14 +56,17 @@ def check(document: Json) -> Checked:
     spec = document.get("spec")
     try:
         model = resolve.model({key: document.get(key) for key in ("apiVersion", "kind", "metadata", "spec")})
+        found = names.of(model)
     except CorralError as error:
         return Checked(spec, str(error))
     except (RecursionError, MemoryError) as error:
         return Checked(
             spec, f"The document can not be checked ({type(error).__name__}), so nothing is done; make it smaller, or nest less."
         )
+    except Exception as error:  # noqa: BLE001  whatever it is, it is told of this document, and the next one is checked
+        return Checked(spec, str(defect(error)))
     signs = (tuple(model.sync.taints), tuple(model.sync.conditions))
-    return Checked(spec, signs=signs, eviction=model.sync.eviction, names=names.of(model))
+    return Checked(spec, signs=signs, eviction=model.sync.eviction, names=found)
 
 
 class Checker:

@@ -795,7 +795,12 @@ class Controller:
             log.info("the document is let go: its namespace goes with all that is in it", extra={"cluster": "/".join(cluster.key)})
             await self._release(cluster)
             return
-        mistakes = (await self._check(cluster)).mistakes or ("" if cluster.deleting else await self._meets(cluster))
+        try:
+            mistakes = (await self._check(cluster)).mistakes or ("" if cluster.deleting else await self._meets(cluster))
+        except CorralError as error:
+            if not cluster.deleting:
+                raise
+            mistakes = str(error)  # going away waits for no check
         decision = plan.decide(
             document,
             children=self._children(cluster),
@@ -910,9 +915,10 @@ class Controller:
         good: list[object] = []
         for documents in (tried, done):
             for one in documents:
-                if not (await self._checker({**one, **whole})).mistakes:
-                    good.append(one["spec"])
-                    break
+                with contextlib.suppress(CorralError):
+                    if not (await self._checker({**one, **whole})).mistakes:
+                        good.append(one["spec"])
+                        break
         return good
 
     async def _still(self, cluster: Cluster, decided: Json) -> bool:

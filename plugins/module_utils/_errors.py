@@ -29,3 +29,12 @@ def quoted(text: str, most: int = 80) -> str:
     if is_private_key(text):
         return "a private key, which must not be here and should be replaced,"
     return ascii(text if len(text) <= most else text[: most - 3] + "...")
+
+
+def defect(error: Exception) -> CorralError:
+    """Return what is to be said where the check of a document raises something else than a CorralError."""
+    words = ascii(f"{type(error).__name__}: {error}"[:200])[1:-1]
+    return CorralError(
+        f"The document can not be checked ({words}), which is a defect of corral.slurm, so nothing is done; report it, with the document, to the "
+        "collection's repository, and go back to the document before this one until then."
+    )

@@ -95,12 +95,13 @@ def _affinities(spec: Json) -> Iterator[str]:
             path, value = open_.pop()
             if isinstance(value, list):
                 open_.extend((f"{path}[{index}]", value[index]) for index in reversed(range(len(value))))
+            elif isinstance(value, dict) and path.endswith(".matchLabels"):
+                # Its keys are the user's, whatever fields elsewhere are called.
+                for key in value:
+                    yield from qualified(path, key)
             elif isinstance(value, dict) and "operator" in value:
                 yield from _expression(path, value)
             elif isinstance(value, dict):
-                if path.endswith(".matchLabels"):
-                    for key in value:
-                        yield from qualified(path, key)
                 if "topologyKey" in value:
                     yield from qualified(path, value["topologyKey"])
                 open_.extend((f"{path}.{key}", item) for key, item in reversed(value.items()))

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, validate
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import Model
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
 Json = dict[str, Any]
 
@@ -28,18 +29,18 @@ def model(document: Any) -> Model:
     """Return the model by whose ``teardown`` a cluster is taken away.
 
     Of a document with mistakes, those parts count that say where data lies and are right by themselves. Raises InvalidDocument for one that does not
-    even name a cluster.
+    even name a cluster. A defect of the check, too, costs no more than the part that it is met in.
     """
     try:
         return resolve.model(document)
-    except validate.InvalidDocument:
+    except (CorralError, RecursionError, MemoryError):
         validate.check_head(document)
     spec = document.get("spec")
     kept = {key: document[key] for key in ("apiVersion", "kind", "metadata")} | {"spec": copy.deepcopy(_LEAST)}
     for changed in _parts(spec if isinstance(spec, dict) else {}, kept):
         try:
-            validate.check(changed)
-        except validate.InvalidDocument:
+            resolve.model(changed)
+        except (CorralError, RecursionError, MemoryError):
             continue
         kept["spec"] = changed["spec"]
     return resolve.model(kept)

@@ -42,6 +42,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Workers,
 )
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.version import COLLECTION_VERSION
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, defect
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hardware, hostlist
 
 NODE_SET_LABEL = "corral.hpc/node-set"
@@ -118,10 +119,19 @@ LOGIN_GRACE = 30
 
 
 def model(document: Any, sizes: dict[str, int] | None = None) -> Model:
-    """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every mistake, before anything is computed.
+    """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every mistake, before anything is computed, and CorralError.
 
     ``sizes`` are the numbers of nodes that were asked for of the SlurmNodeSets, by node set; None where there are no SlurmNodeSets.
     """
+    try:
+        return _model(document, sizes)
+    except (CorralError, RecursionError, MemoryError):
+        raise
+    except Exception as error:
+        raise defect(error) from error
+
+
+def _model(document: Any, sizes: dict[str, int] | None) -> Model:
     written = validate.check(document)
     name: str = document["metadata"]["name"]
     namespace: str = document["metadata"].get("namespace") or "default"

@@ -33,6 +33,8 @@ def model(document):
         while True: pass
     if trouble == "large":
         bytearray(4 << 30)
+    if trouble == "defect":
+        return {}["key"]
     if trouble == "dies":
         sys.exit(3)
     return whole(document)
@@ -86,6 +88,7 @@ def test_one_that_does_not_end_is_told_and_the_next_is_checked() -> None:
         assert good.mistakes == ""
         assert len(beats) > 20, "the loop goes on meanwhile"
         assert "MemoryError" in (await check(document(trouble="large"))).mistakes
+        assert "(KeyError: 'key'), which is a defect of corral.slurm" in (await check(document(trouble="defect"))).mistakes
         with pytest.raises(CorralError, match="ended with status 3"):
             await check(document(trouble="dies"))
         assert (await check(document())).mistakes == ""
@@ -106,6 +109,40 @@ def test_a_process_that_was_killed_meanwhile_is_another_try() -> None:
         await check.close()
 
     asyncio.run(story())
+
+
+def test_names_that_can_not_be_made_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker.names, "of", lambda model: model.nothing)
+    assert "(AttributeError: " in checker.check(document()).mistakes
+
+
+@pytest.mark.parametrize("since", ["ever", "an edit"])
+def test_a_document_is_deleted_whose_check_raises(tmp_path: Path, since: str) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+
+        async def check(given: Json) -> checker.Checked:
+            if since == "ever" or given["spec"].get("maintenance"):
+                raise CorralError("The process that checks documents has ended with status 1; the check is repeated.")
+            return checker.check(given)
+
+        world.check = check  # type: ignore[method-assign]
+        world.controller = world.new_controller()
+        given = document()
+        given["metadata"]["finalizers"] = ["corral.hpc/destroy"]
+        world.api.put(path(), given)
+        if since == "ever":
+            world.make()
+        async with world:
+            await asyncio.sleep(10)
+            world.edit(maintenance="Workers")
+            await asyncio.sleep(5)
+            world.api.delete(path())
+            await asyncio.sleep(10)
+            assert world.engine.playbooks()[-1] == "destroy"
+            assert path() not in world.api.objects
+
+    run(story())
 
 
 def test_it_ends_with_whoever_asks() -> None:

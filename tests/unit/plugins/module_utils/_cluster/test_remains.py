@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import remains, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import meaning, remains, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.validate import InvalidDocument
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
 from .documents import REMOVE, edited, good
 
@@ -64,3 +65,20 @@ def test_of_nothing_the_claims_are_those_of_the_clusters_name(spec: Any) -> None
 def test_what_names_no_cluster_is_refused(document: Any) -> None:
     with pytest.raises(InvalidDocument):
         remains.model(document)
+
+
+def test_a_defect_of_a_check_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the whole document's, nor of a part's."""
+    right = resolve.model(good()).to_dict()["teardown"]
+    whole = meaning.mistakes
+
+    def broken(metadata: dict[str, Any], spec: dict[str, Any]) -> Any:
+        if "nodeSets" in spec or spec["jail"].get("subMounts"):
+            raise KeyError("key")
+        return whole(metadata, spec)
+
+    monkeypatch.setattr(meaning, "mistakes", broken)
+    document = edited("spec.jail.subMounts", [{"path": "/a", "storageClassName": "x", "size": "1Gi"}])
+    with pytest.raises(CorralError, match=r"KeyError: 'key'.* a defect of corral\.slurm"):
+        resolve.model(document)
+    assert remains.model(document).to_dict()["teardown"]["data"] == right["data"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, validate
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, schema, validate
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
 from .documents import KEY, REMOVE, edited, good
@@ -415,6 +415,43 @@ REFUSED_LATER = [
 @pytest.mark.parametrize(("path", "value", "words"), REFUSED_LATER)
 def test_what_would_be_refused_in_the_middle_of_a_run(path: str, value: Any, words: str) -> None:
     test_a_mistake_is_one_sentence_that_says_where(path, value, words)
+
+
+def field_names(rules: dict[str, Any]) -> set[str]:
+    """The names of all fields of a schema."""
+    parts = [*rules.get("properties", {}).items(), *((None, rules[key]) for key in ("items", "additionalProperties") if key in rules)]
+    return {name for name, _part in parts if name} | {name for _name, part in parts for name in field_names(part)}
+
+
+def keyed(name: str, value: str) -> dict[str, Any]:
+    """The good document with this key wherever keys are the user's: labels, annotations, taints."""
+    pairs, selector = {name: value}, {"matchLabels": {name: value}, "matchExpressions": [{"key": name, "operator": "Exists"}]}
+    term = {"topologyKey": name, "labelSelector": selector, "namespaceSelector": selector, "matchLabelKeys": [name]}
+    must, wanted = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+    pods = {must: [term], wanted: [{"weight": 1, "podAffinityTerm": term}]}
+    nodes = {"matchExpressions": [{"key": name, "operator": "In", "values": [value]}]}
+    document = edited("spec.login", {"service": {"annotations": pairs}, "nodeSelector": pairs})
+    document["spec"]["workers"] = {"sync": {"taints": [name]}}
+    document["spec"]["nodeSets"][0].update(
+        nodeSelector=pairs,
+        tolerations=[{"key": name, "value": value}],
+        topologySpread=[{"topologyKey": name}],
+        affinity={
+            "podAffinity": pods,
+            "podAntiAffinity": pods,
+            "nodeAffinity": {must: {"nodeSelectorTerms": [nodes]}, wanted: [{"weight": 1, "preference": nodes}]},
+        },
+    )
+    return document
+
+
+@pytest.mark.parametrize("value", ["", "operator"])
+def test_a_key_of_the_users_is_never_taken_for_a_field(value: str) -> None:
+    names = sorted(field_names(schema.document()))
+    assert {"operator", "key", "values", "topologyKey", "matchLabels"} <= set(names)
+    for name in names:
+        validate.check(keyed(name, value))
+    resolve.model(keyed("operator", value))
 
 
 def test_names_of_jobs_are_labels() -> None:
