@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from corral_operator import replay, report
+from corral_operator import limits, replay, report
 from corral_operator.processes import descendants, die_with_parent
 
 # ansible-playbook's own exit status for it.
@@ -147,6 +147,7 @@ def warm(request: Request, descriptor: int) -> NoReturn:
     os.setsid()
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)
+    limits.bound_run()
     random.seed()
     gc.disable()  # the process ends before it would be worth it, and a collection copies every page that it looks at
     code = 1
@@ -252,6 +253,7 @@ def cold(request: Request, descriptor: int) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     os.register_at_fork(after_in_child=die_with_parent)
+    limits.bound_run()
     plugins = (os.environ.get("ANSIBLE_CALLBACK_PLUGINS"), str(Path(__file__).parent / "callback"))
     done = ansible_runner.run(
         private_data_dir=request.private_data_dir,

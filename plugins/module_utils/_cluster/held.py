@@ -9,7 +9,7 @@ which they were, until the last job has left; the pods stay as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import config
@@ -76,20 +76,23 @@ def _narrowed(text: str, names: set[str]) -> str:
 
 def _gres(text: str, lines: Iterable[list[list[str]]]) -> str:
     """Return gres.conf with these lines too, for the nodes that it does not have with the same resource; "" where nothing is added."""
-    known = {
-        (node, tuple(sorted(rest.items())))
-        for pairs in conf.node_lines(text)
-        for rest in ({key: value for key, value in pairs.items() if key != "NodeName"},)
-        for node in hostlist.expand(pairs["NodeName"])
-    }
+    wanted = [dict(line) for line in lines]
+    # Of each resource that is asked for, and of no other: the document's lines can name a million nodes.
+    known: dict[tuple[tuple[str, str], ...], set[str]] = {_resource(pairs): set() for pairs in wanted}
+    for pairs in conf.node_lines(text) if wanted else ():
+        if _resource(pairs) in known:
+            known[_resource(pairs)].update(hostlist.expand(pairs["NodeName"]))
     more = []
-    for line in lines:
-        pairs = dict(line)
-        rest = {key: value for key, value in pairs.items() if key != "NodeName"}
-        nodes = [node for node in hostlist.expand(pairs["NodeName"]) if (node, tuple(sorted(rest.items()))) not in known]
+    for pairs in wanted:
+        nodes = [node for node in hostlist.expand(pairs["NodeName"]) if node not in known[_resource(pairs)]]
         if nodes:
-            more.append(conf.line([("NodeName", hostlist.compress(nodes)), *rest.items()]))
+            more.append(conf.line([("NodeName", hostlist.compress(nodes)), *((key, pairs[key]) for key in pairs if key != "NodeName")]))
     return "\n".join([*text.splitlines(), *more]) + "\n" if more else ""
+
+
+def _resource(pairs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return what a line of gres.conf says of its nodes."""
+    return tuple(sorted((key, value) for key, value in pairs.items() if key != "NodeName"))
 
 
 def _plugins(text: str, document: str, held: Json) -> str:

@@ -85,6 +85,8 @@ MAX_CPUS = 65533
 MAX_FILES = 1024
 # Names of lines times sets of GPUs: seconds of a CPU. A document of the largest size that people write has some thousand.
 MAX_COMPARED = 100_000
+# In all lines of gres.conf together: a run that keeps nodes looks at each, a second for a million.
+MAX_GRES_NODES = 1_000_000
 # The jail's own, and what pods lay over it: a volume there would hide it from all jobs.
 OWN_PATHS = (
     "/bin",
@@ -772,8 +774,15 @@ def _gres_lines(spec: Json) -> Iterator[str]:
     if sum(words.get("nodename", "").count(",") + 1 for words in lines) * len(sets) > MAX_COMPARED:
         yield "spec.slurm.extraGresConfig names too many nodes one by one; write ranges such as gpu-[0-7], or fewer lines."
         return
+    total = 0
     for index, words in enumerate(lines):
         yield from _gres_line(f"spec.slurm.extraGresConfig[{index}]", words, sets)
+        with contextlib.suppress(hostlist.HostlistError):
+            total += hostlist.count(words.get("nodename", ""))
+    if total > MAX_GRES_NODES:
+        yield (
+            f"spec.slurm.extraGresConfig names {total} nodes in all its lines together; {MAX_GRES_NODES} are the most, so write fewer lines."
+        )
 
 
 def _gres_line(path: str, words: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:

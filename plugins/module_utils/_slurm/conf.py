@@ -117,14 +117,15 @@ def node_lines(text: str) -> list[dict[str, str]]:
 def addresses(pairs: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the nodes of a line with their addresses; without NodeAddr these are their names. Raises HostlistError."""
     names = hostlist.expand(pairs["NodeName"])
-    return list(zip(names, hostlist.expand(pairs.get("NodeAddr", pairs["NodeName"])), strict=True))
+    return list(zip(names, hostlist.expand(pairs["NodeAddr"]) if "NodeAddr" in pairs else names, strict=True))
 
 
 def narrowed(pairs: Mapping[str, str], stays: Callable[[str], bool]) -> dict[str, str]:
     """Return a line, as pairs, for those of its nodes alone that stay; {} where none does. Raises HostlistError."""
-    left = [pair for pair in addresses(pairs) if stays(pair[0])]
-    if not left:
-        return {}
+    all_of = addresses(pairs)
+    left = [pair for pair in all_of if stays(pair[0])]
+    if not left or len(left) == len(all_of):
+        return dict(pairs) if left else {}
     found = {**pairs, "NodeName": hostlist.compress(name for name, _at in left)}
     return {**found, "NodeAddr": hostlist.compress(at for _name, at in left)} if "NodeAddr" in pairs else found
 

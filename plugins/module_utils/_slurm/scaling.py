@@ -228,5 +228,5 @@ def _jail_of(partition: str, plugstack: str) -> list[list[str]]:
 
 def resources_of(names: set[str], gres: str) -> list[list[list[str]]]:
     """Return the lines of gres.conf that name some of these nodes, narrowed to them. A line without nodes is the whole cluster's, and stays anyway."""
-    inside = (conf.narrowed(pairs, names.__contains__) for pairs in conf.node_lines(gres))
+    inside = (conf.narrowed(pairs, names.__contains__) for pairs in conf.node_lines(gres) if names)
     return [[list(pair) for pair in pairs.items()] for pairs in inside if pairs]

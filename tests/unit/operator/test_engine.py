@@ -129,6 +129,13 @@ BULK = """
     - name: Say little
       ansible.builtin.debug: {msg: little}
 """
+LARGE = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.assert: {that: "('x' * 700000000) | length > 1"}
+"""
 WAITS = """
 - hosts: localhost
   connection: local
@@ -280,6 +287,16 @@ def test_what_is_large_in_a_result_is_not_kept(make: Callable[[], Engine], tmp_p
     assert results["Say little"]["msg"] == "little"
     left = "".join(path.read_text() for path in (tmp_path / "runs" / "1" / "job_events").iterdir())
     assert "secret-word" not in left
+
+
+@ENGINES
+def test_a_run_that_wants_more_memory_than_it_may_have_fails_alone(make: Callable[[], Engine], tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        outcome = await play(engine, request(tmp_path, LARGE, "large"))
+        assert (outcome.code, outcome.task) == (2, "ansible.builtin.assert")
+        assert (await play(engine, request(tmp_path, GOOD, "good"))).successful
+
+    with_engine(make, story)
 
 
 def test_tasks_that_only_compute_are_done_by_the_process_of_the_run(tmp_path: Path) -> None:

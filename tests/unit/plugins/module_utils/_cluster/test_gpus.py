@@ -251,6 +251,16 @@ def test_lines_about_other_nodes_do_not() -> None:
     validate.check(document)
 
 
+def test_lines_of_gres_name_so_many_nodes_at_most() -> None:
+    document = good()
+    document["spec"]["slurm"] = {"extraGresConfig": ["NodeName=x0[0-49999] Name=tape Count=1"] * 20}
+    validate.check(document)
+    document["spec"]["slurm"]["extraGresConfig"].append("NodeName=y Name=tape Count=1")
+    assert mistakes(document) == [
+        "spec.slurm.extraGresConfig names 1000001 nodes in all its lines together; 1000000 are the most, so write fewer lines."
+    ]
+
+
 def test_simulated_ones_beside_real_ones() -> None:
     document = with_gpu(TOY)
     document["spec"]["nodeSets"][0]["gpu"] = {"vendor": "amd"}

@@ -129,3 +129,8 @@ def test_no_private_key_is_shown(read: Callable[[str], object]) -> None:
         read("-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXkt")
     assert "a private key, which must not be here" in str(raised.value)
     assert "b3Bl" not in str(raised.value)
+
+
+def test_a_line_whose_nodes_all_stay_is_as_it_was() -> None:
+    pairs = {"NodeName": "cpu-1,cpu-0", "Name": "gpu"}
+    assert conf.narrowed(pairs, lambda _name: True) == pairs
