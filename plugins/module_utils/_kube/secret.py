@@ -126,7 +126,8 @@ def _make(client: Client, secret: _Secret, manager: str, check: bool) -> None:
 
 def _create(client: Client, secret: _Secret, query: dict[str, str], check: bool) -> bool:
     """Create the Secret; False when somebody else, or a first try whose answer was lost, was faster."""
-    metadata = {"name": secret.ref.name, "namespace": secret.ref.namespace, "labels": secret.labels}
+    metadata: dict[str, Any] = {"name": secret.ref.name, "namespace": secret.ref.namespace, "labels": secret.labels}
+    metadata["annotations"] = {lost.KEYS: ",".join(sorted(secret.keys))}
     body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": _contents(secret.keys)}
     made = {key: _words(source) for key, source in secret.keys.items()}
     try:
@@ -152,17 +153,22 @@ def _complete(client: Client, secret: _Secret, live: dict[str, Any], query: dict
         text = f"{secret.ref} belongs to the cluster {other} (its label {INSTANCE}), and was not changed; give this cluster another name"
         raise Conflict(f"{text}.", Status(409, "Conflict", text))
     secret.added = {key: _words(secret.keys[key]) for key, value in secret.sent.items() if data.get(key) == value}
-    missing = {key: source for key, source in secret.keys.items() if key not in data}
+    missing = {key: secret.keys[key] for key in lost.missing(live, secret.keys)}
     new_labels = {key: value for key, value in secret.labels.items() if key not in labels}
-    if not missing and not new_labels:
+    had = lost.recorded(live)
+    if not missing and not new_labels and had:
         secret.result = "configured" if secret.added else "unchanged"
         return True
-    if missing and len(missing) == len(secret.keys) and not secret.sent:  # all of them: it was emptied, and is not of an older release
-        lost.refuse(client, secret.ref, sorted(missing))
-    if live.get("immutable"):
+    # One of an older release does not say what it had; one that has none of them was emptied.
+    gone = sorted(had & missing.keys()) or (sorted(missing) if len(missing) == len(secret.keys) else [])
+    if gone and not secret.sent:
+        lost.refuse(client, secret.ref, gone, exists=True)
+    if missing and live.get("immutable"):
         raise KubeError(f"{secret.ref} is immutable and lacks the keys {', '.join(sorted(missing))}; delete it, and it is made anew.")
     contents = _contents(missing)
-    patch = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"], "labels": new_labels}, "data": contents}
+    annotations = {lost.KEYS: ",".join(sorted(had | secret.keys.keys()))}
+    metadata = {"resourceVersion": live["metadata"]["resourceVersion"], "labels": new_labels, "annotations": annotations}
+    patch = {"metadata": metadata, "data": contents}
     try:
         client.request(
             "PATCH", secret.ref.path, what=f"add keys to {secret.ref}", query=query, body=patch, content_type=MERGE, retry_conflict=False

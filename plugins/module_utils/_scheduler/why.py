@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence
+from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence, lost
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
@@ -36,23 +36,23 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             asked = [node for node in known.values() if _away(node) or why.closed(node, partitions)]
         strangers = [name for name in dict.fromkeys(names) if name not in known]
         reservations = {one.name: one for one in slurmctld.read_reservations()} if any(node.reservation for node in asked) else {}
-        pods = _Pods(slurmctld) if strangers or any(_away(node) for node in asked) else None
+        pods = _Pods(slurmctld)
         verdicts = [
             why.explain(
                 node,
                 **where,
-                pod=pods.of(node.name) if pods and _away(node) else None,
+                pod=pods.of(node.name) if _away(node) else None,
                 partitions=partitions,
                 reservations=reservations,
                 now=time.time(),
             )
             for node in asked
         ]
-        if pods:
-            verdicts += [why.stranger(name, pod=pods.of(name), known=hostlist.compress(known), **where) for name in strangers]
+        verdicts += [why.stranger(name, pod=pods.of(name), known=hostlist.compress(known), **where) for name in strangers]
         lines = [verdict.summary for verdict in verdicts] or ["All nodes are in service."]
         if full:
             lines.append(full)
+        lines += pods.lost_keys()
         return {"changed": False, **where, "nodes": [one.to_dict() for one in verdicts], "lines": lines, "requests": client.requests}
 
 
@@ -92,6 +92,10 @@ class _Pods:
             trouble = evidence.why(self._slurmctld.client, ref, pod, [pod]) or trouble
         machine, note = self._machine(str((pod.get("spec") or {}).get("nodeName") or ""))
         return why.Pod(name, there=True, trouble=trouble, machine=machine, note=note)
+
+    def lost_keys(self) -> list[str]:
+        """Say which Secrets the pods run with that are gone: nothing else shows it before one of them is replaced."""
+        return lost.told(self._slurmctld.client, self._slurmctld.namespace, (self._pods or {}).values())
 
     def _machine(self, name: str) -> tuple[str, str]:
         """Return what is wrong with a machine, and what else is to be known of it."""

@@ -39,9 +39,9 @@ def test_the_way_out_is_a_command_for_a_pod_that_has_the_key() -> None:
     with pytest.raises(Conflict) as caught:
         lost.refuse(Pods(pod(), pod("lab-cpu-1")), SECRET, ["munge.key"])  # type: ignore[arg-type]  # as far as it is used
     text = str(caught.value)
-    assert text.startswith("Secret slurm/lab-munge is gone, or has lost munge.key, while pods run with it (lab-cpu-0, lab-cpu-1); ")
+    assert text.startswith("Secret slurm/lab-munge is gone, while pods run with it (lab-cpu-0, lab-cpu-1); ")
     assert "'kubectl -n slurm exec lab-cpu-0 -c munged -- cat /etc/munge/munge.key > munge.key'" in text
-    assert "'kubectl -n slurm create secret generic lab-munge --from-file=munge.key'" in text
+    assert "'kubectl -n slurm create secret generic lab-munge --from-file=munge.key', and run again" in text
 
 
 @pytest.mark.parametrize(

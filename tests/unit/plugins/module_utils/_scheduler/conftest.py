@@ -83,6 +83,7 @@ class Fake:
         self.config_map: dict[str, Any] = {}
         self.deleted: list[str] = []
         self.patches: list[tuple[str, dict[str, Any]]] = []
+        self.secrets: dict[str, dict[str, Any]] = {}
         self.forbidden: set[str] = set()
         self.clock = "2026-01-31T08:00:00Z"
         self.access = type("Access", (), {"namespace": "demo"})()
@@ -170,7 +171,7 @@ class Fake:
         return copy.deepcopy([pod for pod in self.pods if _selected(pod, selector) and within in ("", pod["metadata"]["namespace"])])
 
     def _allow(self, path: str) -> None:
-        if any(path.endswith(one) for one in self.forbidden):
+        if any(path.endswith(one) or f"/{one}/" in path for one in self.forbidden):
             raise Forbidden(f"Could not read {path}: you may not.", Status(403))
 
     def request(self, method: str, path: str, *, body: dict[str, Any], query: dict[str, str] | None = None, **_more: Any) -> Any:
@@ -207,7 +208,13 @@ class Fake:
             return type("Response", (), {"data": {"items": copy.deepcopy(self.events)}})()
         if "/configmaps/" in path:
             return type("Response", (), {"data": self.config_map})()
-        found = self.machines.get(name) if "/nodes/" in path else next((one for one in self.pods if one["metadata"]["name"] == name), None)
+        if "/secrets/" in path:
+            self._allow(path)
+            found = self.secrets.get(name)
+        else:
+            found = (
+                self.machines.get(name) if "/nodes/" in path else next((one for one in self.pods if one["metadata"]["name"] == name), None)
+            )
         if found is None:
             raise NotFound(f"Could not read {name}: there is none.", Status(404))
         return type("Response", (), {"data": found})()

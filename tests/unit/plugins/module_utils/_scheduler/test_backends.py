@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube import lost
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, node, partition, reservation, why
@@ -324,6 +325,29 @@ def test_why_finds_nodes_whose_partitions_are_closed(fake: Fake) -> None:
     for row in fake.partitions["partitions"]:
         row["partition"]["state"] = ["DOWN"]
     assert {one["cause"] for one in explain()["nodes"]} == {"partition"}
+
+
+def test_why_names_a_key_that_is_lost(fake: Fake) -> None:
+    """Pods that run have it still, so nothing else shows it before one of them is replaced."""
+    for row in fake.nodes["nodes"]:
+        row["state"] = ["IDLE"]
+    for one in fake.pods:
+        one["spec"]["volumes"] = [
+            {"name": "key", "secret": {"secretName": "demo-base-munge-key"}},
+            {"name": "own", "secret": {"secretName": "own", "optional": True}},
+        ]
+    fake.secrets["demo-base-munge-key"] = {"metadata": {"annotations": {lost.KEYS: "munge.key"}}, "data": {"munge.key": "eA=="}}
+    assert explain()["lines"] == ["All nodes are in service."]
+    fake.secrets["demo-base-munge-key"]["data"] = {"munge.key": ""}
+    (words,) = explain("cpu-1")["lines"][1:]
+    assert words.startswith(
+        "Secret demo/demo-base-munge-key has lost munge.key, while pods run with it (demo-controller-0, demo-login-0, demo-cpu-0 and 1 "
+    )
+    assert words.endswith("Next: run 'ansible-playbook corral.slurm.site', which says how to bring it back.")
+    del fake.secrets["demo-base-munge-key"]
+    assert "Secret demo/demo-base-munge-key is gone, while pods run with it" in explain()["lines"][1]
+    fake.forbidden.add("secrets")
+    assert explain()["lines"] == ["All nodes are in service."]
 
 
 def test_why_names_the_machine(fake: Fake) -> None:
