@@ -22,6 +22,9 @@ MAX_ANNOTATIONS = 256 * 1024
 MAX_CONFIG_MAP = 1_000_000
 # With what defaults add to a document, and what node sets and partitions add to lines of the user's own.
 MAX_DOCUMENT, MAX_FILES = 800_000, 500_000
+_NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# Below it are ports of the machine's own services, ssh's among them, which no range of node ports is meant for.
+MIN_NODE_PORT = 1024
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 
 
@@ -31,7 +34,10 @@ def mistakes(cluster: str, spec: Json) -> Iterator[str]:
         yield from _resources(f"{path}.resources", part.get("resources") or {})
         yield from _placement(path, part)
     yield from _affinities(spec)
-    yield from _annotations((spec.get("login") or {}).get("service") or {})
+    yield from _resource_names(spec)
+    yield from _service((spec.get("login") or {}).get("service") or {})
+    for index, rule in enumerate(((spec.get("network") or {}).get("egress") or {}).get("allow") or []):
+        yield from _namespaces(f"spec.network.egress.allow[{index}].namespaces", rule)
     yield from _directories(spec)
     yield from _sizes(spec)
     yield from _classes(spec.get("priorityClasses") or {})
@@ -65,7 +71,7 @@ def _resources(path: str, resources: Json) -> Iterator[str]:
             yield f"{path}.requests.{what} is {amount}, more than the limit of {limits[what]}; lower the one or raise the other."
     for what, amount in limits.items():
         # Of a node set, what its size must be has a sentence of its own.
-        if not quantity.parse(amount) and not path.startswith("spec.nodeSets"):
+        if not quantity.parse(amount) and not (path.startswith("spec.nodeSets") and what in ("cpu", "memory")):
             yield f"{path}.limits.{what} is {amount}, with which nothing runs; give more, or take the field away."
 
 
@@ -103,12 +109,38 @@ def _affinities(spec: Json) -> Iterator[str]:
                 yield from _expression(path, value)
             elif isinstance(value, dict):
                 if "topologyKey" in value:
-                    yield from qualified(path, value["topologyKey"])
+                    yield from _term(path, value)
                 open_.extend((f"{path}.{key}", item) for key, item in reversed(value.items()))
+
+
+def _term(path: str, term: Json) -> Iterator[str]:
+    """Which pods are meant."""
+    yield from qualified(path, term["topologyKey"])
+    yield from _namespaces(f"{path}.namespaces", term)
+    keys = term.get("matchLabelKeys") or []
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        if term.get(field) and "labelSelector" not in term:
+            yield f"{path}.{field} goes with labelSelector, which is missing; add it, {{}} for all pods."
+    for index, key in enumerate(term.get("mismatchLabelKeys") or []):
+        if key in keys:
+            yield f"{path}.mismatchLabelKeys[{index}] is {_shown(key)}, which matchLabelKeys has too; remove one of them."
+
+
+def _namespaces(path: str, one: Json) -> Iterator[str]:
+    for index, name in enumerate(one.get("namespaces") or []):
+        if not _NAMESPACE.fullmatch(name):
+            yield f"{path}[{index}] is {_shown(name)}, which no namespace is called; write its name: lower-case letters, digits and '-'."
 
 
 def _expression(path: str, one: Json) -> Iterator[str]:
     operator, values = one["operator"], one.get("values") or []
+    if ".matchFields[" in path:
+        if one["key"] != "metadata.name":
+            yield f"{path}.key is {_shown(one['key'])}; metadata.name is the only field that can be asked for, so use matchExpressions for labels."
+        if len(values) > 1:
+            yield f"{path}.values has {len(values)} names; give one, and a term of nodeSelectorTerms for each."
+        if values and not _PREFIX.fullmatch(values[0]):
+            yield f"{path}.values[0] is {_shown(values[0])}; write the name of a Kubernetes node."
     yield from qualified(path, one["key"])
     if operator in ("In", "NotIn") and not values:
         yield f"{path}.values is missing, which operator: {operator} needs; give one at least."
@@ -118,7 +150,24 @@ def _expression(path: str, one: Json) -> Iterator[str]:
         yield f"{path}.values must be one whole number, as text, with operator: {operator}."
 
 
-def _annotations(service: Json) -> Iterator[str]:
+def _resource_names(spec: Json) -> Iterator[str]:
+    """Of GPUs: a key with a prefix that has room for requests., by which quotas call it, and that is not Kubernetes' own."""
+    for index, node_set in enumerate(spec.get("nodeSets") or []):
+        name = (node_set.get("gpu") or {}).get("resourceName", "")
+        own = name.startswith("requests.") or "kubernetes.io/" in name
+        if name and (own or any(qualified("", f"requests.{name}"))):
+            yield (
+                f"spec.nodeSets[{index}].gpu.resourceName is {_shown(name)}; write the name that the device plugin offers, a DNS name, '/' and 63 letters, "
+                "digits, '-', '_' and '.' at most, such as nvidia.com/gpu."
+            )
+
+
+def _service(service: Json) -> Iterator[str]:
+    if service.get("nodePort", MIN_NODE_PORT) < MIN_NODE_PORT:
+        yield (
+            f"spec.login.service.nodePort is {service['nodePort']}, a port of the machine's own services; give one of the API server's range for node "
+            "ports, 30000 to 32767 as a rule."
+        )
     path, annotations = "spec.login.service.annotations", service.get("annotations") or {}
     for key in annotations:
         # Unlike a label's, an annotation's key may have capital letters before the '/'.

@@ -335,7 +335,8 @@ FILES = [
 
 
 CONTROLLER = "spec.controller.resources"
-EXPRESSIONS = f"{NODE}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+EXPRESSIONS = f"{NODE}.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
 GRES = "spec.slurm.extraGresConfig"
 # What the API server would refuse of the objects, or Slurm of its files, when half of the cluster is made.
 REFUSED_LATER = [
@@ -394,6 +395,56 @@ REFUSED_LATER = [
         f"{NODE}.resources.limits.memory is '99999999999999999P'; 9223372036854775807 is",
     ),
     (f"{NODE}.resources.limits.memory", 2**63, f"{NODE}.resources.limits.memory is 9223372036854775808; 9223372036854775807 is the most"),
+    (f"{NODE}.resources.limits.ephemeral-storage", "0", f"{NODE}.resources.limits.ephemeral-storage is 0, with which nothing runs"),
+    (f"{NODE}.gpu", {"vendor": "nvidia", "resourceName": f"nvidia.com/{'x' * 100}"}, f"{NODE}.gpu.resourceName is 'nvidia.com/xxx"),
+    (
+        f"{NODE}.gpu",
+        {"vendor": "nvidia", "resourceName": "requests.foo/bar"},
+        f"{NODE}.gpu.resourceName is 'requests.foo/bar'; write the name",
+    ),
+    (f"{NODE}.gpu", {"vendor": "nvidia", "resourceName": "a..b/x"}, f"{NODE}.gpu.resourceName is 'a..b/x'; write the name"),
+    (f"{NODE}.gpu", {"vendor": "nvidia", "resourceName": f"{'a' * 245}/x"}, f"{NODE}.gpu.resourceName is 'aaa"),
+    (
+        f"{NODE}.gpu",
+        {"vendor": "amd", "resourceName": "gpu.kubernetes.io/x"},
+        f"{NODE}.gpu.resourceName is 'gpu.kubernetes.io/x'; write the name",
+    ),
+    (
+        EXPRESSIONS,
+        [{"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["x"]}]}],
+        f"{EXPRESSIONS}[0].matchFields[0].key is 'metadata.uid'; metadata.name is the only field",
+    ),
+    (
+        EXPRESSIONS,
+        [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x", "y"]}]}],
+        "matchFields[0].values has 2 names; give one",
+    ),
+    (
+        EXPRESSIONS,
+        [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["X"]}]}],
+        "matchFields[0].values[0] is 'X'; write the name",
+    ),
+    (
+        f"{NODE}.affinity.podAffinity.{REQUIRED}",
+        [{"topologyKey": "a", "labelSelector": {}, "matchLabelKeys": ["a", "b"], "mismatchLabelKeys": ["b"]}],
+        f"{NODE}.affinity.podAffinity.{REQUIRED}[0].mismatchLabelKeys[0] is 'b', which matchLabelKeys has too; remove one of them.",
+    ),
+    (
+        f"{NODE}.affinity.podAntiAffinity.{REQUIRED}",
+        [{"topologyKey": "a", "matchLabelKeys": ["b"]}],
+        f"{REQUIRED}[0].matchLabelKeys goes with labelSelector, which is missing; add it, {{}} for all pods.",
+    ),
+    (
+        f"{NODE}.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution",
+        [{"weight": 1, "podAffinityTerm": {"topologyKey": "a", "namespaces": ["a.b"]}}],
+        "[0].podAffinityTerm.namespaces[0] is 'a.b', which no namespace is called",
+    ),
+    (
+        "spec.network.egress.allow",
+        [{"namespaces": ["ok", "a.b"]}],
+        "spec.network.egress.allow[0].namespaces[1] is 'a.b', which no namespace is called",
+    ),
+    ("spec.login.service", {"type": "NodePort", "nodePort": 80}, "spec.login.service.nodePort is 80, a port of the machine's own services"),
     (f"{NODE}.topology", {}, f"{NODE}.topology goes with spec.slurm.topology, which is missing"),
     ("spec.slurm.topology", {}, "spec.slurm.topology.plugin is missing"),
     ("spec.slurm.extraConfig", ["SelectType=select/linear"], "SelectType is select/linear, which takes no CR_Core_Memory"),
@@ -452,6 +503,15 @@ def test_a_key_of_the_users_is_never_taken_for_a_field(value: str) -> None:
     for name in names:
         validate.check(keyed(name, value))
     resolve.model(keyed("operator", value))
+
+
+def test_what_is_like_it_is_right() -> None:
+    node = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1.example.com"]}]}
+    pods = {"topologyKey": "a", "labelSelector": {}, "matchLabelKeys": ["a"], "mismatchLabelKeys": ["b"], "namespaces": ["1a"]}
+    document = edited(f"{NODE}.affinity", {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [node]}}, "podAffinity": {REQUIRED: [pods]}})
+    document["spec"]["nodeSets"][1]["gpu"] = {"vendor": "nvidia", "resourceName": f"{'a' * 244}/x"}
+    document["spec"]["login"] = {"service": {"type": "NodePort", "nodePort": 1024}}
+    validate.check(document)
 
 
 def test_names_of_jobs_are_labels() -> None:
