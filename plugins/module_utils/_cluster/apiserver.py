@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity, revisions
@@ -253,6 +253,28 @@ def _config_maps(cluster: str, spec: Json) -> Iterator[str]:
     )
     if size > MAX_FILES:
         yield f"spec.slurm, with the extra parameters of node sets and partitions, has {size} bytes of lines; {MAX_FILES} are the most, so write fewer."
+
+
+def oversized(cluster: str, *, config: str, files: Mapping[str, str], users: str, accounts: str, document: str) -> Iterator[str]:
+    """Yield a sentence for each text made of a document that its ConfigMap can not hold: Slurm's ``files`` in ``config``, the accounts in ``users``, and the
+    document with its defaults. What follows from few words can be long."""
+    size = sum(len(name.encode()) + len(text.encode()) for name, text in files.items())
+    if size > MAX_CONFIG_MAP:
+        yield (
+            f"The document makes {size} bytes of Slurm's files, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {config}; make names of node sets "
+            "shorter, or name in each of spec.partitions the nodeSets that are meant."
+        )
+    size = len(accounts.encode())
+    if size > MAX_CONFIG_MAP:
+        yield (
+            f"spec.users makes {size} bytes of accounts, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {users}; put users into a directory "
+            "(spec.sssd)."
+        )
+    if len(document) > MAX_CONFIG_MAP:
+        yield (
+            f"spec has {len(document)} bytes as JSON with its defaults, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {revisions.name(cluster)}, "
+            "where documents are kept; write less, or put users into a directory (spec.sssd)."
+        )
 
 
 def _shown(text: str) -> str:

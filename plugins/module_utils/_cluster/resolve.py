@@ -10,7 +10,16 @@ import json
 import re
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, defaults, egress, quantity, revisions, schema, validate
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
+    apiserver,
+    config,
+    defaults,
+    egress,
+    quantity,
+    revisions,
+    schema,
+    validate,
+)
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     ApplySet,
     Component,
@@ -140,7 +149,15 @@ def _model(document: Any, sizes: dict[str, int] | None) -> Model:
         if "scale" in node_set:
             asked = (sizes or {}).get(node_set["name"], node_set["replicas"])
             node_set["replicas"] = min(max(asked, node_set["scale"]["minReplicas"]), node_set["scale"]["maxReplicas"])
-    return _Resolver(name, namespace, spec, defaults.static(written), scalable=sizes is not None).model()
+    found = _Resolver(name, namespace, spec, defaults.static(written), scalable=sizes is not None).model()
+    users = found.jail.users
+    large = apiserver.oversized(
+        name, config=found.config.name, files=found.config.files, users=users.config_map, accounts=users.document, document=found.document
+    )
+    mistakes = list(large)
+    if mistakes:
+        raise validate.InvalidDocument(mistakes)
+    return found
 
 
 class _Resolver:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 from typing import Any
 
 import pytest
@@ -540,6 +542,57 @@ def test_what_else_does_not_fit_into_a_config_map() -> None:
     assert (
         "more than the 800000 that fit into the ConfigMap demo-base-revisions, where documents are kept"
         in mistakes(edited("spec.users", users))[0]
+    )
+
+
+def refused(document: dict[str, Any]) -> list[str]:
+    """What is said of a document that is right but for what becomes of it."""
+    validate.check(document)
+    with pytest.raises(validate.InvalidDocument) as caught:
+        resolve.model(document)
+    found: list[str] = caught.value.data["mistakes"]
+    return found
+
+
+def test_what_becomes_of_a_small_document_fits_into_config_maps() -> None:
+    document = good()
+    small = document["spec"]["nodeSets"][0]["resources"]
+    document["spec"]["nodeSets"] = [{"name": f"n{'x' * 43}{number}", "resources": small} for number in range(256)]
+    document["spec"]["partitions"] = [{"name": f"p{number}"} for number in range(128)]
+    assert re.fullmatch(
+        r"The document makes [0-9]{7} bytes of Slurm's files, more than the 1000000 that fit into the ConfigMap demo-controller-config; make names of node "
+        r"sets shorter, or name in each of spec.partitions the nodeSets that are meant\.",
+        *refused(document),
+    )
+    document["spec"]["partitions"] = [
+        {"name": f"p{number}", "nodeSets": [document["spec"]["nodeSets"][0]["name"]]} for number in range(128)
+    ]
+    resolve.model(document)
+
+
+def test_a_document_fits_with_its_defaults() -> None:
+    document = good()
+    user, small = document["spec"]["users"][0], document["spec"]["nodeSets"][0]["resources"]
+    document["spec"]["nodeSets"] = [{"name": f"n{number}", "resources": small} for number in range(256)]
+    document["spec"]["partitions"] = []
+    document["spec"]["users"] = [
+        {**user, "name": f"u{number}", "uid": 10001 + number, "sshKeys": [KEY + "x" * 233]} for number in range(2000)
+    ]
+    assert len(json.dumps(document["spec"])) < 800_000
+    (words,) = refused(document)
+    assert re.match(
+        r"spec has 10[0-9]{5} bytes as JSON with its defaults, more than the 1000000 that fit into the ConfigMap demo-base-revisions", words
+    )
+
+
+def test_users_fit_with_what_follows_for_each() -> None:
+    document = good()
+    document["spec"]["groups"] = [{"name": f"g{number}", "gid": 20001 + number} for number in range(16)]
+    user = {**document["spec"]["users"][0], "groups": [f"g{number}" for number in range(16)], "sshKeys": [KEY + "x" * 100]}
+    document["spec"]["users"] = [{**user, "name": f"u{number}", "uid": 10001 + number} for number in range(2000)]
+    (words,) = refused(document)
+    assert re.match(
+        r"spec.users makes 10[0-9]{5} bytes of accounts, more than the 1000000 that fit into the ConfigMap demo-jail-users;", words
     )
 
 
