@@ -219,9 +219,12 @@ def _from_kubeconfig(paths: list[Path], wanted: str | None) -> Access:
     _path, context = _entry(documents, "contexts", "context", name)
     cluster_path, cluster = _entry(documents, "clusters", "cluster", context.get("cluster"))
     user_path, user = _entry(documents, "users", "user", context.get("user")) if context.get("user") else (paths[0], {})
-    if not cluster.get("server"):
-        raise ConfigError(f"The cluster {context.get('cluster')!r} in the kubeconfig {cluster_path} has no server; add its address.")
     source = f"kubeconfig {names}, context {name}"
+    server, proxy, insecure = _text(cluster, "server", source), _text(cluster, "proxy-url", source), cluster.get("insecure-skip-tls-verify")
+    if not server:
+        raise ConfigError(f"The cluster {context.get('cluster')!r} in the kubeconfig {cluster_path} has no server; add its address.")
+    if not isinstance(insecure, bool | None):
+        raise ConfigError(f"The insecure-skip-tls-verify of {source} is neither true nor false; write one of them, without quotes.")
     of_user: dict[str, Any]
     if set(user) - _PLAIN_USER or set(cluster) - _PLAIN_CLUSTER:
         official = _official(names, name, user)
@@ -233,14 +236,14 @@ def _from_kubeconfig(paths: list[Path], wanted: str | None) -> Access:
             "key": _pem(user, "client-key", user_path, source),
         }
     return Access(
-        server=_server(str(cluster["server"])),
+        server=_server(server),
         source=source,
         ca=_pem(cluster, "certificate-authority", cluster_path, source),
-        verify=not cluster.get("insecure-skip-tls-verify"),
-        tls_server_name=cluster.get("tls-server-name"),
+        verify=not insecure,
+        tls_server_name=_text(cluster, "tls-server-name", source) or None,
         impersonation=_impersonation(user, source),
-        proxy=checked(str(cluster["proxy-url"]), source) if cluster.get("proxy-url") else None,
-        namespace=context.get("namespace") or "default",
+        proxy=checked(proxy, source) if proxy else None,
+        namespace=_text(context, "namespace", source) or "default",
         **of_user,
     )
 
@@ -249,35 +252,51 @@ def _entry(documents: list[tuple[Path, dict[str, Any]]], section: str, key: str,
     """Return the named entry of a kubeconfig's list, and the file that it is in."""
     found: list[str] = []
     for path, document in documents:
-        entries = [entry for entry in document.get(section) or () if isinstance(entry, dict)]
+        listed = document.get(section)
+        if not isinstance(listed, list | None):
+            raise ConfigError(f"The {section} in the kubeconfig {path} are no list; correct them.")
+        entries = [entry for entry in listed or () if isinstance(entry, dict)]
         for entry in entries:
             if entry.get("name") == name:
                 value = entry.get(key)
-                return path, value if isinstance(value, dict) else {}
+                if not isinstance(value, dict | None):
+                    raise ConfigError(f"The {key} named {name!r} in the kubeconfig {path} is no mapping; correct it.")
+                return path, value or {}
         found.extend(str(entry.get("name")) for entry in entries)
     where = os.pathsep.join(str(path) for path, _document in documents)
     raise ConfigError(f"The kubeconfig {where} has no {key} named {name!r} (it has: {', '.join(found) or 'none'}); correct the name.")
 
 
+def _text(section: dict[str, Any], key: str, source: str) -> str:
+    """Return a text of a kubeconfig, "" where there is none. What YAML made something else of is refused, as by kubectl, and not shown: it may be a secret."""
+    value = section.get(key)
+    if not isinstance(value, str | None):
+        raise ConfigError(f"The {key} of {source} is no text but {type(value).__name__}; put it in quotes, or leave it out.")
+    return value or ""
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
 def _impersonation(user: dict[str, Any], source: str) -> tuple[tuple[str, str], ...]:
     """Return the headers of a user who acts for another one. To leave one out would be to act with rights that nobody meant."""
-    extra = user.get("as-user-extra") or {}
-    groups = user.get("as-groups") or []
-    if not isinstance(extra, dict) or not isinstance(groups, list) or not all(isinstance(values, list) for values in extra.values()):
+    who, uid = _text(user, "as", source), _text(user, "as-uid", source)
+    groups = [] if user.get("as-groups") is None else user["as-groups"]
+    extra = {} if user.get("as-user-extra") is None else user["as-user-extra"]
+    if not isinstance(extra, dict) or not all(map(_are_texts, (groups, list(extra), *extra.values()))):
         raise ConfigError(
-            f"The user of {source} has as-groups that are no list, or as-user-extra that is no mapping of lists; correct them."
+            f"The user of {source} has as-groups that are no list of texts, or as-user-extra that is no mapping of lists of texts; correct them."
         )
-    if (user.get("as-uid") or groups or extra) and not user.get("as"):
+    if (uid or groups or extra) and not who:
         raise ConfigError(f"The user of {source} has as-uid, as-groups or as-user-extra without as; say for whom it acts.")
-    if not user.get("as"):
-        return ()
-    pairs = [("Impersonate-User", user["as"])]
-    if user.get("as-uid"):
-        pairs.append(("Impersonate-Uid", user["as-uid"]))
+    pairs = [("Impersonate-User", who)] if who else []
+    if uid:
+        pairs.append(("Impersonate-Uid", uid))
     pairs.extend(("Impersonate-Group", group) for group in groups)
     for key, values in extra.items():
-        pairs.extend((f"Impersonate-Extra-{quote(str(key), safe=_IN_HEADERS)}", value) for value in values)
-    return tuple((name, _in_header(str(value), f"an as… entry of {source}")) for name, value in pairs)
+        pairs.extend((f"Impersonate-Extra-{quote(key, safe=_IN_HEADERS)}", value) for value in values)
+    return tuple((name, _in_header(value, f"an as… entry of {source}")) for name, value in pairs)
 
 
 # What a header's name may hold besides letters and digits (RFC 7230), without the % that begins an escape.
@@ -298,15 +317,16 @@ def _bearer(token: str, what: str) -> dict[str, str]:
 
 def _authorization(user: dict[str, Any], path: Path, source: str) -> Callable[[], dict[str, str]]:
     """Return the function that gives a plain user's header."""
-    if user.get("username") and (user.get("token") or user.get("tokenFile")):
+    name, password, token, file = (_text(user, key, source) for key in ("username", "password", "token", "tokenFile"))
+    if name and (token or file):
         raise ConfigError(f"The user of {source} has a token and a username; remove one of them.")
-    if user.get("tokenFile"):  # before the token, as with kubectl
-        return _token_file(path.parent / Path(str(user["tokenFile"])).expanduser())
-    if user.get("token"):
-        bearer = _bearer(str(user["token"]), f"the token of {source}")
+    if file:  # before the token, as with kubectl
+        return _token_file(path.parent / Path(file).expanduser())
+    if token:
+        bearer = _bearer(token, f"the token of {source}")
         return lambda: bearer
-    if user.get("username"):
-        basic = base64.b64encode(f"{user['username']}:{user.get('password', '')}".encode()).decode()
+    if name:
+        basic = base64.b64encode(f"{name}:{password}".encode()).decode()
         return lambda: {"Authorization": f"Basic {basic}"}
     return dict
 
@@ -323,12 +343,13 @@ def _token_file(path: Path) -> Callable[[], dict[str, str]]:
 
 
 def _pem(section: dict[str, Any], key: str, path: Path, source: str) -> Pem:
-    if section.get(f"{key}-data"):
+    data, file = _text(section, f"{key}-data", source), _text(section, key, source)
+    if data:
         try:
-            return Pem(text=base64.b64decode(section[f"{key}-data"], validate=False).decode())
+            return Pem(text=base64.b64decode(data, validate=False).decode())
         except ValueError as error:
             raise ConfigError(f"The {key}-data of {source} is not base64 of a PEM text; write the kubeconfig anew.") from error
-    return Pem(path=str(path.parent / Path(str(section[key])).expanduser())) if section.get(key) else Pem()
+    return Pem(path=str(path.parent / Path(file).expanduser())) if file else Pem()
 
 
 def _official(path: str, context: str | None, user: dict[str, Any] | None = None) -> Access:

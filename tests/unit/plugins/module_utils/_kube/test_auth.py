@@ -161,6 +161,21 @@ def test_who_acts_for_somebody_never_acts_as_themselves(kubeconfig: Path, monkey
         ({"token": "s3cr\net"}, "holds a character that no HTTP header can have"),
         ({"token": "s3cr", "username": "u"}, "has a token and a username"),
         ({"token": "t", "as": "a", "as-user-extra": {"k": "text"}}, "as-user-extra that is no mapping of lists"),
+        ({"token": "t", "as": 0}, "The as of kubeconfig .* is no text but int; put it in quotes"),
+        ({"token": "t", "as": ["a"]}, "The as of kubeconfig .* is no text but list"),
+        ({"token": "t", "as": False}, "The as of kubeconfig .* is no text but bool"),
+        ({"token": "t", "as": "a", "as-uid": 7}, "The as-uid of kubeconfig .* is no text but int"),
+        ({"token": "t", "as": "a", "as-groups": 0}, "has as-groups that are no list"),
+        ({"token": "t", "as": "a", "as-groups": [7]}, "has as-groups that are no list of texts"),
+        ({"token": "t", "as": "a", "as-user-extra": 0}, "as-user-extra that is no mapping of lists"),
+        ({"token": "t", "as": "a", "as-user-extra": {"k": [None]}}, "as-user-extra that is no mapping of lists of texts"),
+        ({"token": 12345}, "The token of kubeconfig .* is no text but int"),
+        ({"tokenFile": ["s3cr"]}, "The tokenFile of kubeconfig .* is no text but list"),
+        ({"username": 5}, "The username of kubeconfig .* is no text but int"),
+        ({"username": "u", "password": ["s3cr"]}, "The password of kubeconfig .* is no text but list"),
+        ({"client-certificate-data": 5}, "The client-certificate-data of kubeconfig .* is no text but int"),
+        ({"client-key": 5}, "The client-key of kubeconfig .* is no text but int"),
+        ("s3cr", "The user named 'token' in the kubeconfig .* is no mapping"),
     ],
 )
 def test_credentials_that_can_not_be_sent_are_told_without_them(
@@ -170,6 +185,15 @@ def test_credentials_that_can_not_be_sent_are_told_without_them(
     with pytest.raises(ConfigError, match=words) as caught:
         auth.resolve({"kubeconfig": str(write(tmp_path, {"server": "https://x"}))})
     assert "s3cr" not in str(caught.value)
+
+
+@pytest.mark.parametrize("unset", [None, ""])
+def test_what_is_blank_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unset: str | None) -> None:
+    monkeypatch.setitem(USERS, "token", {"username": "u", "password": unset, "token": unset, "as": unset, "client-key-data": unset})
+    path = write(tmp_path, {"server": "https://x", "proxy-url": unset, "insecure-skip-tls-verify": None, "certificate-authority": unset})
+    access = auth.resolve({"kubeconfig": str(path)})
+    assert access.headers() == [("Authorization", basic("u:"))]
+    assert (access.proxy, access.verify, access.ca, access.key) == (None, True, auth.Pem(), auth.Pem())
 
 
 def test_a_newline_at_the_end_of_a_given_token_is_no_part_of_it_and_one_inside_is_told_without_it() -> None:
@@ -236,6 +260,26 @@ def test_nothing_at_all() -> None:
             "{current-context: x, contexts: [{name: x, context: {cluster: y}}], clusters: [{name: y, cluster: {server: 'ftp://x'}}]}",
             None,
             "is no address",
+        ),
+        ("{current-context: x, contexts: 5}", None, "The contexts in the kubeconfig .* are no list"),
+        ("{current-context: x, contexts: {name: x}}", None, "The contexts in the kubeconfig .* are no list"),
+        ("{current-context: x, contexts: [{name: x, context: 5}]}", None, "The context named 'x' in the kubeconfig .* is no mapping"),
+        *(
+            (
+                f"{{current-context: x, contexts: [{{name: x, context: {{cluster: y}}}}], clusters: [{{name: y, cluster: {cluster}}}]}}",
+                None,
+                words,
+            )
+            for cluster, words in (
+                ("{server: 5}", "The server of kubeconfig .* is no text but int"),
+                ("{server: a, proxy-url: 5}", "The proxy-url of kubeconfig .* is no text but int"),
+                ("{server: a, tls-server-name: 5}", "The tls-server-name of kubeconfig .* is no text but int"),
+                ("{server: a, certificate-authority-data: 5}", "The certificate-authority-data of kubeconfig .* is no text but int"),
+                (
+                    '{server: a, insecure-skip-tls-verify: "false"}',
+                    "The insecure-skip-tls-verify of kubeconfig .* is neither true nor false",
+                ),
+            )
         ),
     ],
 )
