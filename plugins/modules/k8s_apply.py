@@ -341,13 +341,13 @@ def argument_spec() -> dict[str, object]:
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
+    params = dict(module.params)
+    # The result of a module shows its parameters from three -v on.
+    module.params["objects"] = [shown(obj, str(obj.get("kind"))) for obj in params["objects"]]
     if module.params["templates"]:
         module.fail_json(
             msg="Templates are rendered by the action plugin of the same name on the controller; it was not found, so install the whole collection."
         )
-    params = dict(module.params)
-    # The result of a module shows its parameters from three -v on.
-    module.params["objects"] = [shown(obj, str(obj.get("kind"))) for obj in params["objects"]]
     try:
         module.exit_json(**run(params, check=module.check_mode, diff=module._diff))
     except CorralError as error:

@@ -99,6 +99,14 @@ class BackendAction(ActionBase):
             and (not names.isdisjoint({name, *option.get("aliases", ())}) or params[name] != validated.get(name))
         }
 
+    def _update_module_args(
+        self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any], ignore_unknown_opts: bool = False
+    ) -> None:
+        """Have the module write none of its parameters into its host's log: objects and documents hold secrets, and no_log of a whole option would blot out
+        every name in the result, while that of a part of it misses texts of several lines."""
+        super()._update_module_args(module_name, module_args, task_vars, ignore_unknown_opts)
+        module_args["_ansible_no_log"] = True
+
     @contextmanager
     def _environment(self) -> Iterator[None]:
         """The task's ``environment:`` holds here too (K8S_AUTH_KUBECONFIG and friends), as it would for a module."""

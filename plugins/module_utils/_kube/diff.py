@@ -45,6 +45,12 @@ def shown(obj: dict[str, Any], kind: str) -> dict[str, Any]:
         for key in ("data", "stringData"):
             if isinstance(visible.get(key), dict):
                 visible[key] = {name: _hashed(value, encoded=key == "data") for name, value in visible[key].items()}
+            elif visible.get(key):  # a mistake, with a value in it all the same
+                visible[key] = _hashed(visible[key], encoded=False)
+    if kind.endswith("List") and isinstance(visible.get("items"), list):
+        visible["items"] = [
+            shown(item, str(item.get("kind") or kind.removesuffix("List"))) if isinstance(item, dict) else item for item in visible["items"]
+        ]
     metadata = visible.get("metadata")
     if isinstance(metadata, dict):
         visible["metadata"] = {key: value for key, value in metadata.items() if key != "managedFields"}

@@ -192,3 +192,17 @@ def test_a_secrets_values_are_never_shown() -> None:
         Ref(BUILTIN["", "Secret"], "n", "x"), {**obj("Secret"), "stringData": {"a": "hidden"}}, result="created", imagined=True
     )
     assert "hidden" not in str(difference(imagined, "corral"))
+
+
+@pytest.mark.parametrize("kind", ["List", "SecretList"])
+def test_nor_are_those_of_secrets_in_lists(kind: str) -> None:
+    secret = {**obj("Secret"), "data": {"a": "c2VjcmV0"}, "stringData": {"b": "hidden"}}
+    within = {key: value for key, value in secret.items() if kind == "List" or key != "kind"}
+    deep = {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": kind, "items": [within, 3]}]}
+    text = str(shown(deep, "List"))
+    assert "c2VjcmV0" not in text and "hidden" not in text and text.count("sha256:") == 2
+
+
+@pytest.mark.parametrize("data", ["hidden", ["hidden"]])
+def test_nor_what_is_no_mapping(data: Any) -> None:
+    assert "hidden" not in str(shown({**obj("Secret"), "data": data}, "Secret"))
