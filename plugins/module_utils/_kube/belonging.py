@@ -42,13 +42,15 @@ def check(item: Item, live: dict[str, str], *, set_label: str = "", set_id: str 
     other = another_cluster(live, wanted)
     if other:
         raise _conflict(
+            item,
             f"{item.ref} belongs to the cluster {other} (its label {INSTANCE}), and nothing of it was changed; give this cluster, or its part of that name, "
-            "another name"
+            "another name",
         )
     same = live.get(INSTANCE) and live.get(INSTANCE) == wanted.get(INSTANCE) and live.get(MANAGED_BY) == wanted.get(MANAGED_BY) == _CORRAL
     if set_id and live.get(set_label, set_id) != set_id and not same:
         raise _conflict(
-            f"{item.ref} is a member of another set (its label {set_label} is {live[set_label]}); leave it out of one of the two batches"
+            item,
+            f"{item.ref} is a member of another set (its label {set_label} is {live[set_label]}); leave it out of one of the two batches",
         )
 
 
@@ -108,5 +110,6 @@ def _labels(client: Client, item: Item) -> dict[str, str]:
     return metadata.get("labels") or {}
 
 
-def _conflict(text: str) -> Conflict:
+def _conflict(item: Item, text: str) -> Conflict:
+    item.result = "refused"
     return Conflict(f"{text}.", Status(409, "Conflict", text))

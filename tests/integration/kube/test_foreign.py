@@ -174,3 +174,33 @@ def test_what_somebody_made_anew_with_other_fixed_fields_is_told_with_the_comman
         words = rf"spec.serviceName can not be changed in an object that exists: 'kubectl -n {engine.namespace} delete statefulset s --cascade=orphan'"
         with pytest.raises(KubeError, match=words):
             engine.apply(wanted, foreign_fields=[], force=True, check=check)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fixed", "other"),
+    [
+        ("scheduling.k8s.io/v1 PriorityClass", {"value": 1}, {"value": 2}),
+        (
+            "storage.k8s.io/v1 StorageClass",
+            {"provisioner": "none", "parameters": {"a": "1"}},
+            {"provisioner": "none", "parameters": {"a": "2"}},
+        ),
+        ("storage.k8s.io/v1 StorageClass", {"provisioner": "none"}, {"provisioner": "other"}),
+        ("v1 Pod", {"spec": {"containers": [{"name": "a", "image": "none"}]}}, {"spec": {"containers": [{"name": "b", "image": "none"}]}}),
+        ("v1 Pod", {"spec": {"containers": [{"name": "a", "image": "none"}]}}, {"spec": {"hostname": "b", "containers": []}}),
+    ],
+)
+def test_each_wording_of_a_fixed_field_is_told_with_the_command(
+    engine: Engine, kind: str, fixed: dict[str, Any], other: dict[str, Any]
+) -> None:
+    version, _space, kind = kind.partition(" ")
+    wanted = {"apiVersion": version, "kind": kind, "metadata": {"name": engine.namespace}}
+    engine.apply({**wanted, **fixed})
+    try:
+        for check in (True, False):
+            with pytest.raises(
+                KubeError, match=rf"can not be changed in an object that exists: 'kubectl.* delete {kind.lower()} {engine.namespace}'"
+            ):
+                engine.apply({**wanted, **other}, force=True, check=check)
+    finally:
+        engine.kubectl("delete", kind, engine.namespace, "-n", engine.namespace, "--wait=false")

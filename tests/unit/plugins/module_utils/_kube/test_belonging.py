@@ -43,8 +43,10 @@ def test_what_is_somebody_elses_is_refused(live: dict[str, str], wanted: dict[st
     if words is None:
         belonging.check(item(**wanted), live, set_label=LABEL, set_id="mine")
         return
+    refused = item(**wanted)
     with pytest.raises(Conflict, match=words):
-        belonging.check(item(**wanted), live, set_label=LABEL, set_id="mine")
+        belonging.check(refused, live, set_label=LABEL, set_id="mine")
+    assert refused.result == "refused"
 
 
 def volume(labels: dict[str, str], claim: str | None = None) -> dict[str, Any]:
