@@ -172,18 +172,21 @@ class Client:
         answer = self._answer(
             method, path, what=what, query=query, body=body, content_type=content_type, accept=accept, retry_conflict=retry_conflict
         )
-        response = Response(answer.status, self._object(answer, what))
+        response = Response(answer.status, self._object(answer, method, what))
         if _memory is not None and accept == JSON:
             _memory.note(self.access.server, method, _where(path, query), body, response)
         return response
 
-    def _object(self, answer: urllib3.BaseHTTPResponse, what: str) -> dict[str, Any]:
-        """Return the object in a successful answer. A login page, or whatever else is no API server, has something else there."""
+    def _object(self, answer: urllib3.BaseHTTPResponse, method: str, what: str) -> dict[str, Any]:
+        """Return the object in a successful answer. A login page, or whatever else is no API server, has something else there.
+
+        Whatever an API server answers says what it is, discovery too; a Status in place of an object is the answer to a DELETE alone.
+        """
         try:
-            data = json.loads(answer.data) if answer.data else {}
+            data = json.loads(answer.data)
         except ValueError:
             data = None
-        if isinstance(data, dict):
+        if isinstance(data, dict) and data.get("apiVersion") and data.get("kind") and (method == "DELETE" or data["kind"] != "Status"):
             return data
         sort = str(answer.headers.get("Content-Type") or "no content type").partition(";")[0]
         raise Unreachable(

@@ -26,7 +26,8 @@ from corral_operator import api, fence, zygote
 from corral_operator.fence import Fence
 
 SENTENCE = "has not renewed its Lease in time"
-DOCUMENT = {"metadata": {"name": "a", "namespace": "n", "resourceVersion": "1", "finalizers": ["corral.hpc/destroy"]}}
+OBJECT = {"apiVersion": "corral.hpc/v1alpha1", "kind": "SlurmCluster"}
+DOCUMENT = {**OBJECT, "metadata": {"name": "a", "namespace": "n", "resourceVersion": "1", "finalizers": ["corral.hpc/destroy"]}}
 
 
 class Server(ThreadingHTTPServer):
@@ -56,7 +57,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         resources = [{"kind": "SlurmCluster", "name": "slurmclusters", "namespaced": True}]
-        self._answer(200, {"resources": resources} if self.path.endswith("v1alpha1") else {"items": [DOCUMENT]})
+        asked = (
+            ("APIResourceList", {"resources": resources}) if self.path.endswith("v1alpha1") else ("SlurmClusterList", {"items": [DOCUMENT]})
+        )
+        self._answer(200, {"apiVersion": "v1", "kind": asked[0], **asked[1]})
 
     def do_PATCH(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))

@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append(f"GET {name}")
         self.server.hangs.wait(60)
         if name == "pods":
-            self._answer(200, {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []})
+            self._answer(200, {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []})
         elif name == self.server.refuses:
             self._answer(403, {"kind": "Status", "code": 403, "message": "You may not."})
         elif name in self.server.secrets:

@@ -33,11 +33,11 @@ class Handler(BaseHTTPRequestHandler):
         words = words[2 if words[0] == "api" else 3 :]
         words = words[2:] if words[:1] == ["namespaces"] and len(words) > 2 else words
         if not words:
-            self.answer(200, {"kind": "APIResourceList", "resources": self.server.own})
+            self.answer(200, {"apiVersion": "v1", "kind": "APIResourceList", "resources": self.server.own})
         elif len(words) == 1 and words[0] not in self.server.lacks:
             (wanted,) = parse_qs(urlsplit(self.path).query).get("fieldSelector", [""])
             found = [one for one in self.server.items.get(words[0], ()) if wanted in ("", f"metadata.name={one['metadata']['name']}")]
-            self.answer(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": found})
+            self.answer(200, {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": found})
         elif named := [one for one in self.server.items.get(words[0], ()) if one["metadata"]["name"] == words[-1]]:
             self.answer(200, named[0])
         else:

@@ -22,6 +22,9 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import A
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 
 
+OBJECT = {"apiVersion": "v1", "kind": "Echo"}
+
+
 class Scripted(ThreadingHTTPServer):
     """Answers from a list: a code, (code, body) or "reset"; then 200."""
 
@@ -57,8 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
             return
-        code, document, headers = (*step, {}, {})[:3] if isinstance(step, tuple) else (step, {"echo": body.decode()}, {})
-        data = json.dumps(document).encode()
+        code, document, headers = (*step, {}, {})[:3] if isinstance(step, tuple) else (step, {**OBJECT, "echo": body.decode()}, {})
+        data = document if isinstance(document, bytes) else json.dumps(document).encode()
         if "watch=1" in self.path and code == 200:
             data = b"".join(json.dumps(line).encode() + b"\n" for line in self.server.lines)
         self.send_response(code)
@@ -106,7 +109,7 @@ SCHEMA = (500, {"message": "failed to create typed patch object (a): .b: field n
 @pytest.mark.parametrize("step", [429, 500, 502, 503, 504, RACE, "reset"])
 def test_what_is_tried_again(server: Scripted, client: Client, step: Any) -> None:
     server.script = [step, step]
-    assert client.request("PATCH", "/x", what="do", body={"a": 1}).data == {"echo": '{"a": 1}'}
+    assert client.request("PATCH", "/x", what="do", body={"a": 1}).data == {**OBJECT, "echo": '{"a": 1}'}
     assert len(server.seen) == 3 and client.requests == 3 and server.seen[0][1] == "/prefix/x"
 
 
@@ -146,14 +149,22 @@ def test_the_ten_seconds_are_of_nothing_but_500(server: Scripted, clocked: Clien
     assert sum(pauses) <= 60, "nor longer than any other"
 
 
-@pytest.mark.parametrize("answer", [(200, [1]), (200, "text"), (200, None)])
-def test_an_answer_that_is_no_object_is_told(server: Scripted, client: Client, answer: Any) -> None:
-    server.script = [answer]
+STATUS = {"apiVersion": "v1", "kind": "Status", "status": "Success"}
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+@pytest.mark.parametrize("answer", [[1], "text", None, b"", b"<html>", {}, {"error": "login"}, {"kind": "x"}, {"apiVersion": "v1"}, STATUS])
+def test_an_answer_that_is_no_object_is_told(server: Scripted, client: Client, method: str, answer: Any) -> None:
+    server.script = [(200, answer)]
+    if (method, answer) == ("DELETE", STATUS):
+        assert client.request(method, "/x", what="do").data == STATUS
+        return
     with pytest.raises(
         Unreachable,
         match=r"answered 200 with something \(no content type\) that is no Kubernetes object; is it an API server, or a proxy's page",
     ):
-        client.get("/x", what="do")
+        client.request(method, "/x", what="do")
+    assert len(server.seen) == 1
 
 
 def test_a_race_is_not_tried_again_when_the_caller_names_a_version(server: Scripted, client: Client) -> None:
@@ -229,7 +240,10 @@ def test_who_is_asked_before_requests_is_asked_before_each_try_and_each_command_
 
 
 def test_pages(server: Scripted, client: Client) -> None:
-    server.script = [(200, {"items": [1, 2], "metadata": {"continue": "to ken"}}), (200, {"items": [3], "metadata": {}})]
+    server.script = [
+        (200, {**OBJECT, "items": [1, 2], "metadata": {"continue": "to ken"}}),
+        (200, {**OBJECT, "items": [3], "metadata": {}}),
+    ]
     assert client.items("/x", what="do", query={"labelSelector": "a=b"}) == [1, 2, 3]
     assert [seen[1] for seen in server.seen] == [
         "/prefix/x?labelSelector=a%3Db&limit=500",
