@@ -65,8 +65,9 @@ def _check_claim(client: Client, item: Item) -> None:
         return
     other = another_owner(item.body, live) if (live.get("spec") or {}).get("claimRef") else ""
     if other:
-        item.result = "refused"
-        raise _conflict(f"{item.ref} was left as it is: {other}; give this cluster another name, or delete that volume if nobody wants it")
+        raise _conflict(
+            item, f"{item.ref} was left as it is: {other}; give this cluster another name, or delete that volume if nobody wants it"
+        )
 
 
 def another_cluster(live: dict[str, str], wanted: dict[str, str]) -> str | None:
