@@ -21,7 +21,6 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Conflict, KubeError, Unreachable
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 
-
 OBJECT = {"apiVersion": "v1", "kind": "Echo"}
 
 
