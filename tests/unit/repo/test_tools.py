@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .repository import ROOT, files, load, program, text
+from .repository import ROOT, files, program, text
 
 MAKEFILE = text(Path("Makefile"))
 TARGETS = set(MAKEFILE.split(".PHONY:")[1].split())
@@ -210,9 +210,3 @@ def test_links_to_what_the_archive_leaves_out_lead_to_the_repository(tmp_path: P
     page.write_text("[a](../images/none.md)")
     assert program("tools/links.py").main(tmp_path, said.append) == 1
     assert said == ["docs/page.md: ../images/none.md leads nowhere; correct it there."]
-
-
-def test_ansible_lint_alone_lints_a_checkout() -> None:
-    """Offline it would not put the collection where Ansible finds it, so only tools/lint says so, which has done that."""
-    assert "offline" not in load(".ansible-lint")
-    assert "ansible-lint --offline" in text(Path("tools/lint"))
