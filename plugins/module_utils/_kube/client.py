@@ -180,14 +180,16 @@ class Client:
     def _object(self, answer: urllib3.BaseHTTPResponse, method: str, what: str) -> dict[str, Any]:
         """Return the object in a successful answer. A login page, or whatever else is no API server, has something else there.
 
-        Whatever an API server answers says what it is, discovery too; a Status in place of an object is the answer to a DELETE alone.
+        Whatever an API server answers says what it is, discovery too, if without a version for the core group; a Status in place of an object is the
+        answer to a DELETE alone.
         """
         try:
             data = json.loads(answer.data)
         except ValueError:
             data = None
-        if isinstance(data, dict) and data.get("apiVersion") and data.get("kind") and (method == "DELETE" or data["kind"] != "Status"):
-            return data
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if kind and (data.get("apiVersion") or kind == "APIResourceList") and (kind != "Status" or method == "DELETE"):
+            return dict(data)
         sort = str(answer.headers.get("Content-Type") or "no content type").partition(";")[0]
         raise Unreachable(
             f"Could not {what}: {self.access.server} ({self.access.source}) answered {answer.status} with something ({sort}) that is no Kubernetes object; "

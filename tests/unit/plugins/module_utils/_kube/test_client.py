@@ -18,7 +18,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube import client as module
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client, Retry, Stop
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Conflict, KubeError, Unreachable
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Discovery
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Conflict, KubeError, NotFound, Unreachable
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 
 OBJECT = {"apiVersion": "v1", "kind": "Echo"}
@@ -164,6 +165,13 @@ def test_an_answer_that_is_no_object_is_told(server: Scripted, client: Client, m
     ):
         client.request(method, "/x", what="do")
     assert len(server.seen) == 1
+
+
+def test_discovery_of_the_core_group_says_no_version(server: Scripted, client: Client) -> None:
+    """As Kubernetes keeps it since 1.1 (k8s.io/apiserver, pkg/endpoints/discovery, keepUnversioned)."""
+    server.script = [(200, {"kind": "APIResourceList", "groupVersion": "v1", "resources": []})]
+    with pytest.raises(NotFound, match="The API server has no kind Thing in v1"):
+        Discovery(client).resource("v1", "Thing")
 
 
 def test_a_race_is_not_tried_again_when_the_caller_names_a_version(server: Scripted, client: Client) -> None:
