@@ -100,11 +100,11 @@ class Access:
         return [*self.authorization().items(), *self.impersonation]
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return the TLS settings (None for plain http). The CA is the configured one alone; REQUESTS_CA_BUNDLE has no say.
+        """Return the TLS settings of the server and of its proxy (None for plain http). The CA is the configured one alone; REQUESTS_CA_BUNDLE has no say.
 
         Raises ConfigError for certificates that can not be read.
         """
-        if urlsplit(self.server).scheme != "https":
+        if "https" not in (urlsplit(self.server).scheme, urlsplit(self.proxy or "").scheme):
             return None
         try:
             context = ssl.create_default_context(cafile=self.ca.path, cadata=self.ca.text) if self.ca else ssl.create_default_context()
@@ -225,7 +225,8 @@ def _from_kubeconfig(paths: list[Path], wanted: str | None) -> Access:
         raise ConfigError(f"The cluster {context.get('cluster')!r} in the kubeconfig {cluster_path} has no server; add its address.")
     if not isinstance(insecure, bool | None):
         raise ConfigError(f"The insecure-skip-tls-verify of {source} is neither true nor false; write one of them, without quotes.")
-    of_user: dict[str, Any]
+    address = _server(server)
+    of_user: dict[str, Any] = {}
     if set(user) - _PLAIN_USER or set(cluster) - _PLAIN_CLUSTER:
         official = _official(names, name, user)
         of_user = {part: getattr(official, part) for part in ("authorization", "certificate", "key")}
@@ -236,7 +237,7 @@ def _from_kubeconfig(paths: list[Path], wanted: str | None) -> Access:
             "key": _pem(user, "client-key", user_path, source),
         }
     return Access(
-        server=_server(server),
+        server=address,
         source=source,
         ca=_pem(cluster, "certificate-authority", cluster_path, source),
         verify=not insecure,

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -104,9 +105,11 @@ class Client:
         """The API server's time when it first answered, as objects carry it (2026-01-02T03:04:05Z)."""
         self._answered = False
         self._headers = access.headers()
-        self._prefix = urlsplit(access.server).path
         self._keeps = _keeps
-        self.ssl_context, self._pool = _kept_pool(access, connections) if self._keeps else _new_pool(access, connections)
+        self._pool = _kept_pool(access, connections) if self._keeps else _pool(access, access.ssl_context(), connections)
+        server = urlsplit(access.server)
+        # Where a proxy makes no tunnel, each request tells it the server.
+        self._prefix = access.server if server.scheme == "http" and self._pool.proxy is not None else server.path
 
     def close(self) -> None:
         """Close the idle connections, unless this process keeps them."""
@@ -131,6 +134,28 @@ class Client:
         for name, value in (*self._headers, *((name.replace("_", "-"), value) for name, value in more.items())):
             headers.add(name, value)
         return headers
+
+    def open_socket(self, timeout: float) -> Any:
+        """Return a new connection to the API server for what is no request (exec), by the same proxy and with the same TLS as requests.
+
+        Raises OSError. Whoever asks for it closes it.
+        """
+        server = urlsplit(self.access.server)
+        connection: Any = self._pool._new_conn()  # urllib3 has no public way to a connection alone
+        connection.timeout = timeout
+        if self._pool.proxy is not None:
+            if server.scheme == "http" and self._pool.proxy.scheme == "https":
+                raise ConfigError(
+                    f"No command in a pod can be run by the https proxy of {self.access.source}, for its server is http; use https."
+                )
+            port = server.port or (443 if server.scheme == "https" else 80)
+            connection.set_tunnel(server.hostname, port, self._pool.proxy_headers, scheme=self._pool.proxy.scheme)
+        try:
+            connection.connect()
+        except (HTTPError, HTTPException, OSError, ValueError) as error:  # a name that is not in the certificate is a ValueError
+            connection.close()
+            raise ConnectionError(_reason(error)) from error
+        return connection.sock
 
     def get(self, path: str, *, what: str, query: Mapping[str, str] | None = None) -> Response:
         """Send a GET; see ``request``."""
@@ -265,6 +290,7 @@ class Client:
                 headers=self._with_headers(Accept=JSON),
                 retries=False,
                 redirect=False,
+                assert_same_host=False,
                 preload_content=False,
                 timeout=urllib3.Timeout(connect=10.0, read=seconds + 15.0),
             )
@@ -294,6 +320,7 @@ class Client:
             headers=headers,
             retries=False,
             redirect=False,
+            assert_same_host=False,
             timeout=urllib3.Timeout(connect=10.0, read=self._timeout),
         )
         self._answered = True
@@ -460,7 +487,7 @@ def remember_by(memory: Memory | None) -> None:
 
 # Whether clients leave their connections to later ones of the same process, and those that were left.
 _keeps = False
-_kept: dict[tuple[object, ...], tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]] = {}
+_kept: dict[tuple[object, ...], urllib3.HTTPConnectionPool] = {}
 _contexts: dict[tuple[object, ...], ssl.SSLContext | None] = {}
 
 
@@ -470,13 +497,12 @@ def keep_connections() -> None:
     _keeps = True
 
 
-def _kept_pool(access: Access, connections: int) -> tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]:
+def _kept_pool(access: Access, connections: int) -> urllib3.HTTPConnectionPool:
     """Return the connections of this process by the same certificates; a token is sent with each request and may be another one. No fork uses its parent's."""
     server = (access.server, access.ca, access.verify, access.tls_server_name, access.proxy)
     key = (os.getpid(), *server, access.certificate, access.key)
     if key not in _kept:
-        context = kept_context(access)
-        _kept[key] = context, _pool(access, context, connections)
+        _kept[key] = _pool(access, kept_context(access), connections)
     return _kept[key]
 
 
@@ -487,59 +513,48 @@ def kept_context(access: Access) -> ssl.SSLContext | None:
         files = tuple(Path(pem.path).stat().st_mtime_ns for pem in pems if pem.path)
     except OSError:
         return access.ssl_context()
-    key = (access.server, access.verify, *pems, files)
+    key = (access.server, access.proxy, access.verify, *pems, files)
     if key not in _contexts:
         _contexts.clear()
         _contexts[key] = access.ssl_context()
     return _contexts[key]
 
 
-def _new_pool(access: Access, connections: int) -> tuple[ssl.SSLContext | None, urllib3.HTTPConnectionPool]:
-    context = access.ssl_context()
-    return context, _pool(access, context, connections)
-
-
 def _pool(access: Access, context: ssl.SSLContext | None, connections: int) -> urllib3.HTTPConnectionPool:
     parts = urlsplit(access.server)
     if parts.hostname is None:
         raise ConfigError(f"{access.server!r} is no address of an API server; write https://name:port.")
-    if context is None:
-        return urllib3.HTTPConnectionPool(parts.hostname, parts.port, maxsize=connections)
-    host = parts.hostname
+    options: dict[str, Any] = {"maxsize": connections}
+    if context is not None:
+        options.update(
+            ssl_context=context,
+            cert_reqs="CERT_REQUIRED" if access.verify else "CERT_NONE",
+            server_hostname=access.tls_server_name,
+            assert_hostname=access.tls_server_name if access.verify else False,
+        )
     if access.proxy:
-        return _proxied(access, context, connections).connection_from_host(host, parts.port, "https")
-    return urllib3.HTTPSConnectionPool(
-        host,
-        parts.port,
-        maxsize=connections,
-        ssl_context=context,
-        cert_reqs="CERT_REQUIRED" if access.verify else "CERT_NONE",
-        server_hostname=access.tls_server_name,
-        assert_hostname=access.tls_server_name if access.verify else False,
-    )
+        return _proxied(access, context, options).connection_from_host(parts.hostname, parts.port, parts.scheme)
+    pool = urllib3.HTTPConnectionPool if context is None else urllib3.HTTPSConnectionPool
+    return pool(parts.hostname, parts.port, **options)
 
 
-def _proxied(access: Access, context: ssl.SSLContext, connections: int) -> urllib3.PoolManager:
+def _proxied(access: Access, context: ssl.SSLContext | None, options: dict[str, Any]) -> urllib3.PoolManager:
     proxy = urlsplit(str(access.proxy))
-    options: dict[str, Any] = {
-        "ssl_context": context,
-        "maxsize": connections,
-        "server_hostname": access.tls_server_name,
-        "cert_reqs": "CERT_REQUIRED" if access.verify else "CERT_NONE",
-        "assert_hostname": access.tls_server_name if access.verify else False,
-    }
+    user, password = (None if proxy.username is None else unquote(part or "") for part in (proxy.username, proxy.password))
+    address = f"{proxy.scheme}://{proxy.netloc.rpartition('@')[2]}"
     if proxy.scheme.startswith("socks5"):
         try:
             socks: Any = importlib.import_module("urllib3.contrib.socks")
         except ImportError as error:
             raise ConfigError(f"The socks5 proxy of {access.source} needs the Python package PySocks ({error}); install it.") from error
-        manager: urllib3.PoolManager = socks.SOCKSProxyManager(f"socks5h://{proxy.netloc}", **options)  # names are the proxy's to resolve
+        # Names are the proxy's to resolve.
+        manager: urllib3.PoolManager = socks.SOCKSProxyManager(
+            address.replace("socks5:", "socks5h:"), username=user, password=password, **options
+        )
         return manager
-    headers = None
-    if proxy.username is not None:
-        headers = urllib3.make_headers(proxy_basic_auth=f"{unquote(proxy.username)}:{unquote(proxy.password or '')}")
-    address = f"{proxy.scheme}://{proxy.netloc.rpartition('@')[2]}"
-    return urllib3.ProxyManager(address, proxy_headers=headers, **options)
+    headers = None if user is None else urllib3.make_headers(proxy_basic_auth=f"{user}:{password}")
+    # A proxy with TLS is checked by the cluster's CA, as kubectl does.
+    return urllib3.ProxyManager(address, proxy_headers=headers, proxy_ssl_context=context, **options)
 
 
 def _reason(error: Exception | None) -> str:

@@ -13,7 +13,7 @@ import json
 import time
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
@@ -66,6 +66,7 @@ def run_in_pod(
     deadline = time.monotonic() + timeout
     what = f"run {command[0]} in pod {namespace}/{pod}, container {container}"
     connection = _connect(client, _url(client, namespace, pod, container, command, stdin is not None), what, deadline)
+    stream = connection.sock
     try:
         if stdin is not None:
             _send(connection, stdin, what)
@@ -74,6 +75,7 @@ def run_in_pod(
         raise ExecError(f"Could not {what}: the connection broke ({error}); try again.") from error
     finally:
         connection.close(timeout=0)
+        stream.close()  # websocket-client leaves one that is TLS within TLS
 
 
 def _url(client: Client, namespace: str, pod: str, container: str, command: list[str], stdin: bool) -> str:
@@ -91,24 +93,14 @@ def _connect(client: Client, url: str, what: str, deadline: float) -> Any:
         "subprotocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"],
         "suppress_origin": True,
         "skip_utf8_validation": True,
-        "http_no_proxy": ["*"],  # else the environment decides; a kubeconfig's proxy is named below
+        "redirect_limit": 0,  # whoever it is that an answer names, the credentials are not theirs
     }
-    if client.ssl_context is not None:
-        options["sslopt"] = {"context": client.ssl_context}
-        if client.access.tls_server_name:
-            options["sslopt"]["server_hostname"] = client.access.tls_server_name
-    if client.access.proxy:
-        proxy = urlsplit(client.access.proxy)
-        socks = proxy.scheme.startswith("socks5")
-        options.update(http_proxy_host=proxy.hostname, http_proxy_port=proxy.port or (1080 if socks else 80), http_no_proxy=None)
-        options["proxy_type"] = "socks5h" if socks else "http"
-        if proxy.username is not None:
-            options["http_proxy_auth"] = (unquote(proxy.username), unquote(proxy.password or ""))
     for attempt in range(1, _CONNECT_TRIES + 1):
         left = deadline - time.monotonic()
+        patience = max(0.1, min(left, 10.0))
         client.count(writes=True)  # whatever the command is: nobody can see what it does
         try:
-            return websocket.create_connection(url, timeout=max(0.1, min(left, 10.0)), **options)
+            return websocket.create_connection(url, timeout=patience, socket=client.open_socket(patience), **options)
         except websocket.WebSocketBadStatusException as error:
             status = parse_status(int(error.status_code), bytes(error.resp_body or b""))
             if status.code not in (429, 502, 503, 504) or attempt == _CONNECT_TRIES or left <= 0:

@@ -30,7 +30,7 @@ def of_environment(server: str) -> str | None:
     parts = urlsplit(server)
     variable = f"{parts.scheme.upper()}_PROXY"
     url = os.environ.get(variable) or os.environ.get(variable.lower())
-    if not url or parts.hostname is None or parts.scheme != "https":
+    if not url or parts.hostname is None:
         return None
     if bypassed(parts.hostname, parts.port or _PORTS[parts.scheme], os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""):
         return None

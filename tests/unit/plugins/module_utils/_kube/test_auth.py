@@ -33,7 +33,7 @@ USERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy"):
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
@@ -313,6 +313,11 @@ def test_certificates_that_are_none_are_told(kubeconfig: Path) -> None:
         ({"https_proxy": "http://p:1"}, "https://api", "http://p:1"),
         ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "api,other"}, "https://api", None),
         ({"https_proxy": "http://p:1"}, "http://api", None),
+        ({"HTTP_PROXY": "http://p:1"}, "https://api", None),
+        ({"HTTP_PROXY": "http://p:1"}, "http://api", "http://p:1"),
+        ({"http_proxy": "p:1", "NO_PROXY": "api:81"}, "http://api", "http://p:1"),
+        ({"http_proxy": "p:1", "NO_PROXY": "api:80"}, "http://api", None),
+        ({"HTTP_PROXY": "http://p:1"}, "http://127.0.0.1:8001", None),
         ({"HTTPS_PROXY": "p:1"}, "https://api", "http://p:1"),
         ({"HTTPS_PROXY": "http://user:pw@p:1"}, "https://api", "http://user:pw@p:1"),
         ({"HTTPS_PROXY": "socks5://p:1"}, "https://api", "socks5://p:1"),
