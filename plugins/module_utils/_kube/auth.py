@@ -227,7 +227,9 @@ def _from_kubeconfig(paths: list[Path], wanted: str | None) -> Access:
         raise ConfigError(f"The insecure-skip-tls-verify of {source} is neither true nor false; write one of them, without quotes.")
     address = _server(server)
     of_user: dict[str, Any] = {}
-    if set(user) - _PLAIN_USER or set(cluster) - _PLAIN_CLUSTER:
+    if urlsplit(address).scheme == "http":
+        pass  # like kubectl, show no credentials where whoever is on the way can read them
+    elif set(user) - _PLAIN_USER or set(cluster) - _PLAIN_CLUSTER:
         official = _official(names, name, user)
         of_user = {part: getattr(official, part) for part in ("authorization", "certificate", "key")}
     else:

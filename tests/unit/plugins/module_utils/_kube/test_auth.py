@@ -298,6 +298,14 @@ def test_an_exec_plugin_that_fails_is_told(kubeconfig: Path) -> None:
         auth.resolve({"kubeconfig": str(kubeconfig), "context": "exec"})
 
 
+@pytest.mark.parametrize("context", USERS)
+def test_no_credentials_go_to_a_server_without_tls(tmp_path: Path, context: str) -> None:
+    access = auth.resolve({"kubeconfig": str(write(tmp_path, {"server": "http://api.example"})), "context": context})
+    assert "Authorization" not in dict(access.headers()) and not access.certificate
+    assert ("Impersonate-User" in dict(access.headers())) == ("as" in USERS[context])
+    assert auth.resolve({"host": "http://api.example", "api_key": "k"}).headers() == [("Authorization", "Bearer k")], "who says so has it"
+
+
 def test_certificates_that_are_none_are_told(kubeconfig: Path) -> None:
     with pytest.raises(ConfigError, match="can not be used"):
         auth.resolve({"kubeconfig": str(kubeconfig)}).ssl_context()
