@@ -107,6 +107,11 @@ options:
         plugins, in the controller's pod, and the module fails with their words before anything is done when they refuse it. Without such a pod it is
         not read.
     type: str
+  files:
+    description:
+      - All files of Slurm's configuration that the document makes, by their names. Where one is another than the live one they are read with O(slurm_conf), as
+        far as something but the daemon on its node reads them, which is so of C(cgroup.conf).
+    type: dict
   image:
     description:
       - The image that slurmctld shall have. Where its pod has another one, O(slurm_conf) is not read, since another release of Slurm knows other words.
@@ -163,6 +168,7 @@ EXAMPLES = r"""
     node_sets: "{{ corral.scaling.node_sets }}"
     partitions: "{{ corral.scaling.partitions }}"
     slurm_conf: "{{ corral.config.files['slurm.conf'] }}"
+    files: "{{ corral.config.files }}"
     image: "{{ corral.images.slurm }}"
   register: scale
 
@@ -249,6 +255,7 @@ def argument_spec() -> dict[str, object]:
         },
         "partitions": {"type": "list", "elements": "str"},
         "slurm_conf": {"type": "str"},
+        "files": {"type": "dict"},
         "image": {"type": "str"},
         "maintenance": {"type": "bool", "default": False},
         **draining_options(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -793,6 +794,8 @@ def _gres_line(path: str, words: dict[str, str], sets: list[tuple[str, Json]]) -
             if hostlist.count(text) > most:
                 yield f"{path} has more than {most} {'nodes' if key == 'nodename' else 'files'} in {key}, which Slurm does not take; check its ranges."
                 return
+        if not re.fullmatch("[0-9]+[KMGTPkmgtp]?", words.get("count", "0")):
+            yield f"{path} has the Count {words['count']}; write a number, with K, M, G, T or P if wanted."
         if words.get("name", "").lower() != "gpu" and "autodetect" not in words:
             return
         prefixes = [f"{node_set['name']}-" for _place, node_set in sets]

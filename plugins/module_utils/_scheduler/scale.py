@@ -8,7 +8,9 @@ It writes nothing to Kubernetes: what may go is returned as objects with fewer r
 
 from __future__ import annotations
 
+import io
 import secrets
+import tarfile
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
@@ -37,10 +39,15 @@ _CLOSED = frozenset({"DRAIN", "INACTIVE"})
 _LATER = "A later run goes on from here."
 # Slurm's own parser reads a file that is to come, in the controller's pod, as every command of Slurm's does before anything else. Where it can not read
 # the file that is there either, something else is wrong, which is not to be told as a fault of the new one. The arguments are plugins that are new: slurmctld
-# itself is started with each, for it ends where one lacks a library or symbol; -V has it end, too. Those of task/ are slurmd's alone.
+# itself is started with each, for it ends where one lacks a library or symbol; -V has it end, too. Those of task/ are slurmd's alone. slurmd -G reads
+# cgroup.conf first of all, and ends at munge's socket, which it is told to be elsewhere. Nothing of Slurm's reads the other files but the daemon on its node.
 _PARSE = """
-parse() { SLURM_CONF=$1 timeout 10 scontrol show hostnames corral-0 2>&1 >/dev/null; }
-new=$(mktemp -d) && trap 'rm -rf "$new"' EXIT && cp /etc/slurm/*.conf "$new" && cat >"$new/slurm.conf" || exit 0
+parse() { SLURM_CONF=$1/slurm.conf timeout 10 scontrol show hostnames corral-0 2>&1 >/dev/null; }
+cgroup() {
+    sed -i 's|^AuthInfo=.*|AuthInfo=socket=/nowhere|' "$1/slurm.conf"
+    SLURM_CONF=$1/slurm.conf timeout 10 slurmd -G -N corral-0 2>&1 >/dev/null | grep -B 9 'parse cgroup[.]conf'
+}
+old=$(mktemp -d) && new=$(mktemp -d) && trap 'rm -rf "$old" "$new"' EXIT && cp /etc/slurm/*.conf "$old" && tar -xf - -C "$new" || exit 0
 for file; do
     [ -d /opt/corral/lib/slurm ] || break
     [ -e "/opt/corral/lib/slurm/$file" ] || { echo "$file"; exit 3; }
@@ -49,9 +56,12 @@ for file; do
     slurmctld -V >/dev/null 2>&1 || continue
     printf '%s\n%s\n' "$file" "$said"; exit 5
 done
-said=$(parse "$new/slurm.conf") || { [ -n "$said" ] && parse /etc/slurm/slurm.conf >/dev/null || exit 0; printf '%s\\n' "$said"; exit 4; }
+said=$(parse "$new") || { [ -n "$said" ] && parse "$old" >/dev/null || exit 0; printf '%s\\n' "$said"; exit 4; }
+cmp -s "$old/cgroup.conf" "$new/cgroup.conf" && exit 0
+said=$(cgroup "$new") && ! cgroup "$old" >/dev/null && { printf '%s\\n' "$said"; exit 6; }
+exit 0
 """
-_MISSING, _BROKEN, _UNLOADABLE = 3, 4, 5
+_MISSING, _BROKEN, _UNLOADABLE, _CGROUP = 3, 4, 5, 6
 # Jobs end in minutes or hours, and each look is four commands in slurmctld's pod.
 _SLOWEST = 5.0
 
@@ -85,6 +95,18 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         return result
 
 
+def _packed(files: dict[str, str]) -> bytes:
+    """Return files as a tar archive."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, text in files.items():
+            data = text.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
 class _Work:
     """One call: ``stay`` is the number of nodes that each shrinking set must keep, ``kept`` are the partitions that must stay; both begin with all."""
 
@@ -109,14 +131,18 @@ class _Work:
         return bool(self.victims or self.leaving)
 
     def preflight(self) -> None:
-        """Have Slurm's parser read a slurm.conf that is to come, and slurmctld load its plugins, before anything is done. Raises CorralError with its words.
+        """Have Slurm's parsers read files that are to come, and slurmctld load the plugins, before anything is done. Raises CorralError with their words.
 
         It runs where slurmctld does, so on a first run, where the controller's pod is away, and where it is of another image than the one that shall
         read the file (another release has other keys and plugins), there is nobody to ask.
         """
         text = str(self._params.get("slurm_conf") or "")
-        before = self._live_config().get("slurm.conf") if text else None
-        if before is None or before == text:
+        live = {name: one for name, one in self._live_config().items() if name.endswith(".conf")} if text else {}
+        wanted = {name: str(one) for name, one in (self._params.get("files") or live).items() if name.endswith(".conf")} | {
+            "slurm.conf": text
+        }
+        before = live.get("slurm.conf")
+        if before is None or wanted == live:
             return
         slurmctld = Slurmctld(self._client, self._params)
         if not self._has_image(slurmctld):
@@ -124,7 +150,7 @@ class _Work:
         known = conf.plugins(before)
         new = {file: setting for setting, file in conf.plugins(text).items() if setting not in known}
         try:
-            done = slurmctld.run(["sh", "-c", _PARSE, "parse", *new], text.encode())
+            done = slurmctld.run(["sh", "-c", _PARSE, "parse", *new], _packed(wanted))
         except (ApiError, ExecError):
             return
         if done.code == _MISSING:
@@ -133,13 +159,14 @@ class _Work:
         elif done.code == _UNLOADABLE:
             file, _line, said = done.stdout.partition("\n")
             wrong = f"{new.get(file, file)} is a plugin that slurmctld can not load ({' '.join(said.split())[:300]})"
-        elif done.code == _BROKEN:
+        elif done.code in (_BROKEN, _CGROUP):
             wrong = conf.refused(done.stdout) or "it can not be read"
         else:
             return
+        name, field = ("cgroup.conf", "extraCgroupConfig") if done.code == _CGROUP else ("slurm.conf", "extraConfig")
         raise CorralError(
-            f"Slurm itself refuses the slurm.conf that the document makes: {wrong}. "
-            "slurmctld, nodes and jobs were left as they are; correct the document (mostly spec.slurm.extraConfig) and run again."
+            f"Slurm itself refuses the {name} that the document makes: {wrong}. "
+            f"slurmctld, nodes and jobs were left as they are; correct the document (mostly spec.slurm.{field}) and run again."
         )
 
     def _has_image(self, slurmctld: Slurmctld) -> bool:

@@ -131,13 +131,19 @@ def narrowed(pairs: Mapping[str, str], stays: Callable[[str], bool]) -> dict[str
 
 
 # Keys whose values need not say their plugins' kind, and one that is called otherwise.
-_KINDS = {"jobsubmitplugins": "job_submit", "clifilterplugins": "cli_filter", "nodefeaturesplugins": "node_features", "mpidefault": "mpi"}
+_KINDS = {
+    "jobsubmitplugins": "job_submit",
+    "clifilterplugins": "cli_filter",
+    "nodefeaturesplugins": "node_features",
+    "mpidefault": "mpi",
+    "prepplugins": "prep",
+}
 
 
 def plugins(text: str) -> dict[str, str]:
     """Return the plugins that a slurm.conf names, as ``PriorityType=priority/multifactor``, each with the name of its file. Keys have no case."""
     found: dict[str, str] = {}
-    for key, raw in re.findall(r"^([A-Za-z]+(?:Type|Plugin|Plugins)|MpiDefault)=(\S+)$", text, re.MULTILINE | re.IGNORECASE):
+    for key, raw in re.findall(r"^([A-Za-z]+(?:Types?|Plugins?)|MpiDefault)=(\S+)$", text, re.MULTILINE | re.IGNORECASE):
         for name in raw.strip('"').split(","):
             kind, slash, one = name.rpartition("/")
             kind = kind if slash else _KINDS.get(key.lower(), "")
@@ -146,10 +152,14 @@ def plugins(text: str) -> dict[str, str]:
     return found
 
 
+# What says no more than that it is so.
+_UNREADABLE = ("Unable to process configuration file", "Could not open/read/parse")
+
+
 def refused(said: str) -> str:
-    """Return what Slurm's parser found wrong, out of what a command of Slurm's says on its standard error when it can not read slurm.conf."""
-    lines = [re.sub(r"^\w+: (error|fatal): (_\w+: )?", "", line).strip().rstrip(".") for line in said.splitlines()]
-    return "; ".join(dict.fromkeys(line for line in lines if line and not line.startswith("Unable to process configuration file")))
+    """Return what Slurm's parser found wrong, out of what a command of Slurm's says on its standard error when it can not read a file."""
+    lines = [re.sub(r"^[\w-]+: (error|fatal): (_\w+: )?", "", line).strip().rstrip(".") for line in said.splitlines()]
+    return "; ".join(dict.fromkeys(line for line in lines if line and not line.startswith(_UNREADABLE)))
 
 
 def plugin_line(required: bool, path: str, arguments: Sequence[tuple[str, str]] = ()) -> str:

@@ -461,6 +461,7 @@ REFUSED_LATER = [
     ("spec.slurm.extraConfig", ["CryptoType=crypto/munge"], "sets CryptoType, which corral sets itself"),
     (GRES, ["Name=tape NodeName=x0[0-999][0-999]"], f"{GRES}[0] has more than 65536 nodes in nodename"),
     (GRES, ["Name=tape File=/dev/x[0-999999]"], f"{GRES}[0] has more than 1024 files in file"),
+    (GRES, ["Name=tape Count=abc"], f"{GRES}[0] has the Count abc; write a number, with K, M, G, T or P if wanted."),
     (GRES, ["Name=tape NodeName=x[0-"], f"{GRES}[0]: The hostlist 'x[0-' has brackets that do not pair"),
 ]
 

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from typing import Any
 
 import pytest
@@ -478,6 +480,12 @@ def test_a_slurm_conf_that_is_served_already_costs_nothing(world: Fake) -> None:
             "that the document makes: Parsing error at unrecognized key: NoSuchKey.",
         ),
         (4, "scontrol: error: x\nscontrol: error: x\nscontrol: fatal: PrologFlags invalid: Nope\n", "makes: x; PrologFlags invalid: Nope."),
+        # As slurmd 24.11.5 says it.
+        (
+            6,
+            'slurmd: error: "maybe" is not a valid option for "ConstrainCores"\nslurmd: fatal: Could not open/read/parse cgroup.conf file /tmp/x/cgroup.conf\n',
+            'Slurm itself refuses the cgroup.conf that the document makes: "maybe" is not a valid option for "ConstrainCores". slurmctld',
+        ),
         (3, "priority_nope.so\n", "makes: PriorityType=priority/nope is a plugin that the image does not have."),
         # As glibc says it.
         (
@@ -494,7 +502,27 @@ def test_a_slurm_conf_that_slurms_parser_refuses_is_told_before_anything_is_done
         run(1, slurm_conf=new)
     assert words in str(caught.value), caught.value
     assert [command[0] for command in world.execs] == ["sh"], "a node was drained before the file was read"
-    assert world.execs[0][4:] == ["priority_nope.so"] and world.stdin == [new.encode()]
+    assert world.execs[0][4:] == ["priority_nope.so"] and unpacked(world) == {"slurm.conf": new}
+
+
+def unpacked(world: Fake) -> dict[str, str]:
+    """The files that the last command was given."""
+    with tarfile.open(fileobj=io.BytesIO(world.stdin[-1] or b"")) as archive:
+        files = {name: archive.extractfile(name) for name in archive.getnames()}
+        return {name: file.read().decode() for name, file in files.items() if file}
+
+
+def test_all_files_are_read_where_one_of_them_differs(world: Fake) -> None:
+    """A file that is taken away counts as well; the hash of them all does not."""
+    live = world.config_map["data"] = {"slurm.conf": CONFIG, "cgroup.conf": "A=1\n", "gres.conf": "B=1\n", "config.hash": "x"}
+    files = {**live, "config.hash": "y"}
+    run(3, slurm_conf=CONFIG, files=files)
+    assert not world.execs
+    run(3, slurm_conf=CONFIG, files={**files, "cgroup.conf": "A=2\n"})
+    assert unpacked(world) == {"slurm.conf": CONFIG, "cgroup.conf": "A=2\n", "gres.conf": "B=1\n"}
+    del files["gres.conf"]
+    run(3, slurm_conf=CONFIG, files=files)
+    assert unpacked(world) == {"slurm.conf": CONFIG, "cgroup.conf": "A=1\n"}
 
 
 @pytest.mark.parametrize(("image", "read"), [("slurm:24.11", True), ("slurm:26.05", False)])

@@ -117,6 +117,8 @@ def test_a_line_without_some_nodes() -> None:
         ("PreemptType=preempt/none", []),
         ("GresTypes=gpu", []),
         ("TopologyPlugin=topology/tree", ["topology_tree.so"]),
+        ("AuthAltTypes=auth/jwt", ["auth_jwt.so"]),
+        ("PrEpPlugins=script,prep/mine", ["prep_script.so", "prep_mine.so"]),
     ],
 )
 def test_plugins_of_a_file(line: str, files: list[str]) -> None:
