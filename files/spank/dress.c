@@ -219,11 +219,16 @@ static int dress_device(const struct jail_dress *dress, int dev, int pods, const
 {
 	char source[300];
 	struct stat status;
-	const struct part part = {source, "dev/", name, {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, true}, false};
+	struct stat all;
+	struct part part = {source, "dev/", name, {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, true}, false};
 
 	snprintf(source, sizeof(source), "/dev/%s", name);
-	if (fstatat(pods, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !(S_ISCHR(status.st_mode) || S_ISDIR(status.st_mode)))
+	if (fstatat(pods, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || fstat(pods, &all) < 0 || !(S_ISCHR(status.st_mode) || S_ISDIR(status.st_mode)))
 		return 0;
+	/* Devices can be written all the same, and their modes are nobody's in the jail to change: the node's other jobs have the same files. Not for what has
+	 * a file system of its own, as huge pages and message queues do. */
+	if (S_ISCHR(status.st_mode) || status.st_dev == all.st_dev)
+		part.attributes.set |= MOUNT_ATTR_RDONLY;
 	if (S_ISDIR(status.st_mode)) {
 		if (mkdirat(dev, name, 0755) < 0 && errno != EEXIST)
 			return missing(dress, &part, "its mount point can not be made", error);
@@ -240,6 +245,7 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 		{"pts/ptmx", "ptmx"}, {"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
 	};
 	static const struct part pts = {"/dev/pts", "dev/", "pts", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true};
+	static const struct part terminals = {"/dev/pts/ptmx", "dev/", "pts/ptmx", {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, false};
 	/* Steps share it; what they mount in it has attributes of its own. */
 	static const struct jail_attributes closed = {MOUNT_ATTR_RDONLY, 0, false};
 	const struct part self = {"tmpfs", "", "dev", {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, false}, true};
@@ -264,7 +270,7 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 			jail_fail(error, "/dev/%s of the jail can not be made (%s)", links[i][1], strerror(errno));
 			goto out_pods;
 		}
-	if (show(dress, dev, &pts, error) < 0)
+	if (show(dress, dev, &pts, error) < 0 || show(dress, dev, &terminals, error) < 0)
 		goto out_pods;
 	while ((entry = readdir(pods)))
 		if (wanted_device(dress->plan, entry->d_name) && dress_device(dress, dev, dirfd(pods), entry->d_name, error) < 0)

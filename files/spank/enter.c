@@ -474,8 +474,9 @@ int jail_verify(const struct jail_view *view, struct jail_error *error)
 /* For a task, after fork: goes from slurmstepd's view to the task's. */
 int jail_strip(struct jail_view *view, struct jail_error *error)
 {
-	if (jail_verify(view, error) < 0)
+	if (jail_verify(view, error) < 0 || jail_descriptors_leave(JAIL_AT_EXEC, error) < 0)
 		return -1;
+	view->descriptors = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (setns(view->pure, CLONE_NEWNS) < 0)
 		return jail_fail(error, "the task can not leave slurmstepd's view behind (setns: %s)", strerror(errno));
 	return is_root(&view->jail) ? 0 : jail_fail(error, "the root of this task is not the jail: nothing is run outside of it");
@@ -484,6 +485,7 @@ int jail_strip(struct jail_view *view, struct jail_error *error)
 void jail_view_close(struct jail_view *view)
 {
 	jail_close(view->pure);
+	jail_close(view->descriptors);
 	*view = (struct jail_view)JAIL_NO_VIEW;
 }
 

@@ -95,8 +95,9 @@ struct jail_view {
 	struct jail_root jail;
 	struct jail_root own; /* slurmstepd's */
 	int pure;	      /* the mount namespace in which the jail is the root */
+	int descriptors;      /* the task's /proc/self/fd, as slurmstepd's view has it; since jail_strip */
 };
-#define JAIL_NO_VIEW {.entered = false, .pure = -1}
+#define JAIL_NO_VIEW {.entered = false, .pure = -1, .descriptors = -1}
 
 /* plan.c */
 int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail_error *error);
@@ -146,6 +147,14 @@ int jail_strip(struct jail_view *view, struct jail_error *error);
 void jail_view_close(struct jail_view *view);
 int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
+
+/* descriptors.c: what is open leads out of any root */
+enum jail_leave {
+	JAIL_AT_EXEC,
+	JAIL_NOW,
+};
+int jail_descriptors_leave(enum jail_leave when, struct jail_error *error);
+int jail_standard_is_jails(const struct jail_view *view, struct jail_error *error);
 
 /* template.c */
 void jail_templates_forget(void);

@@ -244,6 +244,11 @@ EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const ch
 	(void)words;
 	if (session.inside < 0 || getpid() == session.monitor)
 		return PAM_IGNORE;
+	/* sshd serves files by itself, and executes nothing then. */
+	if (jail_descriptors_leave(JAIL_NOW, &error) < 0) {
+		fprintf(stderr, "pam_corral_jail: %s\n", error.text);
+		_exit(STRAY);
+	}
 	if (setns(session.ipc, CLONE_NEWIPC) < 0 || (session.pid >= 0 && setns(session.pid, CLONE_NEWPID) < 0) || setns(session.inside, CLONE_NEWNS) < 0) {
 		fprintf(stderr, "pam_corral_jail: the session can not enter the jail (setns: %s)\n", strerror(errno));
 		_exit(STRAY);

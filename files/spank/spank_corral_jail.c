@@ -8,6 +8,7 @@
  *   slurm_spank_init_post_opt   srun, sbatch, salloc: are the options right?
  *                               slurmstepd, before it opens the job's files: enter, and give up for its children what leads out
  *   slurm_spank_task_init_privileged  the task, still root: are we in? leave the pod's libraries and the capabilities behind
+ *   slurm_spank_task_init       the task, its user by now and with its input and output: are these the jail's?
  *   slurm_spank_task_post_fork  slurmstepd, when all tasks are forked: what it forks from now on leaves them behind too
  *   slurm_spank_job_epilog      after the job: end who came to it by ssh, remove what it had of its own
  *   slurm_spank_slurmd_exit     slurmd: forget what was kept of the jail
@@ -452,6 +453,18 @@ EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char **w
 	if (deferred.text[0])
 		return refuse(&deferred);
 	return confine(&error) < 0 ? refuse(&error) : ESPANK_SUCCESS;
+}
+
+/* Before TaskProlog and all else of the user's. What Slurm has opened for the task it opened in slurmstepd's view. */
+EXPORTED int slurm_spank_task_init(spank_t spank, int count, char **words)
+{
+	struct jail_error error;
+
+	(void)count;
+	(void)words;
+	if (!is_jailed_step(spank) || outside)
+		return ESPANK_SUCCESS;
+	return jail_standard_is_jails(&view, &error) < 0 ? refuse(&error) : ESPANK_SUCCESS;
 }
 
 /* Runs in the child, within fork(). */

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..watch import OF_STEPS, Explained, Watch, unexplained
-from .machines import JAIL, Cluster
+from .machines import JAIL, NODES, Cluster
 
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 # A library of root of the jail: whoever loads it says so, and with which capabilities.
@@ -111,6 +111,24 @@ def test_who_has_rights_touches_nothing_that_is_not_explained(bare: Cluster) -> 
         # As a health check does.
         bare.machines["n1"].sh(f"/opt/corral/bin/jail-exec jail={JAIL} -- /bin/true")
     assert unexplained(watch.touched, (*OF_STEPS, *EXPLAINED)) == []
+
+
+def test_a_jobs_input_is_no_directory_and_no_file_of_the_machines(bare: Cluster) -> None:
+    """slurmstepd opens it, and its task has it open: ".." leads out of any root, and who is root in the jail writes what was opened for reading."""
+    kept = "/var/spool/slurmd/kept"
+    for node in NODES:
+        bare.machines[node].write(kept, "kept\n")
+    wrong = {path: "a directory" for path in ("/", "/tmp", "/home/ada", "/proc/self/root")} | {kept: "a file outside of the jail"}
+    for path, what in {**wrong, "/home/ada/in": None}.items():
+        bare.head.write(f"{JAIL}/home/ada/in", "ran\n", 0o644)
+        said = bare.head.sh(
+            f"sbatch -Q --wait -D /home/ada -i {path} -o said --wrap 'cat; echo ended' || true; cat {JAIL}/home/ada/said; rm {JAIL}/home/ada/said", user="ada"
+        )
+        if what:
+            assert f"standard input is {what}" in said and "ended" not in said, said
+        else:
+            assert said == "ran\nended"
+    assert set(bare.states()) == {"idle"}
 
 
 def test_a_pipe_in_the_place_of_users_names_keeps_nobody_waiting(bare: Cluster) -> None:

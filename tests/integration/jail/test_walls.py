@@ -50,11 +50,18 @@ class Attempt:
 
 
 # $DAEMONS: numbers of root's processes beside the jail: the container's first, slurmd and slurmstepd, or sshd. $OTHER: a process of another user.
-# $JAIL: where the jail's root is. $WRITABLE: directories of the pod. again: writes a file as it is.
+# $JAIL: where the jail's root is. $WRITABLE: directories of the pod. again: writes a file as it is. task INPUT COMMAND: a job with that input, whose files
+# slurmstepd opens. Root in the jail sends it as alice, whose task is root by sudo; beside the jail it is one of carol's, who may leave it.
 SHELL = """
 export PATH=$PATH:/opt/corral/bin SHELL=/bin/bash
 again() { local value; value=$(cat "$1") && [ -n "$value" ] && printf '%s\\n' "$value" >"$1"; }
 any() { local found=1; for file; do cat "$file" && found=0; done; return $found; }
+task() {
+    local as="" me=/home/alice who=() out=()
+    if [ "$JAIL" ]; then me=/home/carol who=(10003) out=(--no-jail); elif [ "$(id -u)" = 0 ]; then as="sudo -n" who=(10001); fi
+    [ ${#who[@]} = 0 ] || who=(setpriv --reuid=$who --regid=$who --clear-groups)
+    cd / && "${who[@]}" sbatch -Q --wait --mem=64M -w one-0 -o /dev/null "${out[@]}" -i "${1/#HOME/$me}" --wrap "$as $2"
+}
 """
 
 
@@ -163,6 +170,11 @@ SBCAST = "salloc -I60 --mem=64M -w one-0 sh -c 'for d in $WRITABLE; do sbcast -f
 TAKEN_AWAY = "{ for d in $WRITABLE; do rm -f $d/wall; done; exit $made; }"
 # A job of his own, beside the one that runs: slurmd writes with the rights of the job's user.
 WRITE = "salloc -I60 --mem=64M -w one-0 sbcast -f /etc/passwd /run/wall; made=$?; rm -f /run/wall; exit $made"
+# "/.." of a root is that root.
+OUT = "test -e /proc/self/fd/0/../../../../../usr/sbin/slurmd"
+KEPT_CONFIGURATION = "/var/spool/slurmd/conf-cache/plugstack.conf"
+# A file that everybody may read is opened anew, and not written. The pod's root needs no job for it.
+REOPEN = f"""if [ "$JAIL" ]; then : >>{KEPT_CONFIGURATION}; else task {KEPT_CONFIGURATION} "sh -c ': >>/proc/self/fd/0'"; fi"""
 ATTEMPTS = (
     Attempt("read the pod's root through `/proc/1/root`", "ls /proc/1/root/"),
     Attempt("read it through `/proc/<pid>/root` of slurmd, slurmstepd or sshd", "for p in $DAEMONS; do ls /proc/$p/root/usr/sbin/slurmd && exit; done; exit 1"),
@@ -202,6 +214,11 @@ ATTEMPTS = (
     Attempt("the ssh host keys", "any /etc/ssh/host-keys/* /etc/corral/host-keys/* /etc/ssh/ssh_host_*_key"),
     Attempt("replace munge's socket", "touch /run/munge/wall && rm /run/munge/wall"),
     Attempt("write Slurm's configuration", ": >>/run/slurm/conf/plugstack.conf"),
+    Attempt("read the pod's root by a job with `--input=/`", f"task / '{OUT}'"),
+    Attempt("read it by one with `--input=/tmp`", f"task /tmp '{OUT}'"),
+    Attempt("read it by one with its user's home for `--input`", f"task HOME '{OUT}'"),
+    Attempt("read it by one with `--input=/proc/self/root`", f"task /proc/self/root '{OUT}'"),
+    Attempt("write Slurm's configuration by one that has it for `--input`", REOPEN),
     Attempt("write slurmd's spool", "mountpoint -q /var/spool/slurmd && touch /var/spool/slurmd/wall && rm /var/spool/slurmd/wall"),
     Attempt("write Slurm's programs", "touch /opt/corral/bin/wall && rm /opt/corral/bin/wall"),
     Attempt("have slurmd write a file into its pod (`sbcast`)", WRITE),

@@ -6,9 +6,11 @@
 #include "check.h"
 
 #include <errno.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
 
@@ -91,6 +93,36 @@ static void the_task_sees_the_jail_alone(void)
 	CHECK(writable("/tmp/mine") && writable("/dev/shm/mine"));
 	CHECK(there_is("/dev/null") && there_is("/dev/pts") && !there_is("/dev/kmsg") && !there_is("/dev/vda") && !there_is("/dev/mem"));
 	CHECK(writable("/dev/null"));
+	jail_view_close(&view);
+}
+
+/* A device file is the pod's own: were it not for all any more, nothing would run on the node. Each has the mode here that it has already. */
+static void root_of_the_jail_takes_no_device_from_others(void)
+{
+	static const char *const places[] = {"/dev/null", "/dev/tty", "/dev/net/tun", "/dev/pts/ptmx"};
+	struct stat before;
+	int terminal;
+
+	make_pod();
+	make_directory(POD "/dev", 0755);
+	CHECK(mount("tmpfs", POD "/dev", "tmpfs", 0, "mode=755") == 0);
+	make_directory(POD "/dev/pts", 0755);
+	make_directory(POD "/dev/net", 0755);
+	CHECK(mount("/dev/pts", POD "/dev/pts", NULL, MS_BIND, NULL) == 0);
+	CHECK(mknod(POD "/dev/null", S_IFCHR | 0666, makedev(1, 3)) == 0 && mknod(POD "/dev/tty", S_IFCHR | 0666, makedev(5, 0)) == 0);
+	CHECK(mknod(POD "/dev/net/tun", S_IFCHR | 0666, makedev(1, 3)) == 0);
+	CHECK(mount(POD "/dev", "/dev", NULL, MS_MOVE, NULL) == 0);
+	CHECK(enter_with("dev=net") == 0);
+	for (int task = 0; task < 2; task++) {
+		for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+			CHECK(stat(places[i], &before) == 0 && S_ISCHR(before.st_mode));
+			CHECK(chmod(places[i], before.st_mode & 07777) == -1 && errno == EROFS);
+		}
+		CHECK(writable("/dev/null") && writable("/dev/net/tun"));
+		terminal = posix_openpt(O_RDWR | O_NOCTTY);
+		CHECK(terminal >= 0 && unlockpt(terminal) == 0 && ioctl(terminal, TIOCGPTPEER, O_RDWR | O_NOCTTY) >= 0);
+		CHECK(jail_strip(&view, &error) == 0);
+	}
 	jail_view_close(&view);
 }
 
@@ -573,6 +605,7 @@ static void all_cases(void)
 {
 	CASE(the_step_sees_the_pods_programs);
 	CASE(the_task_sees_the_jail_alone);
+	CASE(root_of_the_jail_takes_no_device_from_others);
 	CASE(slurmstepd_writes_cgroups_and_its_task_reads_them);
 	CASE(slurmstepd_stays_when_its_task_leaves);
 	CASE(the_pods_root_lies_over_neither_view);
