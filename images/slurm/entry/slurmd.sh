@@ -11,6 +11,7 @@
 #   CORRAL_GPU_VENDOR    set where the node has GPUs; see gpus.sh
 #   CORRAL_INIT_SCRIPTS  scripts that are run before slurmd is; see ready.sh
 #   CORRAL_NO_NEW_PRIVILEGES  true: jobs gain no rights by set-uid programs, and what slurmd runs as root neither, which has them
+#   CORRAL_CLOSED        more directories of the pod's that users shall not write: empty volumes of its own, and /dev/mqueue where jobs have theirs
 #   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
 set -euo pipefail
 
@@ -57,14 +58,27 @@ same_paths() {
 }
 
 close_to_users() {
-	local directory
+	local directory closed
+	read -ra closed <<<"${CORRAL_CLOSED:-}"
 	# The kubelet makes empty volumes writable for all. Without the plus, chown asks for an account of that name first, also in the jail's passwd.
 	chown +64031:+64031 /run/munge
-	for directory in /tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm /var/spool/corral-overlay; do
-		[ ! -d "$directory" ] || chmod 0755 "$directory"
+	for directory in /tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm /var/spool/corral-overlay "${closed[@]}"; do
+		[ ! -d "$directory" ] || chmod go-w "$directory"
 	done
 	for directory in /tmp /var/tmp /dev/shm /var/spool/corral-overlay; do
 		[ ! -d "$directory" ] || find "$directory" -mindepth 1 -maxdepth 1 ! -uid 0 -exec rm -rf --one-file-system {} +
+	done
+}
+
+# What sbcast names, slurmd opens as the user, and gives it a mode and an owner as root: /dev/null would be that user's, for the whole node. Devices on a read-only
+# mount are written all the same. So is each that the runtime has laid somewhere by itself (over what it hides of /proc), and plain files for all (the
+# kubelet's /dev/termination-log) are closed by it. When all else that makes something in /dev has been run.
+close_devices() {
+	local point
+	mount --bind /dev/pts/ptmx /dev/pts/ptmx
+	mount -o remount,bind,ro /dev
+	awk '$5 !~ "^/mnt/(jails?|submounts)(/|$)" {print $5}' /proc/self/mountinfo | while read -r point; do
+		[ -d "$point" ] || [ -z "$(find "$point" -maxdepth 0 -perm -0002 2>/dev/null)" ] || mount -o remount,bind,ro "$point"
 	done
 }
 
@@ -102,6 +116,7 @@ if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
 	ready "making its GPUs known" 60 /usr/local/lib/corral/gpus.sh
 fi
 run_init_scripts
+close_devices
 [ -z "${CORRAL_GPU_VENDOR:-}${CORRAL_INIT_SCRIPTS:-}" ] || back_in_service
 
 # Its own process to be started again when it ends: slurmd.sh becomes slurmd.

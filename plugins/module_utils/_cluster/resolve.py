@@ -58,6 +58,7 @@ NODE_SET_LABEL = "corral.hpc/node-set"
 JAIL = "/mnt/jail"
 JAILS = "/mnt/jails"
 SHM = "/dev/shm"
+MESSAGE_QUEUES = "/dev/mqueue"
 INIT_SCRIPTS = "/etc/corral/init"
 OVERLAYS = "/var/spool/corral-overlay"
 SUB_MOUNTS = "/mnt/submounts"
@@ -546,6 +547,10 @@ class _Resolver:
             found.volumes.append({"name": "overlay", "emptyDir": {"sizeLimit": str(self.spec["jail"]["overlay"]["size"])}})
             found.mounts.append({"name": "overlay", "mountPath": OVERLAYS})
         _add_volumes(found, node_set["volumes"])
+        # slurmd writes in its container for users (sbcast).
+        closed = [one["mountPath"] for one in node_set["volumes"] if ("scratch" in one or "memory" in one) and not one["readOnly"]]
+        closed += [MESSAGE_QUEUES] if self.spec["slurm"]["isolation"]["ipc"] == "Job" else []
+        found.env.extend([{"name": "CORRAL_CLOSED", "value": " ".join(closed)}] if closed else [])
         self.add_init_scripts(found, node_set["name"], node_set)
         return found
 

@@ -118,14 +118,15 @@ def test_a_jobs_input_is_no_directory_and_no_file_of_the_machines(bare: Cluster)
     kept = "/var/spool/slurmd/kept"
     for node in NODES:
         bare.machines[node].write(kept, "kept\n")
-    wrong = {path: "a directory" for path in ("/", "/tmp", "/home/ada", "/proc/self/root")} | {kept: "a file outside of the jail"}
-    for path, what in {**wrong, "/home/ada/in": None}.items():
+    wrong = dict.fromkeys(("/", "/tmp", "/home/ada", "/proc/self/root"), "a directory") | {kept: "a file outside of the jail"}
+    for path in (*wrong, "/home/ada/in"):
         bare.head.write(f"{JAIL}/home/ada/in", "ran\n", 0o644)
         said = bare.head.sh(
-            f"sbatch -Q --wait -D /home/ada -i {path} -o said --wrap 'cat; echo ended' || true; cat {JAIL}/home/ada/said; rm {JAIL}/home/ada/said", user="ada"
+            f"sbatch -Q --wait -D /home/ada -i {path} -o said --wrap 'cat; echo ended' || true; cat {JAIL}/home/ada/said; rm {JAIL}/home/ada/said",
+            user="ada",
         )
-        if what:
-            assert f"standard input is {what}" in said and "ended" not in said, said
+        if path in wrong:
+            assert f"standard input is {wrong[path]}" in said and "ended" not in said, said
         else:
             assert said == "ran\nended"
     assert set(bare.states()) == {"idle"}

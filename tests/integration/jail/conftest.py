@@ -40,7 +40,15 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
         {"name": "carol", "uid": 10003, "sshKeys": key},
     ]
     made.spec["nodeSets"] = [
-        {"name": "one", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node1"}},
+        {
+            "name": "one",
+            "resources": size,
+            "nodeSelector": {"kubernetes.io/hostname": "node1"},
+            "volumes": [
+                {"name": "disk", "mountPath": "/mnt/own-disk", "scratch": "16Mi"},
+                {"name": "memory", "mountPath": "/srv/own", "memory": "8Mi"},
+            ],
+        },
         {"name": "two", "resources": size, "nodeSelector": {"kubernetes.io/hostname": "node2"}},
     ]
     made.spec["login"] |= {

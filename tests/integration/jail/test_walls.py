@@ -170,7 +170,12 @@ SBCAST = "salloc -I60 --mem=64M -w one-0 sh -c 'for d in $WRITABLE; do sbcast -f
 TAKEN_AWAY = "{ for d in $WRITABLE; do rm -f $d/wall; done; exit $made; }"
 # A job of his own, beside the one that runs: slurmd writes with the rights of the job's user.
 WRITE = "salloc -I60 --mem=64M -w one-0 sbcast -f /etc/passwd /run/wall; made=$?; rm -f /run/wall; exit $made"
-# "/.." of a root is that root.
+# As root slurmd gives what it has written the mode and the owner that sbcast says. Nothing needs this device.
+TAKE = """
+look() { srun -Q stat -c %a:%u /dev/zero; }
+before=$(look); sbcast -f /etc/passwd /dev/zero; after=$(look)
+test "$after" -a "$after" != "$before"
+"""
 OUT = "test -e /proc/self/fd/0/../../../../../usr/sbin/slurmd"
 KEPT_CONFIGURATION = "/var/spool/slurmd/conf-cache/plugstack.conf"
 # A file that everybody may read is opened anew, and not written. The pod's root needs no job for it.
@@ -223,6 +228,7 @@ ATTEMPTS = (
     Attempt("write Slurm's programs", "touch /opt/corral/bin/wall && rm /opt/corral/bin/wall"),
     Attempt("have slurmd write a file into its pod (`sbcast`)", WRITE),
     Attempt("have slurmd write a file into any other directory of its pod (`sbcast`)", f"{SBCAST}; made=$?; {TAKEN_AWAY}"),
+    Attempt("have slurmd give a device of its pod to a user (`sbcast`)", f"salloc -I60 --mem=64M -w one-0 sh -c {shlex.quote(TAKE)}", shown=None),
     Attempt("as its account, look into the helper of sshd that listens to who is not known yet", python(HELPERS.replace("ACT", LOOK))),
     Attempt("signal that helper", python(HELPERS.replace("ACT", SIGNAL)), roots_own=True),
     Attempt("see what other jobs have in their `/tmp`", "ls /var/spool/slurmd/corral/tmp | grep ."),
@@ -277,13 +283,60 @@ def a_process_of_bob(cluster: Cluster) -> Iterator[str]:
         inside(cluster, *WORKER, f"kill {process}")
 
 
+# What everybody may write by its mode, on all mounts of the pod that are neither the jail's nor its volumes', nor the kernel's own. Devices on a mount that can
+# only be read are written, and keep their modes.
+OPEN_TO_ALL = """
+import os, stat
+points = [line.split() for line in open("/proc/self/mountinfo")]
+points = [(fields[4], fields[fields.index("-") + 1]) for fields in points if not fields[4].startswith(("/mnt/jail", "/mnt/submounts", "/run/corral-jail"))]
+def every(point):
+    yield point
+    if os.path.isdir(point):
+        device = os.stat(point).st_dev
+        for parent, directories, files in os.walk(point):
+            directories[:] = [name for name in directories if os.lstat(os.path.join(parent, name)).st_dev == device]
+            yield from (os.path.join(parent, name) for name in directories + files)
+for point, kind in points:
+    if kind in ("proc", "sysfs", "cgroup", "cgroup2"):
+        continue
+    for path in every(point):
+        try:
+            mode, read_only = os.lstat(path).st_mode, os.statvfs(path).f_flag & os.ST_RDONLY
+        except OSError:
+            continue
+        if mode & 0o002 and not read_only and not stat.S_ISLNK(mode) and not stat.S_ISSOCK(mode):
+            print("directory" if stat.S_ISDIR(mode) else "file", path)
+"""
+
+
+def open_to_all(cluster: Cluster) -> dict[str, set[str]]:
+    """Directories and files of the worker's pod where slurmd may write for a user by their modes (sbcast)."""
+    found: dict[str, set[str]] = {"directory": set(), "file": set()}
+    for line in inside(cluster, *WORKER, python(OPEN_TO_ALL)).splitlines():
+        kind, path = line.split(" ", 1)
+        found[kind].add(path)
+    return found
+
+
 def writable(cluster: Cluster) -> str:
-    """Directories of the worker's pod where slurmd may write for a user by their modes, and those that images make so. Not the jail's, nor /dev/mqueue, whose
-    names are open to users on purpose and no files.
-    """
-    look = "find / -xdev \\( -path /proc -o -path /sys -o -path /mnt \\) -prune -o -type d -perm -0002 -print; find /dev /run -type d -perm -0002"
-    found = set(inside(cluster, *WORKER, look).split()) - {"/dev/mqueue"}
-    return " ".join(sorted(found | {"/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/run/munge", "/run/slurm", "/var/spool/slurmd"}))
+    """Such directories, and those that images, runtimes and the kubelet make so."""
+    made = {
+        "/tmp",
+        "/var/tmp",
+        "/dev/shm",
+        "/dev/mqueue",
+        "/run/lock",
+        "/run/munge",
+        "/run/slurm",
+        "/var/spool/slurmd",
+        "/mnt/own-disk",
+        "/srv/own",
+    }
+    return " ".join(sorted(open_to_all(cluster)["directory"] | made))
+
+
+def test_slurmd_writes_nothing_of_its_pod_for_users(cluster: Cluster) -> None:
+    assert open_to_all(cluster) == {"directory": set(), "file": set()}
 
 
 @contextmanager

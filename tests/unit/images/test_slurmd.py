@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What slurmd.sh leaves of a pod's directories to users, for whom slurmd writes there (sbcast)."""
+"""What slurmd.sh leaves of a pod's directories and devices to users, for whom slurmd writes there (sbcast)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ mount -t tmpfs -o mode=0755 none /run
 mkdir -m 0777 /run/munge /run/slurm
 mkdir -m 1777 /run/lock
 mkdir /tmp/roots
+mkdir -m 0777 /run/own
 as_user() { setpriv --reuid=10001 --regid=10001 --clear-groups "$@"; }
 as_user touch /dev/shm/corral /var/tmp/left /var/spool/corral-overlay/7
-rooms="/tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm /var/spool/corral-overlay"
+CORRAL_CLOSED=/run/own
+rooms="/run/own /tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm /var/spool/corral-overlay"
 for room in $rooms; do as_user touch $room/before && echo before; rm -f $room/before; done
 close_to_users
 for room in $rooms; do as_user touch $room/after 2>/dev/null && echo "after: $room"; done
@@ -41,4 +43,58 @@ def test_no_directory_of_the_pod_is_for_users() -> None:
     assert found
     done = subprocess.run(["unshare", "-m", "bash", "-c", found[0] + POD], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n") == [*["before"] * 7, "/tmp/roots", "munged", ""], done.stdout
+    assert done.stdout.split("\n") == [*["before"] * 8, "/tmp/roots", "munged", ""], done.stdout
+
+
+# A /dev as runtimes make it, and a device over a file of /proc. What is opened there as the user gets another mode by root, as slurmd does for sbcast.
+DEVICES = """
+set -eu
+mount --make-rprivate /
+mount -t tmpfs -o mode=0755 none /mnt
+mkdir /mnt/dev /mnt/submounts
+mount -t tmpfs -o mode=0755,nosuid none /mnt/dev
+mkdir /mnt/dev/pts
+ln -s pts/ptmx /mnt/dev/ptmx
+mknod -m 0666 /mnt/dev/null c 1 3
+mknod -m 0666 /mnt/dev/zero c 1 5
+: >/mnt/dev/log
+mount -t tmpfs none /mnt/submounts
+: >/mnt/submounts/termination-log
+chmod 0666 /mnt/submounts/termination-log
+mount --bind /mnt/submounts/termination-log /mnt/dev/log
+mount -t devpts -o newinstance,ptmxmode=0666 none /mnt/dev/pts
+mount --move /mnt/dev /dev
+mount --bind /dev/null /proc/version
+mkdir -p /mnt/submounts/0 && : >/mnt/submounts/0/shared && chmod 0666 /mnt/submounts/0/shared
+mount --bind /mnt/submounts/0/shared /mnt/submounts/0/shared
+cat >/mnt/sbcast.py <<'END'
+import os, sys
+os.setresgid(10001, 10001, 0), os.setresuid(10001, 10001, 0)
+try:
+    fd = os.open(sys.argv[1], os.O_WRONLY)
+    os.setresuid(0, 0, 0), os.setresgid(0, 0, 0)
+    os.fchmod(fd, 0o666)
+    print("changed", sys.argv[1])
+except OSError as error:
+    print(error.strerror, sys.argv[1])
+END
+files="/dev/null /dev/zero /dev/pts/ptmx /proc/version /dev/log /mnt/submounts/0/shared"
+for file in $files; do python3 /mnt/sbcast.py $file; done
+close_devices
+for file in $files; do python3 /mnt/sbcast.py $file; done
+: >/dev/null
+head -c 1 /dev/zero | wc -c
+script -qec tty /dev/null </dev/null
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts, so it needs root")
+def test_nobody_gets_a_device_of_the_pod() -> None:
+    found = re.search(r"(?ms)^close_devices\(\) \{.*?^\}", SCRIPT.read_text())
+    assert found
+    done = subprocess.run(["unshare", "-m", "bash", "-c", found[0] + DEVICES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    files = ("/dev/null", "/dev/zero", "/dev/pts/ptmx", "/proc/version", "/dev/log", "/mnt/submounts/0/shared")
+    before, after = done.stdout.splitlines()[:6], done.stdout.splitlines()[6:]
+    assert before == [f"changed {file}" for file in files]
+    assert after == [*(f"Read-only file system {file}" for file in files[:5]), f"changed {files[5]}", "1", "/dev/pts/0"]

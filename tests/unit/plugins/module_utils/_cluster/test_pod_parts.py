@@ -48,6 +48,24 @@ def test_a_volume_is_in_the_container(place: str, fields: dict[str, Any], source
 
 
 @pytest.mark.parametrize(
+    ("ipc", "fields", "closed"),
+    [
+        ("Job", {"claimName": "tools"}, "/dev/mqueue"),
+        ("Job", {"scratch": "1Gi"}, "/mnt/tools /dev/mqueue"),
+        ("Node", {"memory": "1Gi"}, "/mnt/tools"),
+        ("Node", {"memory": "1Gi", "readOnly": True}, None),
+        ("Node", {"hostPath": "/srv/tools"}, None),
+    ],
+)
+def test_a_worker_is_told_what_to_close_to_users(ipc: str, fields: dict[str, Any], closed: str | None) -> None:
+    """slurmd writes there for them (sbcast): what the kubelet makes writable for all, and the pod's message queues where no job has these."""
+    document = edited(f"{SET}.volumes", [volume(**fields)])
+    document["spec"]["slurm"] = {"isolation": {"ipc": ipc}}
+    pods = resolve.model(document).to_dict()["workers"]["node_sets"][1]
+    assert {item["name"]: item["value"] for item in pods["jail"]["env"]}.get("CORRAL_CLOSED") == closed
+
+
+@pytest.mark.parametrize(
     ("volumes", "words"),
     [
         ([volume()], "spec.nodeSets[1].volumes[0] has no source; give exactly one of configMap, secret"),

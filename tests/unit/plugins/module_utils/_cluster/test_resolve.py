@@ -357,6 +357,7 @@ def test_sub_mounts_go_where_they_are_wanted() -> None:
         "CORRAL_JAILS": "/mnt/jail",
         "CORRAL_SUBMOUNTS": "/mnt/submounts/0:/home /mnt/submounts/1:/data:ro /mnt/submounts/2:/scratch /mnt/submounts/3:/fast",
         "CORRAL_SCRATCH": "/mnt/submounts/3",
+        "CORRAL_CLOSED": "/dev/mqueue",
     }
     for found in (login, cpu, big):
         assert set(_mounts(found).values()) == {volume["name"] for volume in found["volumes"]}
