@@ -5,6 +5,9 @@
  * the pod's root's: to root in the jail, whose uid that is in any user namespace and with any map, they could be written, capability or not.
  * Without one the kernel refuses that mount everywhere but in its first user namespace. The kernel's own limit on such namespaces
  * (user.max_cgroup_namespaces) is the whole machine's, so system calls are refused.
+ *
+ * And no keys: the kernel's keyrings know of users, and of no container. Root in the jail would read what root of other pods and of the machine keeps
+ * there, and a user what another cluster's user of the same uid does.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,13 +34,19 @@
 #define NARROW AUDIT_ARCH_I386
 #define NARROW_CLONE 120
 #define NARROW_UNSHARE 310
+#define NARROW_ADD_KEY 286
+#define NARROW_REQUEST_KEY 287
+#define NARROW_KEYCTL 288
 #elif defined(__aarch64__)
 #define OWN AUDIT_ARCH_AARCH64
 #define NARROW AUDIT_ARCH_ARM
 #define NARROW_CLONE 120
 #define NARROW_UNSHARE 337
+#define NARROW_ADD_KEY 309
+#define NARROW_REQUEST_KEY 310
+#define NARROW_KEYCTL 311
 #else
-#error "which numbers have clone and unshare on this processor, and with 32 bits?"
+#error "which numbers have these calls on this processor, and with 32 bits?"
 #endif
 
 /* The x32 interface of x86-64 has the same calls with this bit set. */
@@ -49,23 +58,28 @@
 
 static struct sock_filter rules[] = {
 	LOAD(arch),
-	IF(NARROW, 7, 0),
-	IF(OWN, 0, 12),
+	IF(NARROW, 9, 0),
+	IF(OWN, 0, 19),
 	LOAD(nr),
 	BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~X32),
-	IF(SYS_clone, 7, 0),
-	IF(SYS_unshare, 6, 0),
-	IF(CLONE3, 7, 0),
-	ANSWER(SECCOMP_RET_ALLOW),
+	IF(SYS_clone, 12, 0),
+	IF(SYS_unshare, 11, 0),
+	IF(CLONE3, 12, 0),
+	IF(SYS_add_key, 11, 0),
+	IF(SYS_request_key, 10, 0),
+	IF(SYS_keyctl, 9, 11),
 	/* 32 bits */
 	LOAD(nr),
-	IF(NARROW_CLONE, 2, 0),
-	IF(NARROW_UNSHARE, 1, 0),
-	IF(CLONE3, 2, 4),
+	IF(NARROW_CLONE, 5, 0),
+	IF(NARROW_UNSHARE, 4, 0),
+	IF(CLONE3, 5, 0),
+	IF(NARROW_ADD_KEY, 4, 0),
+	IF(NARROW_REQUEST_KEY, 3, 0),
+	IF(NARROW_KEYCTL, 2, 4),
 	/* Their flags. */
 	LOAD(args[0]),
 	BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWCGROUP, 1, 2),
-	/* Its flags lie in memory, which a filter can not read. "Not there" has programs take clone. */
+	/* clone3's flags lie in memory, which a filter can not read. "Not there" has programs take clone, and do without keys (pam_keyinit). */
 	ANSWER(SECCOMP_RET_ERRNO | ENOSYS),
 	ANSWER(SECCOMP_RET_ERRNO | EPERM),
 	ANSWER(SECCOMP_RET_ALLOW),
@@ -79,6 +93,6 @@ int jail_fence(struct jail_error *error)
 	/* SPEC_ALLOW: before Linux 5.16 a filter else makes its processes slow. */
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) == 0)
 		return 0;
-	return jail_fail(error, "cgroup namespaces can not be refused (seccomp: %s): the container needs CAP_SYS_ADMIN, and a kernel with seccomp filters",
+	return jail_fail(error, "cgroup namespaces and keys can not be refused (seccomp: %s): the container needs CAP_SYS_ADMIN, and a kernel with seccomp filters",
 			 strerror(errno));
 }

@@ -123,6 +123,9 @@ socket.socket(socket.AF_UNIX).connect(step)
 """
 # What anybody in the pod's own IPC namespace finds.
 MEMORY_KEY = 0x77616C6C
+# What whoever has that uid on the machine finds, in any container: root of the pod, and alice.
+SEARCH_KEY = "l.syscall(250, 10, -4, b'user', b'wall', 0)"
+ADD_KEY = "l.syscall(248, b'user', b'wall', b'x', 1, -4)"
 # Whoever becomes the account of a daemon's helper looks into it: sshd's, while somebody logs in, has one that is nobody's, and reads what comes from outside.
 HELPERS = """
 import ctypes, os, socket, sys, time
@@ -176,6 +179,7 @@ look() { srun -Q stat -c %a:%u /dev/zero; }
 before=$(look); sbcast -f /etc/passwd /dev/zero; after=$(look)
 test "$after" -a "$after" != "$before"
 """
+# "/.." of a root is that root.
 OUT = "test -e /proc/self/fd/0/../../../../../usr/sbin/slurmd"
 KEPT_CONFIGURATION = "/var/spool/slurmd/conf-cache/plugstack.conf"
 # A file that everybody may read is opened anew, and not written. The pod's root needs no job for it.
@@ -235,6 +239,7 @@ ATTEMPTS = (
     Attempt("use a device node that lies on the shared root", 'head -c 1 "$JAIL"/wall-zero'),
     Attempt("reach the socket of a step, by which it is ended or traced", python(STEPS)),
     Attempt("find System V shared memory that is not the job's", python(SYSCALL + f"sys.exit(l.shmget({MEMORY_KEY}, 0, 0) < 0)")),
+    Attempt("read a key that others with the same uid keep on the machine (`keyctl`)", python(SYSCALL + f"sys.exit({SEARCH_KEY} < 0)")),
     Attempt("read another user's file", "cat /home/bob/private", roots_own=True),
     Attempt("become root of the jail without sudo", "su -c true root", roots_own=True),
 )  # fmt: skip
@@ -351,6 +356,19 @@ def shared_memory(cluster: Cluster, place: tuple[str, str]) -> Iterator[None]:
 
 
 @contextmanager
+def keys(cluster: Cluster) -> Iterator[None]:
+    """Of root and of alice, put into their keyrings by a container beside the jail."""
+    whose = ("", "setpriv --reuid=10001 --regid=10001 --clear-groups ")
+    for who in whose:
+        inside(cluster, *WORKER, who + python(SYSCALL + f"sys.exit({ADD_KEY} < 0)"))
+    try:
+        yield
+    finally:
+        for who in whose:
+            inside(cluster, *WORKER, who + python(SYSCALL + f"sys.exit(l.syscall(250, 21, {SEARCH_KEY}) < 0)"))
+
+
+@contextmanager
 def a_session(script: Script, user: str = "alice", worker: str = "") -> Iterator[None]:
     """Somebody's session on the login node, and from there on a worker if told, for as long as the context lasts."""
     script("rm -f up down", user=user)
@@ -431,7 +449,8 @@ def found(cluster: Cluster, script: Script, root: Path) -> dict[str, dict[str, b
     os.mknod(root / "wall-zero", 0o20666, os.makedev(1, 5))
     os.chmod(root / "wall-zero", 0o666)
     try:
-        seen = in_jobs(cluster, script) | in_sessions(cluster, script)
+        with keys(cluster):
+            seen = in_jobs(cluster, script) | in_sessions(cluster, script)
         beside = seen.pop(CONTROL)
         return {**seen, CONTROL: beside}
     finally:

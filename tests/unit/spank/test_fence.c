@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * Root in the jail wants a mount of the cgroup file systems, whose files are the pod's root's: in a user namespace it could write limits.
+ * Root in the jail wants a mount of the cgroup file systems, whose files are the pod's root's: in a user namespace it could write limits. And the keys that others
+ * of the same uid keep on the node.
  */
 #include "check.h"
 
@@ -68,6 +69,44 @@ static void neither_does_one_of_32_bits(void)
 }
 #endif
 
+/* Keyrings are the kernel's, for each user of it: whoever has a uid on the node finds in any container what that uid has put into them. */
+#define OF_USER (-4L) /* KEY_SPEC_USER_KEYRING */
+#define SEARCH 10L    /* KEYCTL_SEARCH */
+#define INVALIDATE 21L
+
+static void keys_are_the_nodes_without_a_fence(void)
+{
+	long key = syscall(SYS_add_key, "user", "corral-test", "x", 1, OF_USER);
+
+	CHECK(key > 0 && syscall(SYS_keyctl, SEARCH, OF_USER, "user", "corral-test", 0) == key);
+	CHECK(syscall(SYS_keyctl, INVALIDATE, key) == 0);
+}
+
+static void behind_it_there_are_none(void)
+{
+	CHECK(jail_fence(&error) == 0);
+	CHECK(syscall(SYS_add_key, "user", "corral-test", "x", 1, OF_USER) == -1 && errno == ENOSYS);
+	CHECK(syscall(SYS_request_key, "user", "corral-test", NULL, OF_USER) == -1 && errno == ENOSYS);
+	CHECK(syscall(SYS_keyctl, SEARCH, OF_USER, "user", "corral-test", 0) == -1 && errno == ENOSYS);
+#ifdef __x86_64__
+	for (long call = SYS_add_key; call <= SYS_keyctl; call++)
+		CHECK(syscall(0x40000000 | call, 0, 0, 0, 0, 0) == -1 && errno == ENOSYS);
+#endif
+}
+
+#ifdef __x86_64__
+static void nor_for_programs_of_32_bits(void)
+{
+	CHECK(jail_fence(&error) == 0);
+	for (long call = 286; call <= 288; call++) { /* add_key, request_key, keyctl */
+		long result = call;
+
+		__asm__ volatile("int $0x80" : "+a"(result) : "b"(0), "c"(0), "d"(0), "S"(0), "D"(0) : "memory", "r8", "r9", "r10", "r11");
+		CHECK(result == -ENOSYS);
+	}
+}
+#endif
+
 static int pipes[2];
 
 static void *try_late(void *answer)
@@ -122,6 +161,11 @@ int main(void)
 	CASE(no_other_call_leads_there);
 #ifdef __x86_64__
 	CASE(neither_does_one_of_32_bits);
+#endif
+	CASE(keys_are_the_nodes_without_a_fence);
+	CASE(behind_it_there_are_none);
+#ifdef __x86_64__
+	CASE(nor_for_programs_of_32_bits);
 #endif
 	CASE(it_is_for_threads_that_were_there_before);
 	CASE(sudo_goes_on);
