@@ -69,6 +69,47 @@ def test_a_controlling_terminal_is_no_way_either(apart: str) -> None:
     assert shown.split("\r\n")[:2] == ["reached", "not reached"]
 
 
+# Types on its standard input, as a program that wants its caller to run something would, and says which terminal that is.
+TYPES = """
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+int main(void)
+{
+    for (const char *key = "#typed\\n"; *key; key++)
+        ioctl(0, TIOCSTI, key);
+    return printf("%s\\n", ttyname(0)) < 0;
+}
+"""
+# A pod with a jail that has this program alone.
+POD = """
+mount --make-rprivate /
+mount -t tmpfs -o mode=0755 none /run; mkdir /run/munge /run/slurm
+mount -t tmpfs -o mode=0755 none /opt; mkdir /opt/corral
+mount -t tmpfs -o mode=0755 none /mnt
+for name in proc sys dev run tmp usr etc opt/corral; do mkdir -p /mnt/jail/$name; done
+echo {} >/mnt/jail/etc/corral-jail
+cp $TYPES /mnt/jail/types
+tty
+exec $JAIL_EXEC jail=/mnt/jail spool=none tmp=jail shm=pod wait=0 -- /types
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts, so it needs root")
+def test_what_jail_exec_runs_types_on_a_terminal_of_its_own(tmp_path: pathlib.Path) -> None:
+    """The program as it is built, not terminal.c alone."""
+    (tmp_path / "types.c").write_text(TYPES)
+    subprocess.run(["gcc", "-static", "-o", tmp_path / "types", tmp_path / "types.c"], check=True)
+    subprocess.run(["make", "-C", SPANK, f"BUILD={tmp_path}", tmp_path / "jail-exec"], check=True, capture_output=True)
+    words = {"TYPES": str(tmp_path / "types"), "JAIL_EXEC": str(tmp_path / "jail-exec")}
+    # What was typed on the outer terminal, this shell would read.
+    script = "unshare -m sh -ec \"$POD\"; read -t 0.5 typed; echo read: $typed"
+    shown, _code = on_a_terminal("env", f"POD={POD}", *(f"{name}={value}" for name, value in words.items()), "bash", "-c", script)
+    lines = [line for line in shown.split("\r\n") if not line.startswith("#")]
+    assert len(lines) == 4 and lines[2:] == ["read:", ""], shown
+    assert all(line.startswith("/dev/pts/") for line in lines[:2]) and lines[0] != lines[1], shown
+
+
 def test_without_a_terminal_nothing_stands_between(apart: str) -> None:
     done = subprocess.run(
         [apart, "sh", "-c", "echo $PPID; kill -TERM $$"], capture_output=True, text=True, start_new_session=True, check=False
