@@ -103,7 +103,7 @@ def test_what_jail_exec_runs_types_on_a_terminal_of_its_own(tmp_path: pathlib.Pa
     subprocess.run(["make", "-C", SPANK, f"BUILD={tmp_path}", tmp_path / "jail-exec"], check=True, capture_output=True)
     words = {"TYPES": str(tmp_path / "types"), "JAIL_EXEC": str(tmp_path / "jail-exec")}
     # What was typed on the outer terminal, this shell would read.
-    script = "unshare -m sh -ec \"$POD\"; read -t 0.5 typed; echo read: $typed"
+    script = 'unshare -m sh -ec "$POD"; read -t 0.5 typed; echo read: $typed'
     shown, _code = on_a_terminal("env", f"POD={POD}", *(f"{name}={value}" for name, value in words.items()), "bash", "-c", script)
     lines = [line for line in shown.split("\r\n") if not line.startswith("#")]
     assert len(lines) == 4 and lines[2:] == ["read:", ""], shown
