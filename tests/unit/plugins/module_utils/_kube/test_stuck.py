@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import idle, stuck, wait
+from ansible_collections.corral.slurm.plugins.module_utils._kube import idle, run, stuck, wait
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, Forbidden, Status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, Forbidden, Status, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
 
@@ -230,3 +232,51 @@ def test_pods_that_have_not_gone_in_time_are_told_with_their_users_and_their_end
         "Pod ns/web-1 is still there: 2 processes of ada. It ends at 2026-01-31T08:00:00Z at the latest; run again to wait for it.",
         "Pod ns/web-2 is still there: nobody uses it, and it is ending. It ends at 2026-01-31T08:00:00Z at the latest; run again to wait for it.",
     ]
+
+
+USED = {"container": "main", "command": ["true"], "wait": True}
+GOES = idle.Going(Ref(BUILTIN["", "Pod"], "ns", "web-0"), "1 processes of bob", 90)
+
+
+def batch(**params: Any) -> run.Batch:
+    given = {"namespace": "ns", "objects": [], "in_use": USED, "wait": True, "wait_timeout": 300, **params}
+    return run.Batch(cast(Any, SimpleNamespace(requests=0)), given, check=False, diff=False)
+
+
+def test_pods_that_take_longer_to_go_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[bool] = []
+
+    def until_ready(*_items: Any, timeout: float, gone: bool = True, **_more: Any) -> None:
+        waited.append(gone)
+        if gone:
+            raise WaitTimeout(f"Not ready after {timeout:g} s.")
+
+    monkeypatch.setattr(wait, "until_ready", until_ready)
+    monkeypatch.setattr(idle, "lasting", lambda *_words: ["Pod ns/web-0 is still there."])
+    one = batch()
+    one.run()
+    assert (one.result()["warnings"], waited) == (["Pod ns/web-0 is still there."], [False, True])
+    monkeypatch.setattr(idle, "lasting", lambda *_words: [])
+    with pytest.raises(WaitTimeout):
+        batch().run()
+    waited.clear()
+    batch(in_use={**USED, "wait": False}).run()
+    assert waited == [False]
+
+
+def test_pods_in_use_that_are_taken_away_have_the_time_that_they_have_to_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "corral.slurm.progress")
+    sentence = "Pod ns/web-0 goes while it is in use: 1 processes of bob. It has 90 s to end."
+    waits: list[tuple[float, list[str]]] = []
+    own = SimpleNamespace(
+        read=lambda: None, members=list, delete_all=lambda *, timeout, **_more: waits.append((timeout, caplog.messages)) or [], writes=0
+    )
+    monkeypatch.setattr(run.Batch, "_applyset", lambda _self: own)
+    monkeypatch.setattr(idle, "ending", lambda *_words: [GOES])
+    one = batch(state="absent")
+    one.run()
+    assert (one.result()["warnings"], waits) == ([sentence], [(390, [sentence])]), "and it is told before the wait"
+    batch(state="absent", in_use=None).run()
+    assert waits[1:] == [(300, [sentence])]
