@@ -33,8 +33,8 @@ kernel = ctypes.CDLL(None, use_errno=True)
 LEAD_OUT = sum(
     1 << number for number in (2, 12, 16, 17, 18, 19, 20, 21, 22, 25, 26, 27, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40) if number != 30
 )
-# root, Slurm's account, munge's, nobody.
-POD_IDENTITIES = frozenset({0, 64030, 64031, 65534})
+# root, sshd's before somebody is known, Slurm's account, munge's, the one that asks for keys of a directory, nobody.
+POD_IDENTITIES = frozenset({0, 999, 64030, 64031, 64032, 65534})
 
 
 @dataclass(frozen=True, order=True)
@@ -136,10 +136,13 @@ def rights_of(process: int, jail: tuple[int, int]) -> str | None:
 
 
 def program_of(process: int) -> str:
+    """Its name; of Python, also that of what it runs."""
     try:
-        return os.path.basename(os.readlink(f"/proc/{process}/exe"))
+        name = os.path.basename(os.readlink(f"/proc/{process}/exe"))
+        words = Path(f"/proc/{process}/cmdline").read_text().split("\0")[1:] if name.startswith("python") else []
     except OSError:
         return "?"
+    return " ".join([name, *(os.path.basename(word) for word in words if word and not word.startswith("-"))][:2])
 
 
 class Watch:
