@@ -308,6 +308,75 @@ def test_only_public_sockets_are_seen_in_the_jail(cluster: Cluster) -> None:
     assert denied.count("Read-only file system") == 2
 
 
+# The account that asks sssd for keys is one that root in the jail can become; its helper lives for some milliseconds of each login. Whoever is that account
+# stops it, and looks into it; given a process, into that.
+HELPER = """
+import ctypes, os, signal, subprocess, sys, time
+ACCOUNT = 64032
+kernel = ctypes.CDLL(None)
+def helper():
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/comm") as name:
+                if name.read().startswith("sss_ssh_author"):
+                    return int(process)
+        except OSError:
+            pass
+def works(act):
+    try:
+        return bool(act())
+    except OSError:
+        return False
+def look(process):
+    os.setgroups([]), os.setresgid(ACCOUNT, ACCOUNT, ACCOUNT), os.setresuid(ACCOUNT, ACCOUNT, ACCOUNT)
+    tries = {
+        "root": lambda: os.listdir(f"/proc/{process}/root/"),
+        "descriptors": lambda: os.readlink(f"/proc/{process}/fd/0"),
+        "memory": lambda: open(f"/proc/{process}/mem", "rb"),
+        "trace": lambda: kernel.ptrace(0x4206, process, 0, 0) == 0,
+    }
+    print("looked", *(name for name, act in tries.items() if works(act)), flush=True)
+if len(sys.argv) > 1:
+    sys.exit(look(int(sys.argv[1])))
+subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/tmp/key"], check=True)
+options = [f"-o{name}" for name in ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=QUIET")]
+for _ in range(60):
+    login = subprocess.Popen(["ssh", *options, "-i", "/tmp/key", "lea@localhost", "true"], stdin=subprocess.DEVNULL)
+    while login.poll() is None:
+        found = helper()
+        if found:
+            # Stopped as its account would.
+            stop = os.fork()
+            if stop == 0:
+                os.setresgid(ACCOUNT, ACCOUNT, ACCOUNT), os.setresuid(ACCOUNT, ACCOUNT, ACCOUNT)
+                os._exit(not works(lambda: os.kill(found, signal.SIGSTOP) is None))
+            if os.waitpid(stop, 0)[1] == 0 and helper() == found:
+                child = os.fork()
+                if child == 0:
+                    os._exit(look(found) or 0)
+                os.waitpid(child, 0)
+                os.kill(found, signal.SIGKILL)
+                login.wait()
+                sys.exit()
+print("never caught")
+"""
+
+
+def test_who_becomes_the_account_that_asks_for_keys_looks_into_nothing(cluster: Cluster) -> None:
+    as_user(cluster, f"cat >helper.py <<'END'{HELPER}END", user="alice")
+    said = as_user(cluster, "sudo python3 helper.py; sudo rm -f /tmp/key /tmp/key.pub", user="alice")
+    assert said.splitlines()[-1] == "looked", said
+    # A process of that account whose program it may read, as every other's is.
+    start = "setsid setpriv --reuid=64032 --regid=64032 --clear-groups --bounding-set=-all --inh-caps=-all sleep 60 >/dev/null 2>&1 </dev/null & echo $!"
+    process = inside(cluster, f"{NAME}-login-0", "sshd", "bash", "-c", start).strip()
+    try:
+        eventually(lambda: "sleep" in inside(cluster, f"{NAME}-login-0", "sshd", "cat", f"/proc/{process}/comm"), "the process")
+        said = as_user(cluster, f"sudo python3 helper.py {process}; rm helper.py", user="alice")
+        assert said.splitlines()[-1] == "looked root descriptors memory trace", said
+    finally:
+        inside(cluster, f"{NAME}-login-0", "sshd", "kill", process)
+
+
 def test_a_new_user_is_known_everywhere_within_a_minute(cluster: Cluster, directory: Directory) -> None:
     # Asked for before, so that its absence is remembered.
     assert not inside(cluster, *pods()[0], "getent", "passwd", "ida", check=False)
