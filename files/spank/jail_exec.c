@@ -43,7 +43,7 @@ static int usage(FILE *to)
 	      "KEY=VALUE are those of the plugin: jail= spool= tmp= shm= overlay= timeout= wait= bind= dev=.\n"
 	      "plugstack=FILE: those that the plugin has in its plugstack.conf, outweighed by what else is given.\n"
 	      "--room: not where users' files have no room. "
-	      "--job ID: with what that job has of its own. --ro, --overlay: as a job has it with --jail-ro, --jail-overlay.\n",
+	      "--job ID: with what that job has of its own, and in its namespaces. --ro, --overlay: as a job has it with --jail-ro, --jail-overlay.\n",
 	      to);
 	return to == stdout ? EXIT_SUCCESS : FAILED;
 }
@@ -54,11 +54,38 @@ static int refuse(const struct jail_error *error)
 	return FAILED;
 }
 
+static int execute(char **command)
+{
+	int code;
+
+	execvp(command[0], command);
+	code = errno == ENOENT ? 127 : 126;
+	fprintf(stderr, "jail-exec: %s can not be run in the jail: %s\n", command[0], strerror(errno));
+	return code;
+}
+
+/* In the PID namespace that the next child is born into; ends as that does. */
+static int execute_in(int pids, char **command)
+{
+	int status;
+	pid_t child = jail_pid_lead(pids) < 0 ? -1 : fork();
+
+	if (child == 0)
+		_exit(execute(command));
+	while (child > 0 && waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			child = -1;
+	if (child > 0)
+		return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	fprintf(stderr, "jail-exec: the command can not be run in the job's PID namespace (%s)\n", strerror(errno));
+	return FAILED;
+}
+
 static int run(const struct jail_plan *plan, uint32_t job, bool room, char **command)
 {
 	struct jail_view view;
 	struct jail_error error;
-	int code;
+	int pids;
 
 	if (command && terminal_apart() != TERMINAL_HERE) {
 		fprintf(stderr, "jail-exec: a terminal of its own for the command can not be made (%s)\n", strerror(errno));
@@ -67,16 +94,16 @@ static int run(const struct jail_plan *plan, uint32_t job, bool room, char **com
 	/* Before the entry, whose first look says more of a jail that is not there. */
 	if (room && jail_await(plan->jail, plan->timeout, plan->wait, &error) == 0 && jail_has_room(plan->jail, plan->timeout, &error) < 0)
 		return refuse(&error);
+	pids = jail_pid_open(plan, job, &error);
+	if ((pids < 0 && error.text[0]) || jail_ipc_join(plan, job, &error) < 0)
+		return refuse(&error);
 	if (jail_enter(plan, job, &narrator, &view, &error) < 0 || jail_strip(&view, &error) < 0 || jail_fence(&error) < 0 ||
 	    jail_drop_capabilities(&error) < 0)
 		return refuse(&error);
 	jail_view_close(&view);
 	if (!command)
 		return EXIT_SUCCESS;
-	execvp(command[0], command);
-	code = errno == ENOENT ? 127 : 126;
-	fprintf(stderr, "jail-exec: %s can not be run in the jail: %s\n", command[0], strerror(errno));
-	return code;
+	return pids < 0 ? execute(command) : execute_in(pids, command);
 }
 
 /* One entry in a process of its own; microseconds, or -1 after the sentence. */

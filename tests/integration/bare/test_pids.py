@@ -44,6 +44,16 @@ def test_a_job_sees_itself_alone(bare: Cluster) -> None:
         assert "sleep" in bare.head.sh(f'salloc -Q -w n1 sh -c "{script}"', user=user).split()
 
 
+def test_an_administrators_command_in_a_job_is_in_its_namespaces(bare: Cluster) -> None:
+    look = "readlink /proc/self/ns/pid /proc/self/ns/ipc"
+    job = bare.head.sh(f"sbatch --parsable -w n1 -D /tmp --wrap '{look} >/srv/project/all; exec sleep 1234'", user="ada")
+    eventually(lambda: runs(bare.machines["n1"], "sleep 1234"), "the job runs")
+    enter = ("/opt/corral/bin/jail-exec", "--job", job, f"jail={JAIL}", "pid=job", "--")
+    said = bare.machines["n1"].run(*enter, "sh", "-c", f"{look}; cat /proc/[0-9]*/comm; exit 3", check=False)
+    assert said.returncode == 3 and said.stdout.split()[:2] == bare.head.read(f"{JAIL}/srv/project/all").split(), said
+    assert "sleep" in said.stdout.split() and "slurmd" not in said.stdout.split()
+
+
 def test_who_left_the_session_of_a_step_ends_with_the_job(bare: Cluster) -> None:
     """proctrack/linuxproc knows descendants alone."""
     node = bare.machines["n1"]
