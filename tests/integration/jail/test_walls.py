@@ -629,6 +629,17 @@ def by_key(cluster: Cluster, key: Path) -> bool:
         cluster.key = known
 
 
+def on_to_a_worker(script: Script, key: Path) -> bool:
+    """Whether that key opens bob's account on a worker where he has a job."""
+    script(f"umask 077; cat >wall-key <<'END'\n{key.read_text()}END")
+    options = "-F /dev/null -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+    return script(f"ssh -q {options} -i wall-key bob@one-0 echo in || true; rm wall-key") == "in"
+
+
+# A name that root of the pod alone knows, and who is asked for it.
+NAMES = {"passwd": "eve:x:10666:10666::/:/bin/sh", "group": "eves:x:10666:"}
+
+
 @pytest.fixture(scope="module")
 def led(cluster: Cluster, script: Script, root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bool]]:
     """Who → which link of root of the jail → whether it led to a file of the pod."""
@@ -660,32 +671,39 @@ def led(cluster: Cluster, script: Script, root: Path, tmp_path_factory: pytest.T
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     public = Path(f"{key}.pub").read_text()
     words = f"umask 077; cat >{KEPT} <<'END'\n{public}END\n"
-    inside(cluster, *login(cluster), words)
+    for place in pods.values():
+        inside(cluster, *place, words)
+    job = submit(script, "-w one-0", user="bob")
     keys = root / "home" / "bob" / ".ssh" / "authorized_keys"
     keys.rename(keys.with_suffix(".saved"))
     try:
         keys.symlink_to(f"/proc/1/root{KEPT}")
         found["a login node's sshd"][row("~/.ssh/authorized_keys")] = by_key(cluster, key)
+        found["a worker's sshd"][row("~/.ssh/authorized_keys")] = on_to_a_worker(script, key)
         keys.unlink()
         keys.write_text(public)
         os.chown(keys, 10002, 10002)
-        found[CONTROL][row("~/.ssh/authorized_keys")] = by_key(cluster, key)
+        found[CONTROL][row("~/.ssh/authorized_keys")] = by_key(cluster, key) and on_to_a_worker(script, key)
     finally:
         keys.unlink()
         keys.with_suffix(".saved").rename(keys)
+        script(f"scancel {job}", user="bob")
 
-    names = root / "etc" / "passwd"
-    inside(cluster, *login(cluster), f"echo eve:x:10666:10666::/:/bin/sh >{KEPT}")
-    names.rename(names.with_suffix(".saved"))
-    try:
-        names.symlink_to(f"/proc/1/root{KEPT}")
-        found["a login node's sshd"][row("/etc/passwd")] = "10666" in inside(cluster, *login(cluster), "getent passwd eve || true")
-        found[CONTROL][row("/etc/passwd")] = "10666" in inside(cluster, *login(cluster), "cat /mnt/jail/etc/passwd")
-    finally:
-        names.unlink()
-        names.with_suffix(".saved").rename(names)
+    for name, line in NAMES.items():
+        names = root / "etc" / name
         for place in pods.values():
-            inside(cluster, *place, f"rm -f {KEPT}")
+            inside(cluster, *place, f"echo {line} >{KEPT}")
+        names.rename(names.with_suffix(".saved"))
+        try:
+            names.symlink_to(f"/proc/1/root{KEPT}")
+            for who, place in pods.items():
+                found[who][row(f"/etc/{name}")] = "10666" in inside(cluster, *place, f"getent {name} {line.split(':')[0]} || true")
+            found[CONTROL][row(f"/etc/{name}")] = "10666" in inside(cluster, *WORKER, f"cat /mnt/jail/etc/{name}")
+        finally:
+            names.unlink()
+            names.with_suffix(".saved").rename(names)
+    for place in pods.values():
+        inside(cluster, *place, f"rm -f {KEPT}")
     return found
 
 
