@@ -13,7 +13,8 @@ description:
   - Puts together what slurmctld says of a node (state, reason, reservation, partitions) and what Kubernetes says of its
     pod and its machine, and makes a sentence of it.
   - C(ansible-playbook corral.slurm.why -e node=gpu-3) prints it.
-  - A right that is missing (to read machines, events, pods) takes away that part of the answer and no more.
+  - It names Secrets that the cluster's pods run with and that are gone or have lost a key, too, for nothing else shows that before a pod is replaced.
+  - A right that is missing (to read machines, events, pods, Secrets) takes away that part of the answer and no more.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -104,9 +105,9 @@ def test_an_immutable_secret_is_told(engine: Engine) -> None:
         make(engine, {"two": {"random_bytes": 8}})
 
 
-def test_a_key_that_is_lost_while_a_pod_runs_with_it_is_not_made_anew(engine: Engine) -> None:
+def test_a_key_that_is_lost_while_a_pod_runs_with_it_is_not_made_anew(engine: Engine, tmp_path: Path) -> None:
     """The pod is held back from the scheduler and only said to run: what it holds is asked of nobody here."""
-    recipe = {"one": {"random_bytes": 32}}
+    recipe = {"one": {"random_bytes": 32}, "two": {"random_bytes": 8}}
     make(engine, recipe)
     container = {"name": "c", "image": "localhost/none:1", "volumeMounts": [{"name": "k", "mountPath": "/keys"}]}
     spec = {
@@ -122,6 +123,18 @@ def test_a_key_that_is_lost_while_a_pod_runs_with_it_is_not_made_anew(engine: En
     engine.kubectl(
         "patch", "pod", "p", "-n", engine.namespace, "--subresource=status", "--type=merge", "-p", json.dumps({"status": running})
     )
+    lost = engine.get("secret", "keys")["data"]["two"]
+    for value in ('""', "null"):
+        engine.kubectl("patch", "secret", "keys", "-n", engine.namespace, "--type=merge", "-p", f'{{"data": {{"two": {value}}}}}')
+        with pytest.raises(KubeError, match=r"Secret .*/keys has lost two, while pods run with it \(p\)") as caught:
+            make(engine, recipe)
+        (tmp_path / "two").write_bytes(base64.b64decode(lost))
+        create = re.search(r"then 'kubectl (-n \S+ create secret .*) \| kubectl (-n \S+ apply -f -)'", str(caught.value))
+        assert create is not None
+        manifest = engine.kubectl(*create[1].replace("=two", f"={tmp_path / 'two'}").split())
+        engine.kubectl(*create[2].split(), stdin=manifest)
+        assert engine.get("secret", "keys")["data"]["two"] == lost
+        make(engine, recipe)
     engine.kubectl("delete", "secret", "keys", "-n", engine.namespace)
     for check in (True, False):
         with pytest.raises(KubeError, match=r"Secret .*/keys is gone, while pods run with it \(p\)") as caught:
