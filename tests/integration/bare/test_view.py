@@ -5,12 +5,15 @@ capabilities, or with a daemon's identity, touch in the jail at all: nothing tha
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..watch import OF_STEPS, Explained, Watch, unexplained
+from .images import REPOSITORY
 from .machines import JAIL, NODES, Cluster
 
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
@@ -130,6 +133,34 @@ def test_a_jobs_input_is_no_directory_and_no_file_of_the_machines(bare: Cluster)
         else:
             assert said == "ran\nended"
     assert set(bare.states()) == {"idle"}
+
+
+def test_sbcast_gives_nobody_a_device_once_a_worker_has_closed_them(bare: Cluster) -> None:
+    """By slurmd.sh's own lines, on one of the two machines. Terminals and other devices are there for steps as ever."""
+    closes = re.search(r"(?ms)^close_devices\(\) \{.*?^\}", (REPOSITORY / "images" / "slurm" / "entry" / "slurmd.sh").read_text())
+    assert closes
+    for node in NODES:
+        bare.machines[node].sh("mknod -m 0666 /dev/nothing c 1 3")
+    closed = bare.machines[NODES[0]]
+    closed.run("bash", "-euc", f"{closes[0]}\nclose_devices")
+    try:
+        bare.head.sh("salloc -Q -N2 sh -c 'sbcast -f /etc/passwd /dev/nothing || true'", user="ada")
+        assert [bare.machines[node].sh("stat -c %a:%u /dev/nothing") for node in NODES] == ["666:0", "644:10001"]
+        said = bare.head.sh(
+            f"script -qec 'srun -w {closed.name} --pty sh -c \"tty; echo written >/dev/null && echo ended\"' /dev/null", user="ada"
+        )
+        assert "/dev/pts/" in said and said.endswith("ended"), said
+    finally:
+        closed.sh("mount -o remount,bind,rw /dev; umount /dev/pts/ptmx")
+        for node in NODES:
+            bare.machines[node].sh("rm /dev/nothing")
+
+
+def test_no_step_has_the_kernels_keys(bare: Cluster) -> None:
+    """They would be those of its uid on the whole machine."""
+    add = "import ctypes; l = ctypes.CDLL(None, use_errno=True); print(l.syscall(248, b'user', b'corral-test', b'x', 1, -4), ctypes.get_errno())"
+    for user in ("ada", None):
+        assert bare.head.sh(f"srun -Q -w {NODES[0]} python3 -c {shlex.quote(add)}", user=user) == "-1 38"
 
 
 def test_a_pipe_in_the_place_of_users_names_keeps_nobody_waiting(bare: Cluster) -> None:
