@@ -142,7 +142,7 @@ class Proxy:
         self._context = None if folder is None else _context(folder)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Proxy:
             with socket.create_connection((name, port)) as upstream:
                 client.sendall(answer)
                 upstream.sendall(onward)
-                back = threading.Thread(target=_pump, args=(upstream, client))
+                back = threading.Thread(target=_pump, args=(upstream, client), daemon=True)
                 back.start()
                 _pump(client, upstream)
                 back.join()

@@ -53,6 +53,15 @@ JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+# A command may say nothing for long, and what is between forgets connections that are quiet.
+_KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)  # macOS has other names
+    ),
+)
 # How often an object is judged again that somebody writes meanwhile.
 _SEEN_TRIES = 5
 _NOT_NOW = frozenset((429, 500, 502, 503, 504))
@@ -143,6 +152,7 @@ class Client:
         server = urlsplit(self.access.server)
         connection: Any = self._pool._new_conn()  # urllib3 has no public way to a connection alone
         connection.timeout = timeout
+        connection.socket_options = [*(connection.socket_options or ()), *_KEEP_ALIVE]
         if self._pool.proxy is not None:
             if server.scheme == "http" and self._pool.proxy.scheme == "https":
                 raise ConfigError(

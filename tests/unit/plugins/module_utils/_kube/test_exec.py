@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,15 @@ def test_output_and_outcome(server: Recorder, folder: Path) -> None:
     client = Client(access(server, folder))
     done = run(client)
     assert (done.code, done.stdout, done.stderr) == (0, "said", "")
+
+
+@pytest.mark.parametrize("scheme", ["", "http", "socks5"])
+def test_a_command_that_is_quiet_keeps_its_connection(server: Recorder, folder: Path, scheme: str) -> None:
+    proxy = Proxy(server.seen)
+    client = Client(access(server, folder, proxy=f"{scheme}://127.0.0.1:{proxy.port}" if scheme else None))
+    with client.open_socket(5.0) as found:
+        assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and found.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+    proxy.close()
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "other"])
