@@ -61,6 +61,7 @@ _QUIET: dict[str, Any] = {
     "counts": {},
     "drained": "",
     "drained_by": {},
+    "pending": False,
     "ipv4": [],
     "ipv6": [],
 }

@@ -77,10 +77,15 @@ def test_a_play_of_roles_does_all_that_the_site_does(tmp_path: Path) -> None:
     (tmp_path / "my.yml").write_text(text(Path("examples/full.yml")))
     (tmp_path / "play.yml").write_text(shown)
     said = {}
-    asked = {"metadata": {"name": "full-cpu"}, "spec": {"replicas": 40}}
+    asked = {"apiVersion": "corral.hpc/v1alpha1", "kind": "SlurmNodeSet", "metadata": {"name": "full-cpu"}, "spec": {"replicas": 40}}
     before = load("examples/full.yml")
     before["spec"]["users"].append({"name": "zoe", "uid": 1999})
-    kept = {"metadata": {"name": revisions.name("full")}, "data": revisions.parse({}).done(before, "2026-01-01T00:00:00Z").data()}
+    kept = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": revisions.name("full")},
+        "data": revisions.parse({}).done(before, "2026-01-01T00:00:00Z").data(),
+    }
     with serving(slurmnodesets=[asked], configmaps=[kept]) as server:
         environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig(tmp_path / "kubeconfig")), "ANSIBLE_NOCOLOR": "1"}
         runs = {"roles": ["play.yml"], "site": ["corral.slurm.site", "-e", "slurm_cluster_file=my.yml"]}
