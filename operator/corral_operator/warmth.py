@@ -64,6 +64,7 @@ _QUIET: dict[str, Any] = {
     "pending": False,
     "ipv4": [],
     "ipv6": [],
+    "record": "",
 }
 
 _made: dict[str, Any] = {}
