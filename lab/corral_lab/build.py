@@ -1,6 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the lab builds, once for each content: Kubernetes from lab/kube, the container runtime from lab/runtime, the pause image from lab/pause.c."""
+"""What the lab builds, once for each content: Kubernetes and what goes with it from lab/kube, the container runtime from lab/runtime, the pause
+image from lab/pause.c."""
 
 from __future__ import annotations
 
@@ -54,12 +55,12 @@ class GoModule:
 # One binary stands for all of Kubernetes' programs (lab/kube/main.go).
 KUBE = GoModule(
     "kube",
-    f"Kubernetes v{'.'.join(map(str, VERSION))} and CoreDNS",
-    (".", "./coredns"),
+    f"Kubernetes v{'.'.join(map(str, VERSION))}, CoreDNS and kube-network-policies",
+    (".", "./coredns", "./policies"),
     ("-trimpath", "-ldflags", f"-s -w {_VERSION_FLAGS}"),
     False,
     dict.fromkeys(("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"), "kube")
-    | {"coredns": "coredns"},
+    | {"coredns": "coredns", "network-policies": "policies"},
 )
 # Debian 12's containerd knows no user namespaces. runc is partly C: its first steps in a container, and libseccomp.
 RUNTIME = GoModule(

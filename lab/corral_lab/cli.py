@@ -9,8 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import control_plane, enforcer, images, lifecycle, prerequisites
-from .health import Api
+from . import images, lifecycle, prerequisites
 from .state import Lab, LabError, Paths, lock
 
 
@@ -27,7 +26,6 @@ def parser() -> argparse.ArgumentParser:
     load = commands.add_parser("load", help="bring OCI image archives into every node")
     load.add_argument("archives", nargs="+", type=Path, metavar="IMAGE_ARCHIVE")
     commands.add_parser("kubeconfig", help="print the path of the administrator's kubeconfig")
-    commands.add_parser("enforce", help="one of the lab's own daemons: keeps the rules that NetworkPolicies want")
     needs = commands.add_parser("prerequisites", help="what this machine lacks")
     how = needs.add_mutually_exclusive_group()
     how.add_argument("--check", action="store_true", help="tell what is missing (the default)")
@@ -56,8 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
         case "kubeconfig":
             lifecycle.load_lab(paths)
             print(paths.kubeconfig)
-        case "enforce":
-            enforcer.run(Api(lifecycle.load_lab(paths).address, control_plane.API_PORT, paths.pki))
         case "prerequisites":
             if arguments.install:
                 prerequisites.install()

@@ -6,13 +6,12 @@ what enforces NetworkPolicies."""
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 from .health import Api, http_answer
-from .network import POD_RANGE, SERVICE_RANGE
+from .network import POD_RANGE, QUEUE, REFUSED, SERVICE_RANGE
 from .processes import Part
-from .state import LAB_FILES, Paths, write_file
+from .state import Paths, write_file
 
 ETCD_PORT, ETCD_PEER_PORT, ETCD_HEALTH_PORT = 16379, 16380, 16381
 API_PORT = 16443
@@ -225,8 +224,14 @@ def dns_part(paths: Paths, address: str) -> Part:
 
 
 def policies_part(paths: Paths) -> Part:
-    """This program itself (enforcer.py); a daemon's environment is a clean one."""
-    command = ("env", f"CORRAL_LAB_DIR={paths.root}", sys.executable, str(LAB_FILES / "lab"), "enforce")
+    """One serves all nodes: it is asked about every packet that begins a connection of a pod (network.wanted_rules)."""
+    command = (
+        f"{paths.bin}/network-policies",
+        f"-kubeconfig={paths.kubeconfig}",
+        f"-queue={QUEUE}",
+        f"-mark={REFUSED}",
+        f"-health=127.0.0.1:{POLICIES_HEALTH_PORT}",
+    )
     ports = (("127.0.0.1", POLICIES_HEALTH_PORT),)
     return Part("network-policies", command, lambda: http_answer(f"http://127.0.0.1:{POLICIES_HEALTH_PORT}/"), ports)
 

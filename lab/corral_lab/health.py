@@ -8,7 +8,6 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +15,6 @@ from urllib.parse import urlsplit
 from .state import LabError
 
 SECONDS = 5.0
-WATCH_SECONDS = 300
 
 
 def http_answer(url: str) -> str | None:
@@ -77,22 +75,6 @@ class Api:
                 return response.status, json.loads(text)
             except ValueError:
                 return response.status, text
-        finally:
-            connection.close()
-
-    def watch(self, path: str, version: str) -> Iterator[dict[str, Any]]:
-        """Events of a collection after a version, until the server ends them, which it does after some minutes."""
-        context = ssl.create_default_context(cafile=str(self._pki / "ca.crt"))
-        context.load_cert_chain(self._pki / "admin.crt", self._pki / "admin.key")
-        # A server that vanished says nothing any more; one that lives has ended the watch by then.
-        connection = http.client.HTTPSConnection(self._address, self._port, timeout=WATCH_SECONDS + 10, context=context)
-        try:
-            connection.request("GET", f"{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}")
-            response = connection.getresponse()
-            if response.status != 200:
-                raise LabError(f"The API server ended a watch of {path} ({response.status}).")
-            while line := response.readline():
-                yield json.loads(line)
         finally:
             connection.close()
 

@@ -22,6 +22,8 @@ POD_RANGE = "10.241.0.0/16"
 SERVICE_RANGE = "10.242.0.0/16"
 API_SERVICE_ADDRESS = "10.242.0.1"
 CHAIN = "CORRAL-LAB"
+# The netfilter queue of packets to be decided on by NetworkPolicies, and the mark of those that are not allowed.
+QUEUE, REFUSED = 10241, 0x1000000
 # The kubelet writes the last six at its start, as on every Kubernetes node (pkg/kubelet/cm setupKernelTunables).
 KERNEL_VALUES = (
     "net/ipv4/ip_forward",
@@ -187,34 +189,43 @@ def _delete_table(program: str, table: str) -> None:
         channel.recv(4096)
 
 
-def wanted_rules() -> list[tuple[str, str, list[str]]]:
-    """(table, built-in chain that jumps to ours, rules of our chain). Pods keep their addresses among themselves: Slurm connects back to
-    the address that it saw. Only what leaves their range is masqueraded. The filter rules matter where another program made FORWARD drop."""
+def wanted_rules() -> list[tuple[str, str, str, list[str]]]:
+    """(table, built-in chain that jumps to ours, our chain, its rules). Pods keep their addresses among themselves: Slurm connects back to
+    the address that it saw. Only what leaves their range is masqueraded. What begins a connection of a pod is queued for lab/kube/policies,
+    before kube-proxy's filter rules, and rejected where it comes back marked; what the machine sends is not asked about, as on any node. The
+    rules that accept matter where another program made FORWARD drop."""
     comment = "-m comment --comment corral-lab"
-    return [
-        ("nat", "POSTROUTING", [f"-A {CHAIN} -s {POD_RANGE} ! -d {POD_RANGE} {comment} -j MASQUERADE"]),
-        ("filter", "FORWARD", [f"-A {CHAIN} -s {POD_RANGE} {comment} -j ACCEPT", f"-A {CHAIN} -d {POD_RANGE} {comment} -j ACCEPT"]),
+    queue = f"{comment} -j NFQUEUE --queue-num {QUEUE}"
+    ask = ["-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN", f"-s {POD_RANGE} {queue}", f"-d {POD_RANGE} {queue}"]
+    refuse = f"-m mark --mark {REFUSED:#x}/{REFUSED:#x} {comment} -j REJECT"
+    wanted = [
+        ("nat", "POSTROUTING", CHAIN, [f"-s {POD_RANGE} ! -d {POD_RANGE} {comment} -j MASQUERADE"]),
+        ("mangle", "FORWARD", CHAIN, ask),
+        ("mangle", "INPUT", CHAIN, ask),
+        ("filter", "FORWARD", CHAIN, [refuse, f"-s {POD_RANGE} {comment} -j ACCEPT", f"-d {POD_RANGE} {comment} -j ACCEPT"]),
+        ("filter", "INPUT", f"{CHAIN}-INPUT", [refuse]),
     ]
+    return [(table, builtin, chain, [f"-A {chain} {rule}" for rule in rules]) for table, builtin, chain, rules in wanted]
 
 
 def rules_missing() -> str | None:
     """Why the lab's own rules are not all there, or None."""
     saved = _save("iptables")
-    for table, builtin, rules in wanted_rules():
+    for table, builtin, chain, rules in wanted_rules():
         lines = saved.get(table, [])
-        if not any(line.startswith(f"-A {builtin} ") and line.endswith(f"-j {CHAIN}") for line in lines):
-            return f"iptables table {table}: {builtin} does not lead to {CHAIN}"
-        if sum(line.startswith(f"-A {CHAIN} ") for line in lines) != len(rules):
-            return f"iptables table {table}: chain {CHAIN} is not as made"
+        if not any(line.startswith(f"-A {builtin} ") and line.endswith(f"-j {chain}") for line in lines):
+            return f"iptables table {table}: {builtin} does not lead to {chain}"
+        if sum(line.startswith(f"-A {chain} ") for line in lines) != len(rules):
+            return f"iptables table {table}: chain {chain} is not as made"
     return None
 
 
 def add_rules() -> None:
     """Make the lab's own chains, whatever is there of them."""
-    for table, builtin, rules in wanted_rules():
-        script = "\n".join([f"*{table}", f":{CHAIN} - [0:0]", *rules, "COMMIT", ""])
+    for table, builtin, chain, rules in wanted_rules():
+        script = "\n".join([f"*{table}", f":{chain} - [0:0]", *rules, "COMMIT", ""])
         done = subprocess.run(["iptables-restore", "--noflush", "-w", "10"], input=script, capture_output=True, text=True, check=False)
-        jump = ["-m", "comment", "--comment", "corral-lab", "-j", CHAIN]
+        jump = ["-m", "comment", "--comment", "corral-lab", "-j", chain]
         if done.returncode == 0 and _iptables(table, "-C", builtin, *jump).returncode:
             done = _iptables(table, "-I", builtin, *jump)
         if done.returncode:

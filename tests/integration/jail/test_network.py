@@ -204,6 +204,12 @@ def test_who_reaches_whom(places: Places) -> None:
     assert table(places, REACHED) == REACHED
 
 
+def test_what_no_policy_allows_is_refused_and_does_not_time_out(places: Places) -> None:
+    (namespace, name, container), (address, port) = places.who["job"], places.where["slurmd"]
+    script = f"timeout 5 bash -c '</dev/tcp/{address}/{port}' 2>/dev/null; echo $?"
+    assert places.cluster.kubectl("exec", "-n", namespace, name, "-c", container, "--", "bash", "-c", script).strip() == "1"
+
+
 @pytest.mark.usefixtures("places")
 def test_a_job_of_a_user_reaches_what_its_worker_reaches(script: Script) -> None:
     """By name too: DNS is open wherever it is."""

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from corral_lab import build, certificates, control_plane, nodes, prerequisites, processes
+from corral_lab import build, certificates, control_plane, network, nodes, prerequisites, processes
 from corral_lab.health import Api
 from corral_lab.lifecycle import LabParts, Status, healthy
 from corral_lab.state import Lab, LabError, Paths
@@ -163,6 +163,12 @@ def test_nodes_run_the_labs_own_containerd_and_runc(paths: Paths) -> None:
     assert search[0] == str(paths.bin)
     assert {"containerd", "containerd-shim-runc-v2", "runc", "ctr"} <= build.RUNTIME.programs.keys()
     assert not [need.name for need in prerequisites.needs() if need.package in {"containerd", "runc"}]
+
+
+def test_policies_are_decided_on_by_what_the_rules_queue_packets_for(paths: Paths) -> None:
+    command = control_plane.policies_part(paths).command
+    assert {f"-queue={network.QUEUE}", f"-mark={network.REFUSED}"} <= set(command)
+    assert Path(command[0]).name in build.KUBE.programs
 
 
 def test_all_lacks_are_told_at_once(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:

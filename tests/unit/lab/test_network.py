@@ -54,10 +54,27 @@ def test_nothing_to_remove_is_no_script() -> None:
 
 
 def test_pods_keep_their_addresses_among_themselves() -> None:
-    [(table, builtin, rules)] = [each for each in network.wanted_rules() if each[0] == "nat"]
-    assert (table, builtin) == ("nat", "POSTROUTING")
+    [(_table, builtin, _chain, rules)] = [each for each in network.wanted_rules() if each[0] == "nat"]
+    assert builtin == "POSTROUTING"
     assert [rule.split()[-1] for rule in rules] == ["MASQUERADE"]
     assert f"-s {network.POD_RANGE} ! -d {network.POD_RANGE}" in rules[0]
+
+
+def test_what_begins_a_connection_of_a_pod_is_asked_about_and_no_rule_lets_it_pass_before_the_answer_counts() -> None:
+    wanted = {(table, builtin): rules for table, builtin, _chain, rules in network.wanted_rules()}
+    # What a pod sends to the machine itself too; what the machine sends goes through OUTPUT.
+    assert {builtin for table, builtin in wanted if table == "mangle"} == {"FORWARD", "INPUT"}
+    for place in ("FORWARD", "INPUT"):
+        goes_on, sent, received = wanted["mangle", place]
+        assert "ESTABLISHED" in goes_on
+        assert goes_on.endswith("-j RETURN")
+        assert f"-s {network.POD_RANGE} " in sent
+        assert f"-d {network.POD_RANGE} " in received
+        assert all(rule.endswith(f"-j NFQUEUE --queue-num {network.QUEUE}") for rule in (sent, received))
+        assert wanted["filter", place][0].endswith("-j REJECT")
+        assert f"--mark {network.REFUSED:#x}/" in wanted["filter", place][0]
+    # By which kube-proxy lets packets pass.
+    assert not network.REFUSED & 0x4000
 
 
 def test_ranges_lie_apart() -> None:
