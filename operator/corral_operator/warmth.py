@@ -65,6 +65,7 @@ _QUIET: dict[str, Any] = {
     "ipv4": [],
     "ipv6": [],
     "record": "",
+    "within": {"0.0.0.0/0": [], "::/0": []},
 }
 
 _made: dict[str, Any] = {}

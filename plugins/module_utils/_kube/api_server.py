@@ -108,12 +108,13 @@ def _addresses(data: dict[str, Any]) -> list[str]:
 
 def _add_connection(server: str, known: dict[str, list[str]]) -> None:
     """Add those under which this run reaches the API server, by the host's name; none where only a proxy can resolve it. Those that the name had stay, for
-    DNS may tell some of them at a time."""
+    DNS may tell some of them at a time. What the API server's own objects tell is not recorded twice, so that runs from within the cluster and from without
+    make the same policy."""
     host = urlsplit(server).hostname or ""
     with contextlib.suppress(OSError, UnicodeError):
         found = _networks(str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
-        if found:
-            known[host] = sorted({*known.get(host, []), *found})
+        told = {network for place in _PLACES for network in known.get(place, ())}
+        known[host] = sorted({*known.get(host, []), *found} - told)
 
 
 def _networks(addresses: Iterable[str]) -> list[str]:

@@ -163,21 +163,14 @@ class Applier:
         query = {"fieldManager": self._manager, "force": "true" if self._force else "false"}
         if self._check:
             query["dryRun"] = "All"
+        # With its UID it is for this very object: another one of its name is looked at before it is written. So an unchanged batch costs no request for it.
         uid = self._uids.pop(item.ref, "")
-        if uid:
-            # For this very object: another one of its name is looked at before it is written. So an unchanged batch costs no request for it.
-            body = {**item.body, "metadata": {**item.body["metadata"], "uid": uid}}
-            try:
-                return self._client.request(
-                    "PATCH", item.ref.path, what=f"apply {item.ref}", query=query, body=body, content_type=APPLY, retry_conflict=False
-                )
-            except (Conflict, Forbidden, Invalid, NotFound):
-                self._refuse_others([item])
         deadline = time.monotonic() + _KIND_COMES
         while True:
+            body = {**item.body, "metadata": {**item.body["metadata"], "uid": uid}} if uid else item.body
             try:
                 return self._client.request(
-                    "PATCH", item.ref.path, what=f"apply {item.ref}", query=query, body=item.body, content_type=APPLY
+                    "PATCH", item.ref.path, what=f"apply {item.ref}", query=query, body=body, content_type=APPLY, retry_conflict=not uid
                 )
             except NotFound as error:
                 if error.status.kind or error.status.namespace_missing:
@@ -186,11 +179,19 @@ class Applier:
                     raise unknown_kind(item.ref.resource.api_version, item.ref.resource.kind) from error
                 time.sleep(0.1)
             except Conflict as error:
+                if uid and not error.status.is_field_conflict:
+                    uid = ""
+                    self._refuse_others([item])
+                    continue
                 if error.status.is_field_conflict:
                     conflicts = [{**item.ref.row("conflict"), **row} for row in error.data.get("conflicts", ())]
                     raise Conflict(str(error), error.status, data={"conflicts": conflicts}) from error
                 raise
             except (Invalid, Forbidden) as error:
+                if uid and error.status.is_of_another_uid:
+                    uid = ""
+                    self._refuse_others([item])
+                    continue
                 if not immutable.is_refused(error.status):
                     raise
                 different = immutable.changed(item.ref, item.body, item.before or self._live.get(item.ref))

@@ -75,6 +75,11 @@ class Status:
         return self.code == 404 and self.kind == "namespaces"
 
     @property
+    def is_of_another_uid(self) -> bool:
+        """An apply names the UID of an object that has gone, and whose name another one has (the UID is a field that cannot change)."""
+        return any(cause.field == "metadata.uid" for cause in self.causes) or "metadata.uid" in self.message
+
+    @property
     def is_untried(self) -> bool:
         """A webhook that may do more than answer is not called for a dry run, so the API server says nothing about the object."""
         return self.code == 400 and "does not support dry run" in self.message

@@ -22,7 +22,8 @@ USERS = "the job that writes users, without a capability that leads out: by desc
 FIRST_LOGIN = "what a user lacks at the first login: by descriptors from the jail's root on, and through no link; in the home with the user's own rights"
 EXPLAINED = (
     Explained(
-        "slurmctld-wlm|slurmd-wlm|slurmd|scontrol|squeue|sinfo|sacctmgr|sacct|scancel|getent|id",
+        "slurmctld-wlm|slurmd-wlm|slurmd|scontrol|squeue|sinfo|sacctmgr|sacct|scancel|getent|id"
+        r"|python3\.\d+ first_login\.py",
         "pod",
         "open",
         "/etc/(passwd|group)",

@@ -59,7 +59,6 @@ def group() -> Iterator[str]:
         ("spec", "partitions: [{name: a, priorityTier: 2.5}]", False),
         ("spec", "slurm: {topology: {}}", False),
         ("spec", "login: {replicas: }", True),
-        ("spec", "login: {replicas: 1, replicas: 2}", False),
         ("spec", "login: {motd: 1:40}", True),
         ("spec", "login: {motd: yes}", False),
         ("spec", f"login: {{motd: {'9' * 41}}}", False),

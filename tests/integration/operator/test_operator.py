@@ -178,9 +178,6 @@ DRIFTS: dict[str, tuple[str, ...]] = {
     "ServiceAccount edited": patch("serviceaccount", "worker", '{"automountServiceAccountToken": true}'),
     "PersistentVolumeClaim without a label": ("label", "persistentvolumeclaim", f"{NAME}-jail", "app.kubernetes.io/component-"),
     "Job deleted": ("delete", "job", "-l", f"app.kubernetes.io/instance={NAME},app.kubernetes.io/component=jail"),
-    "Secret without one of its keys": patch(
-        "secret", "login-host-keys", '{"data": {"ssh_host_rsa_key": null, "ssh_host_rsa_key.pub": null}}'
-    ),
 }
 # How long each repair took, as far as kubectl can see it; what is promised is measured by tests/bench.
 REPAIRS = REPOSITORY / "build" / "operator-drift.json"
