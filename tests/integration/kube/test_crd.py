@@ -18,6 +18,7 @@ import yaml
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
+from ..conftest import eventually
 from ..kubectl import Kubectl
 
 pytestmark = pytest.mark.lab
@@ -42,7 +43,9 @@ def group() -> Iterator[str]:
     kubectl = Kubectl(REPOSITORY)
     kubectl("create", "-f", "-", stdin=yaml.safe_dump(definition))
     try:
-        kubectl("wait", f"crd/slurmclusters.{name}", "--for=condition=Established", "--timeout=60s")
+        # `kubectl wait` fails at once for an object that has no conditions yet.
+        established = '-o=jsonpath={.status.conditions[?(@.type=="Established")].status}'
+        eventually(lambda: kubectl("get", f"crd/slurmclusters.{name}", established) == "True", "the definition is served")
         yield name
     finally:
         kubectl("delete", f"crd/slurmclusters.{name}", "--wait=false")

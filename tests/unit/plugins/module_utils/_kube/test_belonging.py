@@ -162,7 +162,9 @@ class Api:
         if wanted and live is None:
             raise Conflict("uid mismatch: no existing object was found.", Status(409, "Conflict"))
         if live is not None and wanted not in (None, live["metadata"]["uid"]):
-            raise Invalid("metadata.uid: field is immutable.", Status(422, "Invalid", "metadata.uid: Invalid value: \"new\": field is immutable"))
+            raise Invalid(
+                "metadata.uid: field is immutable.", Status(422, "Invalid", 'metadata.uid: Invalid value: "new": field is immutable')
+            )
         if "dryRun" in options["query"]:
             return Response(201 if live is None else 200, copy.deepcopy(live or options["body"]))
         return Response(201 if live is None else 200, copy.deepcopy(self.put(path, options["body"])))
