@@ -79,9 +79,11 @@ def recording(folder: Path, *, tls: bool = True) -> Iterator[Recorder]:
     with Recorder(folder, tls=tls) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -687,7 +687,7 @@ def led(cluster: Cluster, script: Script, root: Path, tmp_path_factory: pytest.T
         try:
             names.symlink_to(f"/proc/1/root{KEPT}")
             for who, place in pods.items():
-                found[who][row(f"/etc/{name}")] = "10666" in inside(cluster, *place, f"getent {name} {line.split(':')[0]} || true")
+                found[who][row(f"/etc/{name}")] = "10666" in inside(cluster, *place, f"getent {name} {line.partition(':')[0]} || true")
             found[CONTROL][row(f"/etc/{name}")] = "10666" in inside(cluster, *WORKER, f"cat /mnt/jail/etc/{name}")
         finally:
             names.unlink()
