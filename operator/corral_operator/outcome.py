@@ -35,9 +35,11 @@ class Outcome:
     foreign: list[str] = field(default_factory=list)
     changed_tasks: list[str] = field(default_factory=list)
     tasks: dict[str, float] = field(default_factory=dict)
-    _waiting: dict[str, list[str]] = field(default_factory=dict)
-    _left: dict[str, bool] = field(default_factory=dict)
-    _lines: dict[str, list[str]] = field(default_factory=dict)
+    # Of the last pass: the nodes whose jobs are waited for, those that go and those that get another pod; whether a later run has to go on, whatever
+    # Kubernetes tells; and how far a roll-out is, a line for each set that has something left.
+    waiting: list[str] = field(default_factory=list)
+    left: bool = False
+    lines: list[str] = field(default_factory=list)
     _failure: Json | None = None
     _error: str = ""
     _began: float | None = None
@@ -60,9 +62,9 @@ class Outcome:
             self.foreign += line.get("foreign", ())
             self.nodes = line.get("nodes", self.nodes)
             self.leaving = line.get("leaving", self.leaving)
-            self._waiting |= line.get("waiting", {})
-            self._left |= line.get("left", {})
-            self._lines |= line.get("lines", {})
+            self.waiting = line.get("waiting", self.waiting)
+            self.left = line.get("left", self.left)
+            self.lines = line.get("lines", self.lines)
             if kind == "failed" and not line.get("ignored"):
                 self._failure = line
         elif kind == "error":
@@ -79,21 +81,6 @@ class Outcome:
             name = f"{self.role} : {self.task}" if self.role else self.task
             self.tasks[name] = self.tasks.get(name, 0.0) + now - self._began
         self._began = now
-
-    @property
-    def waiting(self) -> list[str]:
-        """Return the nodes whose jobs are waited for: those that go, and those that get another pod."""
-        return [node for nodes in self._waiting.values() for node in nodes]
-
-    @property
-    def left(self) -> bool:
-        """True when a later run has to go on, whatever Kubernetes tells."""
-        return any(self._left.values())
-
-    @property
-    def lines(self) -> list[str]:
-        """Return how far a roll-out is, a line for each set that has something left."""
-        return [line for lines in self._lines.values() for line in lines]
 
     @property
     def successful(self) -> bool:

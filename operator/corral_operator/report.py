@@ -83,7 +83,7 @@ def _result(data: Json) -> Json:
     warnings = [str(one)[:_LONGEST] for one in result.get("warnings") or ()]
     if warnings:
         found["warnings"] = warnings[:_MOST]
-    if action in ("slurm_node_info", "slurm_sync") and "counts" in result:
+    if action in ("slurm_reconcile", "slurm_sync") and "counts" in result:
         found["nodes"] = {key: int(result["counts"].get(name, 0)) for key, name in _COUNTS.items()}
     if action == "k8s_apply":
         found["objects"] = [
@@ -102,11 +102,11 @@ def _result(data: Json) -> Json:
             "nodes": [f"{row.get('node')} ({row.get('cause')})" for row in leaving][:_MOST],
             "busy": not all(row.get("free") for row in leaving),
         }
-    elif action in ("slurm_scale", "slurm_rollout"):
-        found["waiting"] = {action: [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]}
+    elif action == "slurm_reconcile" and "left" in result:
+        found["waiting"] = [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]
         # What a later run goes on with though Kubernetes may tell of nothing: a window that begins, a repaired node, a partition's last job.
-        found["left"] = {action: bool(result.get("left") or set(result.get("held") or ()) - {"hardware", "gres"})}
-        found["lines"] = {action: [str(one)[:_LONGEST] for one in (result.get("lines") or ())][:_MOST]}
+        found["left"] = bool(result["left"])
+        found["lines"] = [str(one)[:_LONGEST] for one in (result.get("lines") or ())][:_MOST]
     return found
 
 

@@ -9,6 +9,7 @@ made by the zygote, its second half (variables, playbook, tasks) by the fork. It
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,24 +49,26 @@ _QUIET: dict[str, Any] = {
     "writes": 0,
     "objects": [],
     "secrets": [],
-    "shrinks": False,
-    "goes": False,
+    "again": False,
+    "left": False,
     "waiting": [],
     "leaving": [],
-    "retired": [],
-    "held": {},
-    "kept_lines": [],
-    "relines": [],
     "nodes": [],
     "missing": "",
     "counts": {},
     "drained": "",
     "drained_by": {},
+}
+_LIVE: dict[str, Any] = {
+    "note": False,
     "pending": False,
-    "ipv4": [],
-    "ipv6": [],
-    "record": "",
-    "within": {"0.0.0.0/0": [], "::/0": []},
+    "removed_users": [],
+    "api_server": {"ipv4": [], "ipv6": [], "within": {"0.0.0.0/0": [], "::/0": []}, "record": ""},
+    "unmade": [],
+    "shrinks": False,
+    "retired": [],
+    "kept_lines": [],
+    "files": None,
 }
 
 _made: dict[str, Any] = {}
@@ -105,15 +108,26 @@ def rehearse(playbook: str) -> None:
 
 @contextlib.contextmanager
 def _rehearsal(actions: list[Any]) -> Iterator[None]:
-    """Let none of the collection's actions ask or tell anybody. The model is computed in earnest."""
-    backends = {action: action.backend for action in actions if not action.__module__.endswith(".slurm_cluster_model")}
-    for action in backends:
-        action.backend = staticmethod(lambda _params, **_modes: dict(_QUIET))
+    """Let none of the collection's actions ask or tell anybody. The model is computed in earnest, of the document alone."""
+    backends = {action: action.backend for action in actions}
+    for action, backend in backends.items():
+        if action.__module__.endswith(".slurm_cluster_model"):
+            action.backend = staticmethod(functools.partial(_model, backend))
+        else:
+            action.backend = staticmethod(_as_it_shall_be)
     try:
         yield
     finally:
         for action, backend in backends.items():
             action.backend = staticmethod(backend)
+
+
+def _model(backend: Any, params: dict[str, Any], **modes: Any) -> dict[str, Any]:
+    return {**backend({**params, "live": False}, **modes), "live": _LIVE}
+
+
+def _as_it_shall_be(_params: dict[str, Any], **_modes: Any) -> dict[str, Any]:
+    return dict(_QUIET)
 
 
 def plan(playbook: str) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 def revision(params: Json, *, check: bool, diff: bool) -> Json:
     """Note a document, or give the cluster one that was noted; the parameters are those of the module slurm_revision.
 
-    Returns ``changed``, ``requests``, ``pending``, for a tried one ``removed_users``, and for a restored one ``revision``, ``document`` and ``operator``.
+    Returns ``changed``, ``requests``, and for a restored one ``revision``, ``document`` and ``operator``.
     Raises CorralError.
     """
     client = Client(auth.resolve(params))
@@ -36,6 +36,18 @@ def revision(params: Json, *, check: bool, diff: bool) -> Json:
         raise
     finally:
         client.close()
+
+
+def state(client: Client, namespace: str, cluster: str, document: Json, labels: Json) -> Json:
+    """Return what a pass has to know of the history: ``note`` (whether it has to note that the document is tried), ``pending`` (whether there will be
+    something to note at its end), and ``removed_users``. Raises CorralError."""
+    work = _Work(client, {"namespace": namespace, "cluster": cluster, "labels": labels}, check=True, diff=False)
+    tried = work.history.trying(document)
+    return {
+        "note": tried is not work.history or work.has_drifted(tried),
+        "pending": tried.is_pending(document),
+        "removed_users": work.history.removed_users(document),
+    }
 
 
 def revision_info(params: Json, *, check: bool, diff: bool) -> Json:
@@ -78,9 +90,7 @@ class _Work:
         history = self.history
         tries = self._params["state"] == "tried"
         found = history.trying(document) if tries else history.done(document, str(self._client.clock or ""))
-        # Without its labels it is none of the cluster's that is looked after, or goes with it.
-        drifted = bool(found.data()) and not self._params["labels"].items() <= self._labels.items()
-        changed = found is not history or drifted
+        changed = found is not history or self.has_drifted(found)
         if changed and not self._check:
             body = {
                 "apiVersion": "v1",
@@ -90,9 +100,7 @@ class _Work:
             }
             query = {"fieldManager": _MANAGER, "force": "true"}
             self._client.request("PATCH", self._ref.path, what=f"apply {self._ref}", query=query, body=body, content_type=APPLY)
-        result: Json = {"changed": changed, "pending": tries and found.is_pending(document), "requests": self._client.requests}
-        if tries:
-            result["removed_users"] = history.removed_users(document)
+        result: Json = {"changed": changed, "requests": self._client.requests}
         if self._diff and changed:
             result["diff"] = [
                 {
@@ -102,6 +110,10 @@ class _Work:
                 }
             ]
         return result
+
+    def has_drifted(self, history: revisions.History) -> bool:
+        """True for an object without its labels: it is none of the cluster's that is looked after, or goes with it."""
+        return bool(history.data()) and not self._params["labels"].items() <= self._labels.items()
 
     def restore(self) -> Json:
         """Return a document that was kept; where an operator makes the cluster of a SlurmCluster, have that say the same."""

@@ -12,8 +12,13 @@ description:
   - Reads a C(SlurmCluster) document, checks it by the schema of its custom resource and for sense, fills in the defaults, and computes everything
     that the roles of this collection need, as its result. Register it as C(corral), the
     variable by which they have it.
-  - It talks to no cluster and changes nothing.
+  - With O(live) it reads, too, what the cluster is like by now, for a pass that changes it. A node with jobs then stays in the model when the document no
+    longer has it, with its line in C(slurm.conf) and its partitions, and keeps the CPUs, the memory and the GPUs of its pod. Slurm's own parsers read the
+    configuration that is to come. Without it, no cluster is talked to.
+  - It changes nothing.
   - The document is data; text in it that looks like a template stays text.
+extends_documentation_fragment:
+  - corral.slurm.kubernetes
 author:
   - The corral authors (@corral-hpc)
 attributes:
@@ -29,25 +34,16 @@ options:
     description:
       - A YAML file that holds the document, on the host that runs the task. It is read once, so it may be a pipe
         (C(<(sops -d my.yml\)) of a shell).
-      - Give this, O(document) or O(model), exactly one of them.
+      - Give this or O(document).
     type: path
   document:
     description: The document itself.
     type: dict
-  model:
+  live:
     description:
-      - A model that this module has returned, to be returned with O(held) instead of what it held before.
-    type: dict
-  held:
-    description:
-      - Nodes that the document no longer has and that stay for their jobs' sake, as M(corral.slurm.slurm_scale) returns them.
-    type: dict
-    default: {}
-  sizes:
-    description:
-      - How many nodes are asked for of each node set that can be scaled, as M(corral.slurm.slurm_node_set) returns them. The bounds of the document hold.
-      - Without it, these sets have the size that the document begins them with.
-    type: dict
+      - Whether to read the cluster, too. The roles that change one need it.
+    type: bool
+    default: false
   teardown:
     description:
       - Whether the model is to take the cluster away by. A document with mistakes is no obstacle then; what it says of volumes counts as far as that is right.
@@ -65,10 +61,10 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     var: corral.node_names
 
-- name: Keep nodes on which jobs are left
+- name: Read the document, and the cluster that the roles are to change
   corral.slurm.slurm_cluster_model:
-    model: "{{ corral }}"
-    held: "{{ scale.held }}"
+    path: my.yml
+    live: true
   register: corral
 """
 
@@ -93,6 +89,15 @@ node_count:
   returned: success
   type: int
   sample: 4
+live:
+  description: What a pass has to know of the cluster as it is.
+  returned: success
+  type: dict
+requests:
+  description: Number of requests to the API server.
+  returned: with O(live)
+  type: int
+  sample: 5
 mistakes:
   description: One sentence for each mistake of the document.
   returned: when the document is wrong
@@ -105,38 +110,41 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.parameters import env_fallback
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import held, reading, remains, resolve
+from ansible_collections.corral.slurm.plugins.module_utils import _live
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, remains, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
 
-CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document", "model"]]}
+CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document"]]}
 
 
 def argument_spec() -> dict[str, Any]:
     """Options of the module and of its action plugin."""
     return {
+        **connection_options(env_fallback),
         "path": {"type": "path"},
         "document": {"type": "dict"},
-        "model": {"type": "dict"},
-        "held": {"type": "dict", "default": {}},
-        "sizes": {"type": "dict"},
+        "live": {"type": "bool", "default": False},
         "teardown": {"type": "bool", "default": False},
     }
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Return the model. Raises CorralError for a file that can not be read and for a wrong document."""
-    del check, diff  # it changes nothing, so there is nothing to predict and nothing to show
-    if params.get("model"):
-        return {**held.hold(params["model"], params["held"]), "changed": False}
+    """Return the model. Raises CorralError for a file that can not be read, for a wrong document, and with ``live`` for a cluster that can not be read."""
+    del diff  # it changes nothing, so there is nothing to show
     if not params.get("path") and params.get("document") is None:
         raise CorralError(
             "There is no SlurmCluster document; give a file with -e slurm_cluster_file=my.yml, or the document itself in slurm_cluster "
             "(for the module: path or document)."
         )
     document = read(params["path"]) if params.get("path") else params["document"]
-    model = (remains.model(document) if params.get("teardown") else resolve.model(document, params.get("sizes"))).to_dict()
-    return {**(held.hold(model, params["held"]) if params.get("held") else model), "changed": False}
+    if params.get("live"):
+        own = {"path", "document", "live", "teardown"}
+        connection = {name: value for name, value in params.items() if name not in own}
+        return {**_live.model(document, connection, check=check), "changed": False}
+    return {**(remains.model(document) if params.get("teardown") else resolve.model(document)).to_dict(), "changed": False}
 
 
 def read(path: str) -> Any:

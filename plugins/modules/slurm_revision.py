@@ -78,15 +78,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-pending:
-  description: Whether there will be something to note when the run comes to its end.
-  returned: with O(state=tried)
-  type: bool
-removed_users:
-  description: Users of the document before, or of one whose run has not come to its end, that this one leaves out.
-  returned: with O(state=tried)
-  type: list
-  elements: str
 revision:
   description: Number of the document.
   returned: with O(state=restored)

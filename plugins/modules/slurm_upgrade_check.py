@@ -33,7 +33,7 @@ options:
 author:
   - the corral authors (@corral-hpc)
 seealso:
-  - module: corral.slurm.slurm_rollout
+  - module: corral.slurm.slurm_reconcile
 """
 
 EXAMPLES = r"""

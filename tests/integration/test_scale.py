@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import scale
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import connected
 
 from .conftest import Cluster, eventually
 from .jobs import nodes, state, submit
@@ -87,25 +88,31 @@ def test_what_is_taken_back_is_given_back_and_drains_of_others_stay(cluster: Clu
 
 
 def test_a_slurmctld_that_does_not_answer_takes_nothing_away(cluster: Cluster) -> None:
-    action = importlib.import_module("ansible_collections.corral.slurm.plugins.action.slurm_scale").ActionModule
-    given = {
+    sets = [{"name": "cpu", "replicas": 0, "policy": "Wait", "deadline": 60, "jobs": []}]
+    params = {
         "namespace": cluster.namespace,
         "pod": f"{cluster.name}-controller-0",
+        "container": "slurmctld",
         "selector": f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/component=worker",
         "config_map": f"{cluster.name}-controller-config",
-        "node_sets": [{"name": "cpu", "replicas": 0}],
+        "node_sets": sets,
+        "policy": "Wait",
+        "deadline": 60,
+        "jobs": [],
+        "wait": False,
     }
-    params = ArgumentSpecValidator(action.argument_spec()).validate(given).validated_parameters
     with scenario(cluster, "a node set shrinks while slurmctld is away", KEPT[:1]):
         controller = f"statefulset/{cluster.name}-controller"
         cluster.kubectl("scale", "-n", cluster.namespace, controller, "--replicas=0")
         cluster.kubectl("wait", "-n", cluster.namespace, "--for=delete", f"pod/{cluster.name}-controller-0", "--timeout=60s")
         try:
-            result = action.backend(params, check=False, diff=False)
+            with connected(params) as client:
+                decided = scale.decide(client, params, check=False)
+            result = scale.order(params, check=False, diff=False)
         finally:
             cluster.kubectl("scale", "-n", cluster.namespace, controller, "--replicas=1")
             cluster.kubectl("rollout", "status", "-n", cluster.namespace, controller, "--timeout=60s")
-        assert (result["objects"], result["held"]["replicas"]) == ([], {"cpu": 3})
+        assert decided["retained"]["pods"] == {"cpu": 3, "extra": 3} and not result["changed"]
         assert "so no node was taken away, and cpu-[0-2],extra-[0-2] stay as they are" in result["warnings"][0]
         assert not nodes(cluster)["cpu-0"].startswith("d")
 

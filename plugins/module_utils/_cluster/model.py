@@ -233,7 +233,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """What slurm_scale has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
+    """What scale.decide has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
 
     ``node_sets`` are ``{"name", "replicas", "policy", "deadline", "jobs"}``, the pods that there shall be, the deadline in seconds since the drain, and
     ``jobs`` those with a policy of their own, ``{"partitions", "qos", "policy", "deadline"}``; ``policy``, ``deadline`` and ``jobs`` hold for sets that the
@@ -275,7 +275,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What slurm_rollout has to know: how each node set gets another pod template.
+    """What the roll-out has to know: how each node set gets another pod template.
 
     ``node_sets`` are ``{"name", "replicas", "type", "max_unavailable", "policy", "deadline", "jobs", "place"}``, ``max_unavailable`` a number of nodes.
     ``stateful_sets`` are the names of those whose pods are replaced by runs.
@@ -424,8 +424,8 @@ class Egress:
 @dataclass(frozen=True, slots=True)
 class Model:
     """A whole cluster. ``document`` is what it was made of, as JSON, with the schema's defaults; ``jail`` is the default one and the first of ``jails``;
-    ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users are the document's; ``original`` is what
-    held.hold() replaced, None where it did not."""
+    ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users are the document's; ``live`` is what a
+    pass has to know of the cluster as it is (see _live.resolve), None where nobody has looked."""
 
     name: str
     namespace: str
@@ -457,7 +457,7 @@ class Model:
     sub_mount_volumes: list[Volume]
     teardown: Teardown
     objects_owner: Json | None
-    original: Json | None
+    live: Json | None
 
     def to_dict(self) -> Json:
         """Return plain dictionaries, lists and scalars, keys in the order of the fields."""

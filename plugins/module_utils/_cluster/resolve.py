@@ -242,7 +242,7 @@ class _Resolver:
             sub_mount_volumes=sub_mount_volumes,
             teardown=self.teardown(components, jails, sub_mount_volumes, controller, secrets),
             objects_owner=None,
-            original=None,
+            live=None,
         )
 
     def document(self) -> str:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend of k8s_api_server_info: under which addresses pods reach the API server, for policies that close it.
+"""Under which addresses pods reach the API server, for policies that close it.
 
 Its Service's address, and those behind it: most network plugins look at a packet when the one has been replaced by the other, some before. And that of
 the run's own connection, which may be a load balancer's. What a run has read is recorded in an annotation of a NetworkPolicy, by where it was read, and
@@ -17,10 +17,9 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref, Resource
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, NotFound
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, NotFound
 
 ANNOTATION = "corral.hpc/api-server"
 _POLICIES = Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", namespaced=True, builtin=True)
@@ -31,43 +30,31 @@ _PLACES = {
 }
 
 
-def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Return the addresses; the parameters are those of the module k8s_api_server_info.
+def read(client: Client, namespace: str, policy: str, addresses: list[str], networks: list[str]) -> dict[str, Any]:
+    """Return the addresses of the API server as networks: ``ipv4``, ``ipv6``, ``within`` (for each of ``networks``, which of them lie in it), ``record`` (all
+    that is known, and of where, for the annotation of the NetworkPolicy ``policy``), and ``warnings`` where they are not known.
 
-    Returns ``changed``, ``ipv4``, ``ipv6``, ``within``, ``record``, ``requests``, and ``warnings`` where they are not known. Raises CorralError.
+    Where ``addresses`` name them, these alone. Else they are read in each pass, for they may move; what this one may not read, one before has recorded.
+    Raises KubeError.
     """
-    del check, diff
-    access = auth.resolve(params)
-    client = Client(access)
-    named: list[str] = params.get("addresses") or []
+    known = _recorded(client, namespace, policy)
     warnings: list[str] = []
-    try:
-        known = _recorded(client, params)
-        if not named:
-            warnings = _read(client, known)
-            _add_connection(access.server, known)
-    except KubeError as error:
-        error.data = {"requests": client.requests, **error.data}
-        raise
-    finally:
-        client.close()
-    addresses = sorted(set(named or (network for networks in known.values() for network in networks)))
+    if not addresses:
+        warnings = _read(client, known)
+        _add_connection(client.access.server, known)
+    found = sorted(set(addresses or (network for networks_of in known.values() for network in networks_of)))
     result: dict[str, Any] = {
-        "changed": False,
-        **{family: [text for text in addresses if (":" in text) == (family == "ipv6")] for family in ("ipv4", "ipv6")},
-        "within": within(params.get("networks") or [], addresses),
-        "record": " ".join(f"{source}={network}" for source, networks in sorted(known.items()) for network in networks),
-        "requests": client.requests,
+        **{family: [text for text in found if (":" in text) == (family == "ipv6")] for family in ("ipv4", "ipv6")},
+        "within": within(networks, found),
+        "record": " ".join(f"{source}={network}" for source, networks_of in sorted(known.items()) for network in networks_of),
     }
     return {**result, "warnings": warnings} if warnings else result
 
 
-def _recorded(client: Client, params: dict[str, Any]) -> dict[str, list[str]]:
+def _recorded(client: Client, namespace: str, name: str) -> dict[str, list[str]]:
     """What runs have read before, by where."""
     known: dict[str, list[str]] = {}
-    if not params.get("policy"):
-        return known
-    ref = Ref(_POLICIES, str(params["namespace"]), str(params["policy"]))
+    ref = Ref(_POLICIES, namespace, name)
     try:
         policy = client.get(ref.path, what=f"read {ref}").data
     except NotFound:

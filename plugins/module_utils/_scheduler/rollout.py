@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend of slurm_rollout: workers' pods of an older template, drained, waited for, deleted, and their nodes taken back.
+"""Workers' pods of an older template, drained, waited for, deleted, and their nodes taken back.
 
 The only writes to Kubernetes are deletes of single pods, as they were seen; the StatefulSets (OnDelete) make the new ones.
 """
@@ -42,7 +42,8 @@ Object = dict[str, Any]
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Replace pods of an older template; the parameters are those of the module slurm_rollout.
+    """Replace pods of an older template; ``params`` are those of a slurmctld (see args.py), ``selector``, ``node_sets`` (see
+    model.Rollout), ``outdated``, ``kept_lines``, ``wait_timeout``, ``start_timeout`` and ``must_finish``.
 
     Returns ``changed``, ``node_sets``, ``waiting``, ``relines``, ``left``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
     """

@@ -1,9 +1,10 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend of slurm_scale: node sets that are larger than the document says, drained and waited for; and partitions that it no longer has.
+"""Node sets that are larger than the document says, drained and waited for; and partitions that it no longer has.
 
-It writes nothing to Kubernetes: what may go is returned as objects with fewer replicas, for k8s_apply, and what must stay as lines for the model.
+It writes nothing to Kubernetes. What must stay for its jobs' sake is decided once, when a pass begins (``decide``): pods, and lines of slurm.conf, which
+outlive the pods. Orders to slurmctld are given later in the pass (``order``), and show in the decision of the next one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     NotFound,
     WaitTimeout,
 )
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import workers
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.hardware import keepers_of
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference, wait
@@ -66,33 +68,48 @@ _MISSING, _BROKEN, _UNLOADABLE, _CGROUP = 3, 4, 5, 6
 _SLOWEST = 5.0
 
 
-def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Drain what the document no longer has, and say what may go; the parameters are those of the module slurm_scale.
+def decide(client: Client, params: dict[str, Any], *, check: bool, preflight: bool = True) -> dict[str, Any]:
+    """Have Slurm read the files that are to come (``preflight``), and decide what stays though the document no longer has it. Nothing is changed.
 
-    Returns ``changed``, ``shrinks``, ``goes``, ``waiting``, ``objects``, ``retired``, ``held``, ``requests``, and ``warnings``. Raises CorralError.
+    ``params`` are ``namespace``, ``pod``, ``container``, ``selector`` (of the StatefulSets), ``config_map`` (slurm.conf of the pass before), ``node_sets``,
+    ``partitions``, ``policy``, ``deadline`` and ``jobs`` (see model.Scaling), ``slurm_conf`` and ``files`` as the document makes them, ``image`` and
+    ``maintenance``. Returns ``shrinks``, ``held`` (for retained.retain), ``retired`` (StatefulSets of sets that the document no longer has and that stay),
+    ``kept_lines``, and ``retained``, which is all of it in short. In check mode nodes that would be drained count as drained. Raises CorralError.
+    """
+    work = _Work(client, params, check=check)
+    if preflight:
+        work.preflight()
+    work.look()
+    return work.decision()
+
+
+def order(params: dict[str, Any], *, check: bool, diff: bool, decided: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Drain what the document no longer has, and give back what it has again. With ``wait`` in ``params`` it goes on with ``wait_timeout`` (seconds) until
+    all can go, or more than was ``decided``; pods that end are waited for as long as ``end_timeout``. With ``must_finish`` it fails where jobs are left.
+
+    Returns ``changed``, ``waiting``, ``requests``, and ``warnings`` and ``diff``. Raises CorralError.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
-        work.preflight()
         try:
-            words = work.begin() if not params["wait"] or check else work.wait(float(params["wait_timeout"]))
-            consequences = work.consequences()
+            words = work.begin() if not params["wait"] or check else work.wait(float(params["wait_timeout"]), decided)
         except CorralError as error:
             error.data["changed"] = work.orders.changed
             raise
-        result: dict[str, Any] = {
-            "changed": work.orders.changed,
-            "shrinks": work.shrinks,
-            "goes": bool(consequences["objects"]) or work.kept < set(work.leaving),
-            "waiting": work.waiting(),
-            **consequences,
-            "requests": client.requests,
-        }
+        result: dict[str, Any] = {"changed": work.orders.changed, "waiting": work.waiting(), "requests": client.requests}
         if words:
             result["warnings"] = [words]
         if diff and work.orders.changed:
             result["diff"] = difference("nodes that go, and jobs on them", work.orders.before, work.orders.after)
         return result
+
+
+def is_less(retained: dict[str, Any], than: dict[str, Any]) -> bool:
+    """True when less has to stay than before, so that a pass would come further. Both are ``retained`` of a decision."""
+    pods = [(count, than["pods"].get(name, count)) for name, count in retained["pods"].items()]
+    lines = [({*retained[key]}, {*than[key]}) for key in ("lines", "partitions", "kept_lines")]
+    grows = any(now > before for now, before in pods) or any(now - before for now, before in lines)
+    return not grows and any(now < before for now, before in (*pods, *lines))
 
 
 def _packed(files: dict[str, str]) -> bytes:
@@ -108,20 +125,20 @@ def _packed(files: dict[str, str]) -> bytes:
 
 
 class _Work:
-    """One call: ``stay`` is the number of nodes that each shrinking set must keep, ``kept`` are the partitions that must stay; both begin with all."""
+    """One call. ``stay`` is the number of nodes that each shrinking set must keep, ``kept`` are the partitions that must stay; both begin with all."""
 
     def __init__(self, client: Client, params: dict[str, Any], *, check: bool) -> None:
         self._client = client
         self._params = params
         self._check = check
         self._namespace = str(params.get("namespace") or client.access.namespace)
+        self._config: dict[str, str] | None = None
         self._live = self._read_live()
         self._sizes = self._read_sizes()
         self._last: scaling.Step | None = None
         self.orders = Orders()
         self.victims = [name for size in self._sizes for name in size.victims]
         self.stay = {size.name: size.live for size in self._sizes if size.victims}
-        self._config: dict[str, str] | None = None
         self.leaving = self._read_leaving()
         self.kept = set(self.leaving)
 
@@ -178,6 +195,17 @@ class _Work:
             return False
         return not image or any(one["name"] == slurmctld.container and one.get("image") == image for one in found["spec"]["containers"])
 
+    def look(self) -> None:
+        """See what can go, and tell nobody anything. Where slurmctld can not be asked, all stays."""
+        if not self.shrinks:
+            return
+        try:
+            self._take(self._ask(Slurmctld(self._client, self._params)))
+        except Forbidden:
+            raise
+        except CorralError:
+            return
+
     def begin(self) -> str:
         """Do what can be done now; return a sentence for whoever reads the run, "" where the wait will tell it."""
         if not self.shrinks:
@@ -190,8 +218,11 @@ class _Work:
             return self._not_asked(error)
         return f"{self._going()} would be {'drained' if self.victims else 'closed'}; {words}." if words and self._check else ""
 
-    def wait(self, timeout: float) -> str:
-        """Look until all victims can go, or until the time is over; return what is then missing as a sentence. Raises KubeError, WaitTimeout."""
+    def wait(self, timeout: float, decided: dict[str, Any] | None) -> str:
+        """Look until all can go, or more than was decided, or until the time is over; return what is then missing as a sentence.
+
+        Raises KubeError, WaitTimeout.
+        """
         if not self.shrinks:
             return ""
         problem: list[CorralError] = []
@@ -199,14 +230,17 @@ class _Work:
         def look() -> tuple[None, str]:
             problem.clear()
             try:
-                return None, self._look()
+                words = self._look()
             except Forbidden:
                 raise
             except CorralError as error:
                 problem.append(error)
                 return None, str(error)
+            return None, "" if decided and is_less(self.decision()["retained"], decided) else words
 
         _none, missing = wait(timeout, look, f"{self._going('nodes ')} go when their jobs have ended", slowest=_SLOWEST)
+        if not problem:
+            wait(float(self._params["end_timeout"]), lambda: (None, self._ending()), "pods of nodes that go")
         if problem:
             raise KubeError(self._not_asked(problem[0]))
         if not missing:
@@ -224,34 +258,59 @@ class _Work:
         found = self._last.waiting if self._last else {}
         return [{"node": name, "jobs": [task.to_dict() for task in tasks]} for name, tasks in found.items()]
 
-    def consequences(self) -> dict[str, Any]:
-        """Return ``objects``, ``retired`` and ``held``."""
-        objects: list[dict[str, Any]] = []
-        retired: list[dict[str, Any]] = []
+    def decision(self) -> dict[str, Any]:
+        """Return what ``decide`` does."""
         wanted = {str(one["name"]) for one in self._params["node_sets"]}
-        for size in self._sizes:
-            if not size.victims:
-                continue
-            lower = self._smaller(size.name, self.stay[size.name])
-            if self.stay[size.name] < size.live:
-                objects.append(lower)
-            if size.name not in wanted and self.stay[size.name]:
-                retired.append(lower)
-        remains = any(self.stay[size.name] > size.wanted for size in self._sizes if size.victims)
-        unknown = self._last.unknown if self._last else []
-        keepers = self._keepers()
-        held: dict[str, Any] = {}
-        if remains or self.kept:
-            live = self._live_config()
-            texts = {"text": live.get("slurm.conf", ""), "gres": live.get("gres.conf", ""), "plugstack": live.get("plugstack.conf", "")}
-            held = scaling.held(sizes=self._sizes, stay=self.stay, unknown=unknown, keep=self.kept, **texts)
-        if held:
-            held["replicas"] = {name: count for name, count in held["replicas"].items() if name in wanted}
-        if keepers:
-            live = self._live_config()
-            held["hardware"] = hardware.kept(live["slurm.conf"], str(self._params["slurm_conf"]), keepers)
-            held["gres"] = [*held.get("gres", ()), *scaling.resources_of(keepers, live.get("gres.conf", ""))]
-        return {"objects": objects, "retired": retired, "held": held, "kept_lines": sorted(keepers)}
+        there = self._pods() if self.victims and not self._check else set()
+        pods = {size.name: min(size.replicas, max(self.stay[size.name], size.wanted)) for size in self._sizes if size.victims}
+        lines = conf.nodes(self._live_config().get("slurm.conf", "")) if there else set()
+        # The line of a node outlives its pod, so that slurmd never sees a configuration without itself.
+        ending = {name for name in self.victims if name in there and name in lines}
+        kept_lines = sorted(self._keepers())
+        live = self._live_config()
+        held = (
+            scaling.held(
+                live.get("slurm.conf", ""),
+                self._sizes,
+                self.stay,
+                unknown=self._last.unknown if self._last else [],
+                gres=live.get("gres.conf", ""),
+                keep=self.kept,
+                plugstack=live.get("plugstack.conf", ""),
+                ending=ending,
+            )
+            if self.victims or self.kept
+            else {}
+        )
+        more = {size.name: pods[size.name] for size in self._sizes if size.name in wanted and pods.get(size.name, 0) > size.wanted}
+        if held or more:
+            held = {"nodes": [], "partitions": [], **held, "replicas": more}
+        if kept_lines:
+            held["hardware"] = hardware.kept(live["slurm.conf"], str(self._params["slurm_conf"]), kept_lines)
+            held["gres"] = [*held.get("gres", ()), *scaling.resources_of(set(kept_lines), live.get("gres.conf", ""))]
+        gone = [name for name in pods if name not in wanted and (pods[name] or any(one.startswith(f"{name}-") for one in there | ending))]
+        return {
+            "shrinks": self.shrinks,
+            "held": held,
+            "retired": [self._smaller(name, pods[name]) for name in gone],
+            "kept_lines": kept_lines,
+            "retained": {
+                "pods": pods,
+                "lines": sorted({name for line in held.get("nodes", ()) for name in hostlist.expand(dict(line)["NodeName"])}),
+                "partitions": sorted(self.kept),
+                "kept_lines": kept_lines,
+            },
+        }
+
+    def _pods(self) -> set[str]:
+        """Return the nodes that have a pod."""
+        return set(workers.pods(self._client, self._namespace, str(self._params["selector"])))
+
+    def _ending(self) -> str:
+        """Say which pods of nodes that go are still there, though their sets have no place for them; "" for none."""
+        replicas = {size.name: size.replicas for size in self._sizes}
+        over = [name for name in self._pods() & set(self.victims) if int(name.rpartition("-")[2]) >= replicas[name.rpartition("-")[0]]]
+        return f"{hostlist.compress(over)} end" if over else ""
 
     def _keepers(self) -> set[str]:
         """Return the nodes that must not have their line of the document yet."""
@@ -268,8 +327,11 @@ class _Work:
             self._note_closed(step)
         elif self.orders.give(slurmctld, (step.resume, step.drain), step.deeds) | self._close(slurmctld, step):
             step = self._ask(slurmctld)
-        self._last, self.stay, self.kept = step, step.stay, set(step.partitions)
+        self._take(step)
         return step.words
+
+    def _take(self, step: scaling.Step) -> None:
+        self._last, self.stay, self.kept = step, step.stay, set(step.partitions)
 
     def _ask(self, slurmctld: Slurmctld) -> scaling.Step:
         live, found = nodes_and_tasks(slurmctld, self.victims, "the jobs on nodes that go")
@@ -340,10 +402,12 @@ class _Work:
     def _read_sizes(self) -> list[scaling.Size]:
         wanted = {str(one["name"]): one for one in self._params["node_sets"]}
         gone = {"replicas": 0, "policy": self._params["policy"], "deadline": self._params["deadline"], "jobs": self._params["jobs"]}
+        left = self._left_lines() if self._live else {}
         return [
             scaling.Size(
                 name=name,
-                live=int((live.get("spec") or {}).get("replicas", 1)),
+                live=max(int((live.get("spec") or {}).get("replicas", 1)), left.get(name, 0)),
+                replicas=int((live.get("spec") or {}).get("replicas", 1)),
                 wanted=int(wanted.get(name, gone)["replicas"]),
                 policy=str(wanted.get(name, gone)["policy"]),
                 deadline=int(wanted.get(name, gone)["deadline"]),
@@ -351,6 +415,17 @@ class _Work:
             )
             for name, live in sorted(self._live.items())
         ]
+
+    def _left_lines(self) -> dict[str, int]:
+        """Return for each set how many nodes it had by the live slurm.conf, where that has one of it that the document's has not: its pod may be gone."""
+        live, wanted = self._live_config().get("slurm.conf", ""), str(self._params.get("slurm_conf") or "")
+        found: dict[str, int] = {}
+        if wanted and live != wanted:
+            for name in conf.nodes(live) - conf.nodes(wanted):
+                node_set, _dash, number = name.rpartition("-")
+                if number.isdecimal():
+                    found[node_set] = max(found.get(node_set, 0), int(number) + 1)
+        return found
 
     def _smaller(self, name: str, replicas: int) -> dict[str, Any]:
         """Return what we have applied of a StatefulSet, with so many replicas and nothing else changed."""

@@ -28,8 +28,9 @@ MAINTENANCE = reasons.write(OWNER, "the document says maintenance")
 
 @dataclass(frozen=True)
 class Size:
-    """A node set: ``live`` nodes now, ``wanted`` by the document (0: it has no such set). ``policy`` is Wait, Requeue or Cancel, ``deadline`` in seconds;
-    ``jobs`` are those with a policy of their own."""
+    """A node set: ``live`` nodes now, ``wanted`` by the document (0: it has no such set). ``replicas`` are those of its StatefulSet, which may be fewer than
+    ``live``: a node may have its line and no pod any more. ``policy`` is Wait, Requeue or Cancel, ``deadline`` in seconds; ``jobs`` are those with a policy
+    of their own."""
 
     name: str
     live: int
@@ -37,6 +38,7 @@ class Size:
     policy: str
     deadline: int
     jobs: tuple[Rule, ...] = ()
+    replicas: int = 0
 
     @property
     def victims(self) -> list[str]:
@@ -177,17 +179,20 @@ def held(
     gres: str = "",
     keep: Iterable[str] = (),
     plugstack: str = "",
+    ending: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return what has to stay of the live configuration ``text`` (slurm.conf): ``{"replicas", "nodes", "partitions"}``, {} where nothing has to.
+    """Return what has to stay of the live configuration ``text`` (slurm.conf): ``{"nodes", "partitions"}``, {} where nothing has to.
 
-    ``replicas`` has those sets of the document that keep more than it says. ``nodes`` are lines as lists of pairs, narrowed to the nodes that go but
-    can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was; those of ``keep`` have the nodes that stay, too.
-    ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``plugstack`` (plugstack.conf) adds ``jail`` to a partition whose jobs have a jail of
-    their own: the words that lead them there. ``unknown`` are nodes that slurmctld does not know, so that they need no line.
+    ``stay`` has for each set that shrinks how many nodes it keeps; ``ending`` are others whose pods have not ended yet. ``nodes`` are lines as lists of
+    pairs, narrowed to the nodes that go but can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was; those of
+    ``keep`` have the nodes that stay, too. ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``plugstack`` (plugstack.conf) adds ``jail`` to a
+    partition whose jobs have a jail of their own: the words that lead them there. ``unknown`` are nodes that slurmctld does not know, so that they need
+    no line.
     Raises CorralError where another has none, and ConfError for a line that Slurm would not read.
     """
     sizes, keep = list(sizes), set(keep)
-    names = {f"{size.name}-{number}" for size in sizes for number in range(size.wanted, stay.get(size.name, 0))}
+    busy = {f"{size.name}-{number}" for size in sizes for number in range(size.wanted, stay.get(size.name, 0))}
+    names = busy | set(ending)
     if not names and not keep:
         return {}
     stays = {name for size in sizes for name in size.stays}
@@ -207,15 +212,14 @@ def held(
                 jail = _jail_of(pairs["PartitionName"], plugstack)
                 found = {"name": pairs["PartitionName"], "nodes": hostlist.compress(among), "line": line_was}
                 partitions.append({**found, **({"jail": jail} if jail else {})})
-    lost = names - set(unknown) - {name for pairs in nodes for name in hostlist.expand(dict(pairs)["NodeName"])}
+    lost = busy - set(unknown) - {name for pairs in nodes for name in hostlist.expand(dict(pairs)["NodeName"])}
     if lost:
         raise CorralError(
             f"The live slurm.conf has no line of {hostlist.compress(lost)}, so it can not be kept until it is free, and nothing was changed there; "
             "see who has edited the ConfigMap, or raise replicas again until a run has written it anew."
         )
-    replicas = {size.name: stay[size.name] for size in sizes if size.wanted < stay.get(size.name, 0)}
     resources = resources_of(names, gres)
-    return {"replicas": replicas, "nodes": nodes, "partitions": partitions, **({"gres": resources} if resources else {})}
+    return {"nodes": nodes, "partitions": partitions, **({"gres": resources} if resources else {})}
 
 
 def _jail_of(partition: str, plugstack: str) -> list[list[str]]:

@@ -465,11 +465,8 @@ def test_what_slurm_has_to_tell_is_come_back_for(tmp_path: Path, waits: bool, ru
 
     async def story() -> None:
         async def script(_request: Request) -> tuple[list[Json], int]:
-            waiting = {"slurm_rollout": ["cpu-0 (job 7 of ada)"] if waits else []}
-            return [
-                {"kind": "ok", "task": "Roll", "waiting": waiting, "left": {"slurm_rollout": True}, "lines": {"slurm_rollout": ["1 of 2"]}},
-                *OK,
-            ], 0
+            waiting = ["cpu-0 (job 7 of ada)"] if waits else []
+            return [{"kind": "ok", "task": "Roll", "waiting": waiting, "left": True, "lines": ["1 of 2"]}, *OK], 0
 
         world = World(tmp_path, script)
         world.api.put(path(), document())
@@ -746,7 +743,7 @@ def test_nodes_that_wait_for_their_jobs_are_come_back_to(tmp_path: Path) -> None
             lines, code = await world.well(request)
             left -= 1
             waiting = ["cpu-1 (job 7 of alice)"] if left > 0 else []
-            return [*lines, {"kind": "ok", "task": "Scale", "role": "", "changed": False, "waiting": {"slurm_scale": waiting}}], code
+            return [*lines, {"kind": "ok", "task": "Scale", "role": "", "changed": False, "waiting": waiting}], code
 
         world.engine.script = script
         world.make()
@@ -1430,7 +1427,7 @@ def test_who_writes_one_object_delays_no_other_and_no_scaling(tmp_path: Path) ->
 def test_a_feud_is_seen_while_jobs_are_waited_for_too(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
-        waits = {"waiting": {"slurm_scale": ["cpu-1"]}}
+        waits = {"waiting": ["cpu-1"]}
 
         async def script(request: Request) -> tuple[list[Json], int]:
             lines, code = await world.well(request)
@@ -1798,7 +1795,7 @@ def test_a_key_that_is_taken_away_has_a_waiting_run_begin_anew(tmp_path: Path) -
 def test_what_is_overwritten_in_a_run_is_not_left_until_the_next_look_at_jobs(tmp_path: Path) -> None:
     async def story() -> None:
         world = Keys(tmp_path, scale_again=120.0)
-        waits = {"waiting": {"slurm_scale": ["cpu-1"]}}
+        waits = {"waiting": ["cpu-1"]}
         spoilt = False
 
         async def script(request: Request) -> tuple[list[Json], int]:

@@ -419,7 +419,7 @@ def test_a_report_names_the_task_and_the_reason_and_nothing_else() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", ["slurm_node_info", "slurm_sync"])
+@pytest.mark.parametrize("module", ["slurm_reconcile", "slurm_sync"])
 def test_a_report_tells_how_many_nodes_there_are_and_not_how_busy_they_are(module: str) -> None:
     counts = {"total": 4, "in_service": 2, "drained": 1, "down": 1}
     answer = {"nodes": [{"in_service": True, "state": ["ALLOCATED"]}], "counts": counts}
@@ -428,31 +428,24 @@ def test_a_report_tells_how_many_nodes_there_are_and_not_how_busy_they_are(modul
     assert line["nodes"] == {"total": 4, "inService": 2, "drained": 1, "down": 1}
 
 
-@pytest.mark.parametrize(
-    ("res", "left"),
-    [
-        ({"held": {}}, False),
-        ({"held": {"nodes": [], "replicas": {"gpu": 2}, "partitions": []}}, True),
-        ({"held": {"hardware": [[]], "gres": []}}, False),
-        ({"left": "gpu-1"}, True),
-    ],
-)
-def test_a_report_says_whether_a_later_run_goes_on(res: Json, left: bool) -> None:
-    """Nodes that keep the lines of their pods do so for as long as nobody deletes these; where somebody shall, the roll-out says that they are left."""
-    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_scale", res=res))
-    assert line is not None
-    assert line["left"] == {"slurm_scale": left}
+@pytest.mark.parametrize("left", [False, True])
+def test_a_report_says_whether_a_later_run_goes_on(left: bool) -> None:
+    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_reconcile", res={"left": left}))
+    assert line is not None and line["left"] is left
 
 
 def test_a_report_says_who_is_waited_for() -> None:
-    """Of the nodes that go and of those that get another pod; each task's last word counts."""
+    """The last pass's word counts."""
     outcome = Outcome()
     goes = [{"node": "cpu-3", "jobs": [{"id": "12", "name": "x", "user": "ada"}]}, {"node": "cpu-4", "jobs": []}]
-    for action, waiting in (("slurm_scale", goes), ("slurm_scale", goes[:1]), ("slurm_rollout", [{"node": "gpu-0", "jobs": []}])):
-        line = report.line(event("runner_on_ok", resolved_action=f"corral.slurm.{action}", res={"waiting": waiting}))
+    for waiting in (goes, goes[:1]):
+        line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_reconcile", res={"left": True, "waiting": waiting}))
         assert line is not None
         outcome.add(line)
-    assert outcome.waiting == ["cpu-3 (job 12 of ada)", "gpu-0"]
+    assert outcome.waiting == ["cpu-3 (job 12 of ada)"]
+    other = report.line(event("runner_on_ok", resolved_action="corral.slurm.k8s_apply", res={"waiting": goes}))
+    outcome.add(other or {})
+    assert outcome.waiting == ["cpu-3 (job 12 of ada)"]
 
 
 @pytest.mark.parametrize("kind", ["playbook_on_start", "runner_on_start", "runner_on_skipped", "EOF", ""])

@@ -70,7 +70,7 @@ def test_templates_are_used_and_exist(role: str) -> None:
 
 CLUSTER = ["cluster_base", "jail_populate", "slurm_controller", "slurm_login", "slurm_workers"]
 # Of one task alone, and not the model's.
-OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"within": defaultdict(list), "record": ""}}
+OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"within": defaultdict(list), "record": ""}, "unmade": []}
 APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {"upgrade_check.yml.j2", "users_job.yml.j2"}
 
 
@@ -80,7 +80,10 @@ def test_the_dry_run_has_each_template_that_the_roles_apply() -> None:
     tried = task["vars"]["cluster_base_templates"]
     wanted = {f"{role}/{name}" for role in CLUSTER for name in named_templates(role)}
     # Shared objects are made before, where they are missing; the upgrade's Job is none of the cluster's.
-    left_out = {"cluster_base/namespace.yml.j2", "cluster_base/priority_class.yml.j2", "slurm_controller/upgrade_check.yml.j2"}
+    left_out = {f"cluster_base/{name}.yml.j2" for name in ("namespace", "priority_class")} | {
+        "slurm_controller/upgrade_check.yml.j2",
+        "slurm_workers/node_set_size.yml.j2",
+    }
     named = [
         name.removeprefix("{{ cluster_base_roles }}/").replace("/templates/", "/") if "/" in name else f"cluster_base/{name}"
         for name in tried
@@ -122,7 +125,7 @@ def test_templates_make_the_objects_of_a_document_that_has_everything_twice(role
     own = {path.name for path in roles[0].glob("*.j2")} & APPLIED
     assert own
     for name in sorted(own):
-        objects, _origins = render([roles[0] / name], {"corral": model, **OWN}, roles)
+        objects, _origins = render([roles[0] / name], {"corral": model, **OWN, "unmade": model["scaling"]["scaled"]}, roles)
         names = [(item["kind"], item["metadata"]["name"]) for item in objects]
         assert len(set(names)) == len(names), name
         if name == "init_scripts.yml.j2":
@@ -134,7 +137,7 @@ def test_templates_make_the_objects_of_a_document_that_has_everything_twice(role
 def test_workers_have_their_names_before_slurmctld_reads_its_configuration() -> None:
     """It looks up where its nodes are then, and at no other time."""
     model = resolve.model(load("examples/full.yml"), sizes={}).to_dict()
-    tasks = load("roles/slurm_controller/tasks/apply.yml")
+    tasks = load("roles/slurm_controller/tasks/main.yml")
     begun = next(index for index, task in enumerate(tasks) if "corral.slurm.slurm_reconfigure" in task)
     (apply,) = (task["corral.slurm.k8s_apply"] for task in tasks[:begun] if "corral.slurm.k8s_apply" in task)
     roles = [ROOT / "roles" / name / "templates" for name in ("slurm_controller", "cluster_base")]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,9 +22,10 @@ SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 class Server:
     """Answers by path: an object, or the code of a refusal."""
 
-    def __init__(self, answers: dict[str, Any]) -> None:
+    def __init__(self, answers: dict[str, Any], server: str) -> None:
         self.answers = answers
         self.requests = 0
+        self.access = Access(server=server, source="s")
 
     def get(self, path: str, *, what: str) -> Response:
         self.requests += 1
@@ -41,88 +43,85 @@ SERVICE_THERE = {"spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1", 
 
 
 def ask(
-    monkeypatch: pytest.MonkeyPatch,
     answers: dict[str, Any],
     *,
     server: str = "https://127.0.0.1:6443",
     record: str | None = None,
-    **params: Any,
+    addresses: Sequence[str] = (),
+    networks: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What a run finds, for which an earlier one has left a record, by a connection that tells nothing unless it is said."""
-    monkeypatch.setattr(api_server.auth, "resolve", lambda _params: Access(server=server, source="s"))
-    monkeypatch.setattr(api_server, "Client", lambda _access: Server(answers))
     if record is not None:
         answers[POLICY] = {"metadata": {"annotations": {api_server.ANNOTATION: record}}}
-        params |= {"policy": "demo-base", "namespace": "ns"}
-    return api_server.run(params, check=False, diff=False)
+    client: Any = Server(answers, server)
+    return {**api_server.read(client, "ns", "demo-base", list(addresses), list(networks)), "requests": client.requests}
 
 
 def endpoints(*addresses: str) -> dict[str, Any]:
     return {"addressType": "IPv4", "endpoints": [{"addresses": [address]} for address in addresses]}
 
 
-def test_addresses_of_the_service_and_those_behind_it_in_an_order_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_of_the_service_and_those_behind_it_in_an_order_that_lasts() -> None:
     answers = {SERVICE: SERVICE_THERE, SLICE: endpoints("192.0.2.9", "192.0.2.10", "192.0.2.9", "api.example.com")}
-    assert ask(monkeypatch, answers) == {
-        "changed": False,
+    assert ask(answers) == {
         "ipv4": ["10.96.0.1/32", "192.0.2.10/32", "192.0.2.9/32"],
         "ipv6": ["fd00::1/128"],
         "within": {},
         "record": "EndpointSlice/kubernetes=192.0.2.10/32 EndpointSlice/kubernetes=192.0.2.9/32 "
         "Service/kubernetes=10.96.0.1/32 Service/kubernetes=fd00::1/128",
-        "requests": 2,
+        "requests": 3,
     }
 
 
 @pytest.mark.parametrize("code", [401, 403, 404])
 @pytest.mark.parametrize(("refused", "lost", "left"), [(SERVICE, "10.96.0.1/32", "192.0.2.9/32"), (SLICE, "192.0.2.9/32", "10.96.0.1/32")])
 def test_a_run_that_may_not_read_one_of_them_keeps_what_it_read_and_what_runs_before_it_had_read(
-    monkeypatch: pytest.MonkeyPatch, refused: str, lost: str, left: str, code: int
+    refused: str, lost: str, left: str, code: int
 ) -> None:
     both = {SERVICE: {"spec": {"clusterIPs": ["10.96.0.1"]}}, SLICE: endpoints("192.0.2.9")}
-    alone = ask(monkeypatch, {**both, refused: code})
+    alone = ask({**both, refused: code})
     assert alone["ipv4"] == [left]
     [warning] = alone["warnings"]
     assert warning.startswith("Could not read the ")
     assert "spec.network.egress.apiServer" in warning
     assert "docs/rights.md" in warning
     assert warning.count(". ") == 0, "it is one sentence"
-    record = ask(monkeypatch, both)["record"]
-    later = ask(monkeypatch, {**both, refused: code}, record=record)
+    record = ask(both)["record"]
+    later = ask({**both, refused: code}, record=record)
     assert later["ipv4"] == sorted([lost, left])
     assert later["record"] == record
     assert "warnings" not in later
 
 
 @pytest.mark.parametrize("answers", [{SERVICE: {"spec": {}}, SLICE: {"endpoints": None}}, {}, {SERVICE: 403, SLICE: 403}])
-def test_none_at_all_are_none_only_where_no_run_has_read_any(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
-    nothing = ask(monkeypatch, dict(answers))
+def test_none_at_all_are_none_only_where_no_run_has_read_any(answers: dict[str, Any]) -> None:
+    nothing = ask(dict(answers))
     assert (nothing["ipv4"], nothing["ipv6"], nothing["record"], len(nothing["warnings"])) == ([], [], "", 1)
     record = "EndpointSlice/kubernetes=192.0.2.9/32 Service/kubernetes=10.96.0.1/32 Service/kubernetes=fd00::1/128"
-    kept = ask(monkeypatch, dict(answers), record=record)
+    kept = ask(dict(answers), record=record)
     assert (kept["ipv4"], kept["ipv6"], kept["record"]) == (["10.96.0.1/32", "192.0.2.9/32"], ["fd00::1/128"], record)
     assert "warnings" not in kept
 
 
-def test_what_has_moved_is_closed_where_it_is_and_open_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_moved_is_closed_where_it_is_and_open_where_it_was() -> None:
     record = "EndpointSlice/kubernetes=192.0.2.9/32 Service/kubernetes=10.96.0.1/32"
-    moved = ask(monkeypatch, {SERVICE: {"spec": {"clusterIPs": ["10.97.0.1"]}}, SLICE: endpoints("192.0.2.8")}, record=record)
+    moved = ask({SERVICE: {"spec": {"clusterIPs": ["10.97.0.1"]}}, SLICE: endpoints("192.0.2.8")}, record=record)
     assert moved["ipv4"] == ["10.97.0.1/32", "192.0.2.8/32"]
 
 
 @pytest.mark.parametrize(
     "policy", [404, {"metadata": {}}, {"metadata": {"annotations": {api_server.ANNOTATION: "who knows=what =10.0.0.1/8"}}}]
 )
-def test_a_record_that_is_none_is_none(monkeypatch: pytest.MonkeyPatch, policy: Any) -> None:
+def test_a_record_that_is_none_is_none(policy: Any) -> None:
     answers = {SERVICE: SERVICE_THERE, SLICE: endpoints("192.0.2.9"), POLICY: policy}
-    found = ask(monkeypatch, answers, policy="demo-base", namespace="ns")
+    found = ask(answers)
     assert (found["ipv4"], found["ipv6"], found["requests"]) == (["10.96.0.1/32", "192.0.2.9/32"], ["fd00::1/128"], 3)
 
 
-def test_a_record_that_may_not_be_read_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_may_not_be_read_ends_the_run() -> None:
     """To go on as if there were none would open what it names."""
     with pytest.raises(KubeError, match="read NetworkPolicy ns/demo-base"):
-        ask(monkeypatch, {POLICY: 403}, policy="demo-base", namespace="ns")
+        ask({POLICY: 403})
 
 
 @pytest.mark.parametrize(
@@ -147,7 +146,7 @@ def test_the_server_of_the_connection_is_closed_too(
     """It may be a load balancer, of which no object tells. Never this machine by itself: the end of a tunnel is an address of every machine."""
     if resolved is not None:
         monkeypatch.setattr(api_server.socket, "getaddrinfo", Names(resolved))
-    found = ask(monkeypatch, {SERVICE: SERVICE_THERE, SLICE: endpoints("192.0.2.9")}, server=server)
+    found = ask({SERVICE: SERVICE_THERE, SLICE: endpoints("192.0.2.9")}, server=server)
     wanted = resolved if closed is None else [text.partition("/")[0] for text in closed]
     assert {*found["ipv4"], *found["ipv6"]} == {"10.96.0.1/32", "192.0.2.9/32", "fd00::1/128"} | {
         f"{text}/{128 if ':' in text else 32}" for text in wanted
@@ -172,25 +171,25 @@ def test_who_comes_another_way_opens_nothing(monkeypatch: pytest.MonkeyPatch) ->
     record = ""
     for told in (["198.51.100.4"], ["198.51.100.5", "198.51.100.4"], ["198.51.100.5"]):
         monkeypatch.setattr(api_server.socket, "getaddrinfo", Names(told))
-        record = ask(monkeypatch, dict(answers), server="https://api.example.com", record=record)["record"]
+        record = ask(dict(answers), server="https://api.example.com", record=record)["record"]
     monkeypatch.undo()
-    found = ask(monkeypatch, dict(answers), server="https://10.96.0.1", record=record)
+    found = ask(dict(answers), server="https://10.96.0.1", record=record)
     assert found["ipv4"] == ["10.96.0.1/32", "192.0.2.9/32", "198.51.100.4/32", "198.51.100.5/32"]
-    again = ask(monkeypatch, dict(answers), server="https://10.96.0.1", record=found["record"])
+    again = ask(dict(answers), server="https://10.96.0.1", record=found["record"])
     assert again == found
 
 
-def test_addresses_that_are_named_are_all_and_the_record_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_that_are_named_are_all_and_the_record_stays() -> None:
     record = "Service/kubernetes=10.96.0.1/32"
-    found = ask(monkeypatch, {}, server="https://198.51.100.4", record=record, addresses=["192.0.2.0/24", "2001:db8::6/128"])
+    found = ask({}, server="https://198.51.100.4", record=record, addresses=["192.0.2.0/24", "2001:db8::6/128"])
     assert (found["ipv4"], found["ipv6"], found["record"], found["requests"]) == (["192.0.2.0/24"], ["2001:db8::6/128"], record, 1)
     assert "warnings" not in found
 
 
-def test_which_of_them_lie_within_a_network_and_are_not_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_of_them_lie_within_a_network_and_are_not_all_of_it() -> None:
     networks = ["0.0.0.0/0", "::/0", "10.0.0.0/8", "10.96.0.1/32", "198.51.100.0/24"]
     answers = {SERVICE: SERVICE_THERE, SLICE: endpoints("192.0.2.9")}
-    assert ask(monkeypatch, answers, networks=networks)["within"] == {
+    assert ask(answers, networks=networks)["within"] == {
         "0.0.0.0/0": ["10.96.0.1/32", "192.0.2.9/32"],
         "::/0": ["fd00::1/128"],
         "10.0.0.0/8": ["10.96.0.1/32"],
@@ -199,6 +198,6 @@ def test_which_of_them_lie_within_a_network_and_are_not_all_of_it(monkeypatch: p
     }
 
 
-def test_another_refusal_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_refusal_ends_the_run() -> None:
     with pytest.raises(KubeError, match="read the Service default/kubernetes"):
-        ask(monkeypatch, {SERVICE: 400})
+        ask({SERVICE: 400})

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""slurm_scale where the document has other CPUs: each node keeps its line until its pod is another one and no job is on it."""
+"""A pass where the document has other CPUs: each node keeps its line until its pod is another one and no job is on it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def put(world: Fake, number: int, words: str) -> None:
 def run(text: str = WANTED, *, check: bool = False) -> dict[str, Any]:
     sets = [{"name": "cpu", "replicas": 3, "policy": "Wait", "deadline": 60, "jobs": []}]
     given = {"selector": "s", "config_map": "demo-controller-config", "node_sets": sets, "policy": "Wait", "deadline": 60, "jobs": []}
-    given |= {"wait": False, "wait_timeout": 1, "must_finish": False, "slurm_conf": text}
-    return scale.run({**CONNECTION, **given}, check=check, diff=True)
+    with scale.connected({}) as client:
+        return scale.decide(client, {**CONNECTION, **given, "slurm_conf": text}, check=check)
 
 
 def lines(result: dict[str, Any]) -> list[str]:
@@ -65,12 +65,7 @@ def test_a_node_keeps_the_line_of_its_pod(world: Fake, check: bool, words: str) 
     result = run(check=check)
     assert lines(result) == ["NodeName=cpu-[0-2] NodeAddr=demo-cpu-[0-2].w CPUs=1 RealMemory=896 Weight=5 State=UNKNOWN"]
     assert result["held"]["gres"] == [[["NodeName", "cpu-[0-2]"], ["Name", "gpu"], ["File", "/dev/x[0-1]"]]]
-    assert (result["kept_lines"], result["changed"], result["shrinks"], result["goes"]) == (
-        ["cpu-0", "cpu-1", "cpu-2"],
-        False,
-        False,
-        False,
-    )
+    assert (result["kept_lines"], result["shrinks"]) == (["cpu-0", "cpu-1", "cpu-2"], False)
 
 
 def test_nobody_is_asked_where_no_hardware_changes(world: Fake) -> None:

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""slurm_scale against a slurmctld of paper: what it costs where nothing shrinks, and that nothing goes where slurmctld can not be believed."""
+"""Node sets that shrink, against a slurmctld of paper: what it costs where nothing shrinks, and that nothing goes where slurmctld can not be believed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import scale, slurmctld
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import scale, slurmctld, workers
 
-from .conftest import CONNECTION, UNREACHABLE, Fake, refusal
+from .conftest import CONNECTION, UNREACHABLE, Fake, pod, refusal
 
 CONFIG = """NodeName=cpu-[0-2] NodeAddr=demo-cpu-[0-2].w CPUs=1 State=UNKNOWN
 NodeName=old-[0-1] NodeAddr=demo-old-[0-1].w CPUs=1 State=UNKNOWN
 PartitionName=main Nodes=cpu-[0-2],old-[0-1] Default=YES State=UP
 """
+WITHOUT_CPU_2 = CONFIG.replace("cpu-[0-2]", "cpu-[0-1]")
 DATE = Output(0, "2000000000\n", "")
 
 
@@ -55,13 +56,27 @@ def busy(world: Fake, node: str, number: int = 7, **more: Any) -> None:
     world.jobs["jobs"].append({"job_id": number, "name": "train", "user_name": "ada", "job_state": ["RUNNING"], "nodes": node, **more})
 
 
-def run(cpu: int = 2, old: int | None = 2, *, check: bool = False, **options: Any) -> dict[str, Any]:
+def given(cpu: int = 2, old: int | None = 2, **options: Any) -> dict[str, Any]:
     sets = [{"name": "cpu", "replicas": cpu, "policy": "Wait", "deadline": 60, "jobs": []}]
     if old is not None:
         sets.append({"name": "old", "replicas": old, "policy": "Wait", "deadline": 60, "jobs": []})
-    given = {"selector": "s", "config_map": "demo-controller-config", "node_sets": sets, "policy": "Wait", "deadline": 60, "jobs": []}
-    given |= {"wait": False, "wait_timeout": 1, "must_finish": False}
-    return scale.run({**CONNECTION, **given, **options}, check=check, diff=True)
+    params = {"selector": "s", "config_map": "demo-controller-config", "node_sets": sets, "policy": "Wait", "deadline": 60, "jobs": []}
+    params |= {"wait": False, "wait_timeout": 1, "end_timeout": 0, "must_finish": False}
+    return {**CONNECTION, **params, **options}
+
+
+def decide(cpu: int = 2, old: int | None = 2, *, check: bool = False, **options: Any) -> dict[str, Any]:
+    """What a pass decides when it begins."""
+    with scale.connected({}) as client:
+        return scale.decide(client, given(cpu, old, **options), check=check)
+
+
+def run(cpu: int = 2, old: int | None = 2, *, check: bool = False, **options: Any) -> dict[str, Any]:
+    """What a pass orders, and the next one decides."""
+    ordered = scale.order(given(cpu, old, **options), check=check, diff=True)
+    with scale.connected({}) as client:
+        live = {one["metadata"]["name"]: one["spec"]["replicas"] for one in client.stateful_sets}
+    return {**decide(cpu, old, check=check, **options), **ordered, "live": live}
 
 
 SIDE = CONFIG + "PartitionName=side Nodes=cpu-[1-2],old-0 Default=NO State=UP PriorityTier=3\n"
@@ -87,10 +102,11 @@ def test_a_partition_that_leaves_is_closed_and_stays_while_a_job_waits_in_it(sid
     inside(side, where)
     result = run(3, partitions=["main"])
     assert side.told == [["scontrol", "update", "partitionname=side", "state=DRAIN"]]
-    assert (result["changed"], result["shrinks"], result["goes"]) == (True, True, False)
+    assert (result["changed"], result["shrinks"]) == (True, True)
     [held] = result["held"]["partitions"]
     assert (held["name"], held["nodes"], dict(held["line"])["PriorityTier"]) == ("side", "cpu-[1-2],old-0", "3")
     assert (result["held"]["nodes"], result["held"]["replicas"]) == ([], {})
+    assert result["retained"]["partitions"] == ["side"]
 
 
 def test_the_jobs_of_a_partition_that_leaves_keep_their_jail(side: Fake) -> None:
@@ -102,7 +118,7 @@ def test_the_jobs_of_a_partition_that_leaves_keep_their_jail(side: Fake) -> None
 
 def test_a_partition_goes_when_the_last_job_in_it_has_ended(side: Fake) -> None:
     result = run(3, partitions=["main"], wait=True)
-    assert (result["goes"], result["held"], "warnings" in result) == (True, {}, False)
+    assert (result["retained"]["partitions"], result["held"], "warnings" in result) == ([], {}, False)
     assert [command[0] for command in side.execs].index("scontrol") < [command[0] for command in side.execs].index("squeue")
     assert side.execs[-1][:1] == ["squeue"], "it goes without a look after it was closed"
 
@@ -125,7 +141,7 @@ def test_a_partition_and_nodes_that_leave_together(side: Fake) -> None:
 def test_a_partition_stays_when_slurmctld_can_not_be_asked(side: Fake) -> None:
     side.answers["scontrol", "show"] = UNREACHABLE
     result = run(3, partitions=["main"])
-    assert (result["goes"], [one["name"] for one in result["held"]["partitions"]]) == (False, ["side"])
+    assert [one["name"] for one in result["held"]["partitions"]] == ["side"]
     assert "so no partition was taken away, and partition side stay as they are" in result["warnings"][0]
 
 
@@ -139,37 +155,110 @@ def test_check_mode_closes_no_partition(side: Fake) -> None:
 @pytest.mark.usefixtures("side")
 @pytest.mark.parametrize("partitions", [["main", "side"], None])
 def test_a_partition_of_the_document_is_left_alone(partitions: list[str] | None) -> None:
-    assert run(3, partitions=partitions)["shrinks"] is False
+    assert decide(3, partitions=partitions)["shrinks"] is False
 
 
-def replicas(result: dict[str, Any], key: str = "objects") -> dict[str, int]:
-    return {one["metadata"]["name"]: one["spec"]["replicas"] for one in result[key]}
+def replicas(result: dict[str, Any]) -> dict[str, int]:
+    """The pods of sets that can be smaller than they are."""
+    pods = {f"demo-{name}": count for name, count in result["retained"]["pods"].items()}
+    return {name: count for name, count in pods.items() if count < result["live"][name]}
+
+
+def retired(result: dict[str, Any]) -> dict[str, int]:
+    return {one["metadata"]["name"]: one["spec"]["replicas"] for one in result["retired"]}
 
 
 @pytest.mark.parametrize("cpu", [3, 5])
 def test_where_nothing_shrinks_slurmctld_is_not_asked(world: Fake, cpu: int) -> None:
-    result = run(cpu, partitions=["main"])
-    assert (result["changed"], result["shrinks"], result["goes"], result["held"]) == (False, False, False, {})
+    result = decide(cpu, partitions=["main"])
+    assert (result["shrinks"], result["held"], result["retired"], result["retained"]["pods"]) == (False, {}, [], {})
     assert (world.execs, world.requests) == ([], 2)
 
 
 def test_an_idle_node_is_drained_looked_at_again_and_may_go(world: Fake) -> None:
     result = run()
     assert [command[:3] for command in world.told] == [["scontrol", "update", "nodename=cpu-2"]]
-    assert [command[:2] for command in world.execs[-3:]] == [["scontrol", "show"], ["squeue", "--json"], ["squeue", "--array"]], (
-        "it goes without a look after the drain"
-    )
     assert (result["changed"], replicas(result), result["held"], result["retired"]) == (True, {"demo-cpu": 2}, {}, [])
 
 
-@pytest.mark.usefixtures("world")
-def test_the_object_is_what_was_applied_and_nothing_else() -> None:
-    assert run()["objects"] == [
+def test_a_pass_decides_nothing_by_what_it_has_not_ordered_yet(world: Fake) -> None:
+    result = decide()
+    assert (result["retained"]["pods"], result["retained"]["lines"], world.told) == ({"cpu": 3}, ["cpu-2"], [])
+    assert decide(check=True)["retained"]["pods"] == {"cpu": 2}, "in check mode it counts as drained"
+
+
+def of_set(world: Fake, name: str, node_set: str) -> None:
+    """A pod of a node set."""
+    found = pod(name)
+    found["metadata"]["labels"]["corral.hpc/node-set"] = node_set
+    world.pods.append(found)
+
+
+def test_the_line_of_a_node_outlives_its_pod(world: Fake) -> None:
+    of_set(world, "demo-cpu-2", "cpu")
+    first = run(slurm_conf=WITHOUT_CPU_2)
+    assert (replicas(first), first["retained"]["lines"]) == ({"demo-cpu": 2}, ["cpu-2"])
+    assert (first["held"]["replicas"], [dict(one)["NodeName"] for one in first["held"]["nodes"]]) == ({}, ["cpu-2"])
+    # That pass has made the set smaller, and its pod has ended.
+    world.stateful_sets[0] = stateful_set("cpu", 2)
+    again = decide(slurm_conf=WITHOUT_CPU_2)
+    assert again["shrinks"] and again["retained"]["lines"] == ["cpu-2"], "its pod is there"
+    world.pods.pop()
+    last = decide(slurm_conf=WITHOUT_CPU_2)
+    assert (last["retained"]["lines"], last["held"]) == ([], {})
+    assert scale.is_less(last["retained"], again["retained"]) and not scale.is_less(again["retained"], last["retained"])
+    world.config_map = {"data": {"slurm.conf": WITHOUT_CPU_2}}
+    assert decide(slurm_conf=WITHOUT_CPU_2)["shrinks"] is False
+
+
+def test_a_job_that_names_a_node_without_a_pod_keeps_its_line(world: Fake) -> None:
+    """It was submitted between two passes."""
+    world.stateful_sets[0] = stateful_set("cpu", 2)
+    world.state("cpu-2", "IDLE", "DRAIN", reason="corral: scale: the document has fewer nodes in this set")
+    naming(world, "PENDING", required_nodes="cpu-2")
+    result = decide(slurm_conf=WITHOUT_CPU_2)
+    assert (result["retained"]["lines"], result["retained"]["pods"], result["held"]["replicas"]) == (["cpu-2"], {"cpu": 2}, {})
+
+
+def test_a_set_that_left_the_document_stays_until_its_pods_have_ended(world: Fake) -> None:
+    of_set(world, "demo-old-0", "old")
+    result = run(3, None)
+    assert (retired(result), result["retained"]["lines"]) == ({"demo-old": 0}, ["old-0"])
+    world.pods.pop()
+    assert (decide(3, None)["retired"], decide(3, None)["held"]) == ([], {})
+
+
+def test_the_wait_ends_when_more_may_go_than_was_decided_and_not_before_pods_have_ended(
+    world: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy(world, "cpu-1")
+    of_set(world, "demo-cpu-2", "cpu")
+    before = decide(1)["retained"]
+    ordered = scale.order(given(1, wait=True, wait_timeout=60), check=False, diff=False, decided=before)
+    assert "warnings" not in ordered, "cpu-2 may go, while cpu-1 has a job"
+    world.stateful_sets[0] = stateful_set("cpu", 2)
+    gone = iter(range(3))
+    list_pods = workers.pods
+
+    def later(*given: Any) -> Any:
+        if next(gone, None) is None:
+            world.pods[:] = [one for one in world.pods if one["metadata"]["name"] != "demo-cpu-2"]
+        return list_pods(*given)
+
+    monkeypatch.setattr(workers, "pods", later)
+    before = decide(1)["retained"]
+    scale.order(given(1, wait=True, wait_timeout=0, end_timeout=60), check=False, diff=False, decided=before)
+    assert "cpu-2" not in decide(1)["retained"]["lines"]
+
+
+def test_the_object_of_a_set_that_stays_is_what_was_applied_and_nothing_else(world: Fake) -> None:
+    busy(world, "old-0")
+    assert run(3, None)["retired"] == [
         {
             "apiVersion": "apps/v1",
             "kind": "StatefulSet",
-            "metadata": {"name": "demo-cpu", "namespace": "demo", "labels": {"corral.hpc/node-set": "cpu", "x": "y"}},
-            "spec": {"replicas": 2, "serviceName": "demo-worker"},
+            "metadata": {"name": "demo-old", "namespace": "demo", "labels": {"corral.hpc/node-set": "old", "x": "y"}},
+            "spec": {"replicas": 1, "serviceName": "demo-worker"},
         }
     ]
 
@@ -197,7 +286,7 @@ def test_a_job_that_comes_before_the_drain_is_seen(world: Fake) -> None:
 def test_a_set_that_left_the_document_keeps_what_is_busy(world: Fake) -> None:
     busy(world, "old-0")
     result = run(3, None)
-    assert (replicas(result), replicas(result, "retired")) == ({"demo-old": 1}, {"demo-old": 1})
+    assert (replicas(result), retired(result)) == ({"demo-old": 1}, {"demo-old": 1})
     assert (result["held"]["replicas"], [dict(one)["NodeName"] for one in result["held"]["nodes"]]) == ({}, ["old-0"])
 
 
@@ -233,8 +322,8 @@ NONSENSE = {
 def test_whoever_can_not_be_believed_takes_no_node_away(world: Fake, what: tuple[str, ...], answer: Any) -> None:
     world.answers[what] = answer
     result = run(0, None)
-    assert (result["changed"], result["objects"], world.told) == (False, [], [])
-    assert (result["held"]["replicas"], replicas(result, "retired")) == ({"cpu": 3}, {"demo-old": 2})
+    assert (result["changed"], replicas(result), world.told) == (False, {}, [])
+    assert (result["held"]["replicas"], retired(result)) == ({"cpu": 3}, {"demo-old": 2})
     assert "so no node was taken away, and cpu-[0-2],old-[0-1] stay as they are" in result["warnings"][0]
     with pytest.raises(KubeError, match="so no node was taken away"):
         run(0, None, wait=True, wait_timeout=0)
@@ -243,13 +332,13 @@ def test_whoever_can_not_be_believed_takes_no_node_away(world: Fake, what: tuple
 def test_jobs_that_squeue_does_not_show_of_nodes_that_are_busy_count(world: Fake) -> None:
     world.state("cpu-2", "ALLOCATED")
     result = run()
-    assert (result["objects"], result["waiting"]) == ([], [{"node": "cpu-2", "jobs": []}])
+    assert (replicas(result), result["waiting"]) == ({}, [{"node": "cpu-2", "jobs": []}])
 
 
 def test_a_drain_that_slurmctld_refuses_takes_nothing_away(world: Fake) -> None:
     world.answers["scontrol", "update"] = refusal("slurm_update error: Access/permission denied")
     result = run()
-    assert (result["changed"], result["objects"]) == (False, [])
+    assert (result["changed"], replicas(result)) == (False, {})
     assert "Access/permission denied" in result["warnings"][0]
 
 
@@ -265,7 +354,7 @@ def test_the_wait_ends_with_a_warning_or_fails_as_asked(world: Fake) -> None:
 
 def test_the_wait_ends_when_the_job_does(world: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     busy(world, "cpu-2")
-    answers = iter(range(10))
+    answers = iter(range(100))
     ask = world.run_in_pod
 
     def later(client: Any, **more: Any) -> Output:
@@ -314,7 +403,7 @@ def test_a_job_that_can_not_be_requeued_is_waited_for_and_asked_once(world: Fake
     drained_long_ago(world)
     world.answers["scontrol", "requeue"] = refusal("Requested operation is presently disabled for job 7")
     result = run(node_sets=overdue("Requeue"), wait=True)
-    assert (world.told.count(["scontrol", "requeue", "7"]), result["changed"], result["objects"]) == (1, False, [])
+    assert (world.told.count(["scontrol", "requeue", "7"]), result["changed"], replicas(result)) == (1, False, {})
     assert "presently disabled for job 7. It is waited for." in result["warnings"][0]
 
 
@@ -414,7 +503,7 @@ def test_in_maintenance_names_do_no_harm_since_the_lines_stay(world: Fake) -> No
 def test_where_it_is_not_known_which_nodes_are_named_none_goes(world: Fake, answer: Any) -> None:
     world.answers["squeue", "--array"] = answer
     result = run()
-    assert (result["changed"], result["objects"], world.told) == (False, [], [])
+    assert (result["changed"], replicas(result), world.told) == (False, {}, [])
     assert "so no node was taken away, and cpu-2 stay as they are" in result["warnings"][0]
 
 
@@ -455,13 +544,13 @@ def test_without_the_live_configuration_what_slurmctld_does_not_know_stays(world
 def test_a_live_configuration_that_is_gone_is_an_error_before_anything_is_lost(world: Fake) -> None:
     busy(world, "cpu-2")
     world.config_map = {}
-    with pytest.raises(CorralError, match="no line of cpu-2") as caught:
-        run()
-    assert caught.value.data["changed"], "the drain was told"
+    with pytest.raises(CorralError, match="no line of cpu-2"):
+        decide()
+    assert not world.told
 
 
 def test_a_slurm_conf_that_is_served_already_costs_nothing(world: Fake) -> None:
-    assert run(3, partitions=["main"], slurm_conf=CONFIG)["changed"] is False
+    assert decide(3, partitions=["main"], slurm_conf=CONFIG)["shrinks"] is False
     assert (world.execs, world.requests) == ([], 2)
 
 
@@ -499,7 +588,7 @@ def test_a_slurm_conf_that_slurms_parser_refuses_is_told_before_anything_is_done
     new = CONFIG + "MinJobAge=abc\nPriorityType=priority/nope\nTaskPlugin=task/none\n"
     world.answers["sh",] = Output(code, said, "")
     with pytest.raises(CorralError) as caught:
-        run(1, slurm_conf=new)
+        decide(1, slurm_conf=new)
     assert words in str(caught.value), caught.value
     assert [command[0] for command in world.execs] == ["sh"], "a node was drained before the file was read"
     assert world.execs[0][4:] == ["priority_nope.so"] and unpacked(world) == {"slurm.conf": new}
@@ -516,31 +605,31 @@ def test_all_files_are_read_where_one_of_them_differs(world: Fake) -> None:
     """A file that is taken away counts as well; the hash of them all does not."""
     live = world.config_map["data"] = {"slurm.conf": CONFIG, "cgroup.conf": "A=1\n", "gres.conf": "B=1\n", "config.hash": "x"}
     files = {**live, "config.hash": "y"}
-    run(3, slurm_conf=CONFIG, files=files)
+    decide(3, slurm_conf=CONFIG, files=files)
     assert not world.execs
-    run(3, slurm_conf=CONFIG, files={**files, "cgroup.conf": "A=2\n"})
+    decide(3, slurm_conf=CONFIG, files={**files, "cgroup.conf": "A=2\n"})
     assert unpacked(world) == {"slurm.conf": CONFIG, "cgroup.conf": "A=2\n", "gres.conf": "B=1\n"}
     del files["gres.conf"]
-    run(3, slurm_conf=CONFIG, files=files)
+    decide(3, slurm_conf=CONFIG, files=files)
     assert unpacked(world) == {"slurm.conf": CONFIG, "cgroup.conf": "A=1\n"}
 
 
 @pytest.mark.parametrize(("image", "read"), [("slurm:24.11", True), ("slurm:26.05", False)])
 def test_a_slurm_conf_for_another_release_is_not_read_by_this_one(world: Fake, image: str, read: bool) -> None:
     world.pods[0]["spec"]["containers"] = [{"name": "munged", "image": "slurm:26.05"}, {"name": "slurmctld", "image": "slurm:24.11"}]
-    run(3, slurm_conf=CONFIG + "MinJobAge=300\n", image=image)
+    decide(3, slurm_conf=CONFIG + "MinJobAge=300\n", image=image)
     assert bool(world.execs) is read
     world.execs.clear()
     world.pods.clear()
-    run(3, slurm_conf=CONFIG + "MinJobAge=300\n", image=image)
+    decide(3, slurm_conf=CONFIG + "MinJobAge=300\n", image=image)
     assert not world.execs, "there is no pod"
 
 
 @pytest.mark.parametrize("answer", [UNREACHABLE, Output(0, "", ""), Output(127, "", "sh: scontrol: not found")])
 def test_where_nobody_can_be_asked_a_slurm_conf_is_not_refused(world: Fake, answer: Output | Exception) -> None:
     world.answers["sh",] = answer
-    assert run(3, slurm_conf=CONFIG + "MinJobAge=300\n")["changed"] is False
+    assert decide(3, slurm_conf=CONFIG + "MinJobAge=300\n")["shrinks"] is False
     world.config_map = {}
     world.execs.clear()
-    run(3, slurm_conf=CONFIG)
+    decide(3, slurm_conf=CONFIG)
     assert not world.execs, "before the first run there is nobody to ask"

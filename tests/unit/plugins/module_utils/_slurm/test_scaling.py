@@ -324,7 +324,6 @@ PartitionName=none Nodes="" Default=NO State=UP
 def test_what_must_stay_of_the_configuration() -> None:
     sizes = [FOUR_TO_TWO, scaling.Size("big", 1, 0, "Wait", 0)]
     kept = scaling.held(CONFIG, sizes, {"cpu": 3, "big": 1})
-    assert kept["replicas"] == {"cpu": 3, "big": 1}
     assert [dict(pairs) for pairs in kept["nodes"]] == [
         {"NodeName": "cpu-2", "NodeAddr": "demo-cpu-2.w.svc", "CPUs": "2", "RealMemory": "896", "Feature": "a,b", "State": "UNKNOWN"},
         {"NodeName": "big-0", "NodeAddr": "demo-big-0.w.svc", "CPUs": "4", "State": "UNKNOWN"},
@@ -353,10 +352,15 @@ def test_a_node_that_must_stay_and_has_no_line_is_an_error() -> None:
     with pytest.raises(CorralError, match="no line of cpu-2"):
         scaling.held("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3})
     assert scaling.held("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3}, ["cpu-2"]) == {
-        "replicas": {"cpu": 3},
         "nodes": [],
         "partitions": [],
     }
+
+
+def test_the_line_of_a_node_whose_pod_ends_stays_and_needs_none() -> None:
+    kept = scaling.held(CONFIG, [FOUR_TO_TWO], {"cpu": 2}, ending=["cpu-3", "cpu-9"])
+    assert [dict(pairs)["NodeName"] for pairs in kept["nodes"]] == ["cpu-3"]
+    assert [(one["name"], one["nodes"]) for one in kept["partitions"]] == [("main", "cpu-3")]
 
 
 def test_nothing_stays_when_all_can_go() -> None:

@@ -22,22 +22,19 @@ _GRES = "gres.conf"
 _PLUGINS = "plugstack.conf"
 
 
-def hold(model: Json, held: Json) -> Json:
-    """Return a copy of ``model`` (see Model.to_dict) that keeps ``held``, as slurm_scale returns it; of the document alone where that is empty.
+def retain(model: Json, held: Json) -> Json:
+    """Return a copy of ``model`` (see Model.to_dict) that keeps ``held``, as scale.decide returns it.
 
     ``held`` has ``replicas`` (pods by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
     the ``line`` that it had, and where its jobs have a jail of their own, ``jail``, its words of plugstack.conf), and
     may have ``gres`` (lines of gres.conf, as those of nodes); ``hardware`` has lines of nodes that stay with the pods that they have, which stand
-    instead of the document's. What a former call has put in is taken out first.
+    instead of the document's.
     Raises ConfError for a line that Slurm would not read.
     """
-    original = model["original"] or {
-        "config": model["config"],
-        "pods": {node_set["name"]: node_set["pods"] for node_set in model["workers"]["node_sets"]},
-        "login": model["login"]["pods"],
-    }
-    pods = {**original["pods"], **held.get("replicas", {})}
-    files, fingerprint = original["config"]["files"], original["config"]["hash"]
+    if not held:
+        return model
+    original, replicas = model["config"]["files"], held.get("replicas", {})
+    files, fingerprint = original, model["config"]["hash"]
     if held.get("nodes") or held.get("partitions") or held.get("hardware"):
         former = {name for line in held.get("hardware", ()) for name in hostlist.expand(dict(line)["NodeName"])}
         files = {**files, _FILE: _text(files[_FILE], held, former)}
@@ -48,17 +45,16 @@ def hold(model: Json, held: Json) -> Json:
         types = [value for line in held.get("gres", ()) for key, value in line if key.lower() == "name"] + _types(held.get("hardware", ()))
         if types:
             files = {**files, _FILE: _with_types(files[_FILE], types)}
-        files = {**files, _PLUGINS: _plugins(files[_PLUGINS], original["config"]["files"][_FILE], held)}
+        files = {**files, _PLUGINS: _plugins(files[_PLUGINS], original[_FILE], held)}
         files, fingerprint = config.with_hash(files)
-    node_sets = [{**node_set, "pods": pods[node_set["name"]]} for node_set in model["workers"]["node_sets"]]
+    node_sets = [{**node_set, "pods": replicas.get(node_set["name"], node_set["pods"])} for node_set in model["workers"]["node_sets"]]
     # Who waits for a job in a session on a login node would lose it with that session.
-    login = model["login"]["replicas"] if any(held.get(key) for key in ("replicas", "nodes", "partitions")) else original["login"]
+    login = model["login"]["replicas"] if any(held.get(key) for key in ("replicas", "nodes", "partitions")) else model["login"]["pods"]
     return {
         **model,
         "login": {**model["login"], "pods": login},
         "workers": {**model["workers"], "node_sets": node_sets},
-        "config": {**original["config"], "files": files, "hash": fingerprint},
-        "original": original if held else None,
+        "config": {**model["config"], "files": files, "hash": fingerprint},
     }
 
 

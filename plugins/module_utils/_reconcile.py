@@ -1,0 +1,174 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend of slurm_reconcile: the last step of a pass over the workers, and what is left to do.
+
+Nodes are drained and given back, jobs are waited for, pods of an older template are replaced. What of that lets a pass come further is a value of this one
+(``again``): whoever drives it makes another. What has to wait for jobs, a window or a repair is another value (``left``), for a later run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils import _live
+from ansible_collections.corral.slurm.plugins.module_utils._converge import node_info
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler import node, rollout, scale
+from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import connected
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
+
+# Passes of one run.
+MOST = 50
+
+Json = dict[str, Any]
+
+
+def run(params: Json, *, check: bool, diff: bool) -> Json:
+    """Take the next step; the parameters are those of the module slurm_reconcile.
+
+    Returns ``changed``, ``again``, ``left``, ``waiting``, ``lines``, ``counts``, ``relined``, ``passes``, ``node_sets``, ``requests``, and
+    ``warnings`` and ``diff``. Raises CorralError.
+    """
+    work = _Work(params, check=check, diff=diff)
+    try:
+        work.drain() if params["drain_only"] else work.go()
+    except CorralError as error:
+        changed = work.result["changed"] or bool(error.data.get("changed"))
+        error.data = {**work.result, **error.data, "changed": changed, "requests": work.result["requests"] + error.data.get("requests", 0)}
+        raise
+    return work.result
+
+
+class _Work:
+    """One call; ``result`` grows with each part of it."""
+
+    def __init__(self, params: Json, *, check: bool, diff: bool) -> None:
+        self._params, self._check, self._diff = params, check, diff
+        self._model: Json = params["model"]
+        self._live = _live.of_pass(self._model)
+        known = {"cluster", "drain_only", "model", "outdated", "previous"}
+        self._connection = {
+            key: value for key, value in params.items() if key not in known and not key.endswith(("_timeout", "_must_finish"))
+        }
+        self._scaling = _live.scaling(self._model, self._connection)
+        self._slurmctld = {key: self._scaling[key] for key in (*self._connection, "namespace", "pod", "container")}
+        self._relined: list[str] = list(params["previous"].get("relined") or ())
+        self.result: Json = {
+            "changed": False,
+            "again": False,
+            "left": False,
+            "waiting": [],
+            "lines": [],
+            "node_sets": [],
+            "relined": self._relined,
+            "passes": int(params["previous"].get("passes") or 0) + 1,
+            "requests": 0,
+        }
+
+    def drain(self) -> None:
+        """Only order what has to go to be drained. How it goes is told at the end of the pass."""
+        if self._live["shrinks"]:
+            self._add({**scale.order({**self._scaling, "wait": False}, check=self._check, diff=self._diff), "warnings": []})
+
+    def go(self) -> None:
+        """Do all of it."""
+        maintenance = bool(self._model["maintenance"]["workers"])
+        drained_by = self._nodes(wait=not maintenance and not self._has_outdated() and not self._live["kept_lines"])
+        if drained_by.get("scale") and not maintenance:
+            self._give_back(drained_by["scale"])
+        if self._live["shrinks"]:
+            self._let_go()
+        relines: list[str] = []
+        if not maintenance and (self._live["kept_lines"] or self._params["outdated"] is not None or drained_by.get("rollout")):
+            relines = self._roll_out()
+        self._look_ahead(relines)
+
+    def _add(self, found: Json) -> None:
+        """Take what a part has come to."""
+        self.result["changed"] |= found["changed"]
+        self.result["requests"] += found.get("requests", 0)
+        for key in ("waiting", "lines", "warnings", "diff", "node_sets"):
+            if found.get(key):
+                self.result[key] = [*self.result.get(key, ()), *found[key]]
+
+    def _has_outdated(self) -> bool:
+        """True where pods of an older template are replaced by the roll-out: a node may be away because of it."""
+        return bool({*(self._params["outdated"] or ())} & {*self._model["rollout"]["stateful_sets"]})
+
+    def _nodes(self, *, wait: bool, names: str = "") -> dict[str, str]:
+        """See the nodes, and wait until they are in service; ``names`` are those that are waited for, if not all. Return the drained ones by owner."""
+        asked = {
+            **self._slurmctld,
+            "nodes": self._model["node_names"],
+            "wait": wait,
+            "wait_nodes": names,
+            "wait_timeout": self._params["register_timeout"],
+        }
+        try:
+            found = node_info(asked, check=self._check, diff=False)
+        except CorralError:
+            if not self._check:
+                raise
+            return {}  # a cluster that is not there yet has nobody to ask
+        self._add({**found, "waiting": []})
+        self.result["counts"] = found["counts"]
+        return dict(found["drained_by"])
+
+    def _give_back(self, names: str) -> None:
+        """Take nodes back into service that were drained to go and stay after all."""
+        wish = {"nodes": names, "state": "resumed", "owner": "scale", "wait": True, "wait_timeout": self._params["register_timeout"]}
+        unset = dict.fromkeys(("reason", "features", "weight", "comment"))
+        rest = {"force": False, "policy": "Wait", "deadline": 0}
+        self._add({**node.run({**self._slurmctld, **unset, **rest, **wish}, check=self._check, diff=self._diff), "waiting": []})
+
+    def _let_go(self) -> None:
+        """Wait for the jobs on nodes that go, and for the pods of those that have none."""
+        asked = {
+            **self._scaling,
+            "wait": True,
+            "wait_timeout": self._params["scale_timeout"],
+            "end_timeout": self._params["wait_timeout"],
+            "must_finish": self._params["scale_must_finish"],
+        }
+        self._add(scale.order(asked, check=self._check, diff=self._diff, decided=self._live["retained"]))
+
+    def _roll_out(self) -> list[str]:
+        """Replace pods of an older template. Return the nodes whose lines may change now."""
+        asked = {
+            **self._slurmctld,
+            "selector": self._model["scaling"]["selector"],
+            "node_sets": self._model["rollout"]["node_sets"],
+            "outdated": self._params["outdated"] or [],
+            "kept_lines": self._live["kept_lines"],
+            "wait_timeout": self._params["rollout_timeout"],
+            "start_timeout": self._params["wait_timeout"],
+            "must_finish": self._params["rollout_must_finish"],
+        }
+        found = rollout.run(asked, check=self._check, diff=self._diff)
+        self._add(found)
+        self.result["left"] = bool(found["left"])
+        return list(found["relines"])
+
+    def _look_ahead(self, relines: list[str]) -> None:
+        """Say whether a pass would come further now, and what is left for a later run."""
+        shrinks, before = self._live["shrinks"], self._live["retained"]
+        if not self._check and (shrinks or relines):
+            with connected(self._slurmctld) as client:
+                now = scale.decide(client, self._scaling, check=False, preflight=False)
+                self.result["requests"] += client.requests
+            shrinks = now["shrinks"]
+            self.result["again"] = scale.is_less(now["retained"], before) and self.result["passes"] < MOST
+            self.result["relined"] = sorted({*self._relined, *(set(before["kept_lines"]) - set(now["kept_lines"]))})
+        self.result["left"] |= shrinks
+        if self.result["again"] or self._check:
+            return
+        # slurmctld refuses those whose machines have less than their new lines say, a moment after it has read them.
+        if self._relined:
+            self._nodes(wait=True, names=hostlist.compress(self._relined))
+        if relines:
+            words = f"{hostlist.compress(relines)} stay drained, since their lines in slurm.conf could not all be changed in this run; run it again to go on."
+            if self._params["rollout_must_finish"]:
+                raise WaitTimeout(words)
+            self._add({"changed": False, "warnings": [words]})
