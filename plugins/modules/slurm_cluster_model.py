@@ -104,10 +104,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import held, reading, remains, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._module import run_module
 
 CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document", "model"]]}
 
@@ -166,11 +165,8 @@ def _unreadable(path: str, why: str) -> CorralError:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
-    try:
-        module.exit_json(**run(module.params, check=module.check_mode, diff=False))
-    except CorralError as error:
-        module.fail_json(msg=str(error), **error.data)
+    """Run as a module, on the host that the task is delegated to."""
+    run_module(run, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

@@ -107,11 +107,7 @@ requests:
   sample: 1
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision
 
 CONSTRAINTS: dict[str, object] = {"required_if": [["state", "tried", ["document"]], ["state", "recorded", ["document"]]]}
@@ -120,7 +116,7 @@ CONSTRAINTS: dict[str, object] = {"required_if": [["state", "tried", ["document"
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "namespace": {"type": "str"},
         "cluster": {"type": "str", "required": True},
         "state": {"type": "str", "choices": ["tried", "recorded", "restored"], "default": "recorded"},
@@ -132,11 +128,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
-    try:
-        module.exit_json(**revision(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(revision, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":
