@@ -63,6 +63,15 @@ attributes:
       - corral.slurm.kubernetes
 """
 
+    # For those whose objects are in one namespace.
+    NAMESPACE = r"""
+options:
+  namespace:
+    description:
+      - Namespace of what the other options name. The kubeconfig's context decides when it is not set.
+    type: str
+"""
+
     # For those that ask the API server alone.
     ATTRIBUTES = r"""
 attributes:

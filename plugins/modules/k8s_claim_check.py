@@ -13,12 +13,9 @@ description:
   - Fails with one sentence for a PersistentVolumeClaim whose volume lacks an access mode, before pods that need it wait in vain.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.info
 options:
-  namespace:
-    description:
-      - Namespace of the claim. The kubeconfig's context decides when it is not set.
-    type: str
   name:
     description:
       - Name of the claim.

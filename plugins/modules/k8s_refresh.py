@@ -16,6 +16,7 @@ description:
   - The hash is noted on the pods (C(corral.hpc/refreshed-CONFIGMAP)), so that nothing is done twice.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
@@ -25,10 +26,6 @@ attributes:
     details:
       - Shows the hash that each pod has before and after.
 options:
-  namespace:
-    description:
-      - Namespace of the pods and of the ConfigMap. The kubeconfig's context decides when it is not set.
-    type: str
   config_map:
     description:
       - Name of the ConfigMap, which the pods mount without C(subPath).

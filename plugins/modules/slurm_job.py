@@ -139,84 +139,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 job:
-  description: The job, the newest where several fit; empty in check mode for one that would be submitted, and where there is none.
+  description: The job, the newest where several fit, with the fields of RV(corral.slurm.slurm_job_info#module:jobs). Empty in check mode for one that would be
+    submitted, and where there is none.
   returned: success
   type: dict
-  contains:
-    id:
-      description: Its number; of an array or a heterogeneous job the first one's.
-      type: int
-      returned: always
-    name:
-      description: Its name.
-      type: str
-      returned: always
-    user:
-      description: Whose it is.
-      type: str
-      returned: always
-    state:
-      description: Slurm's state, with flags behind a plus sign.
-      type: str
-      returned: always
-    ended:
-      description: Whether it has ended.
-      type: bool
-      returned: always
-    succeeded:
-      description: Whether it has ended as COMPLETED.
-      type: bool
-      returned: always
-    held:
-      description: Whether it is held.
-      type: bool
-      returned: always
-    exit_code:
-      description: The exit code; V(null) while it has none, and for one ended by a signal.
-      type: int
-      returned: always
-    signal:
-      description: The signal that ended it, V(0) for none.
-      type: int
-      returned: always
-    reason:
-      description: Slurm's reason for its state.
-      type: str
-      returned: always
-    nodes:
-      description: Its nodes as a hostlist.
-      type: str
-      returned: always
-    partition:
-      description: Its partition.
-      type: str
-      returned: always
-    output:
-      description: Path of its output in the jail.
-      type: str
-      returned: always
-    comment:
-      description: Its comment.
-      type: str
-      returned: always
-    submit_time:
-      description: When it was submitted, in UTC.
-      type: str
-      returned: always
-    start_time:
-      description: When it began or may begin, in UTC.
-      type: str
-      returned: always
-    end_time:
-      description: When it ended, in UTC.
-      type: str
-      returned: always
-    tasks:
-      description: Number of records that are one here, such as the tasks of an array.
-      type: int
-      returned: always
 jobs:
-  description: All jobs that fit, with the fields of RV(job).
+  description: All jobs that fit, with the same fields.
   returned: when O(state) is not V(present)
   type: list
   elements: dict

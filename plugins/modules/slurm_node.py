@@ -151,7 +151,7 @@ namespace:
   type: str
   sample: demo
 nodes:
-  description: The nodes as they are now, as M(corral.slurm.slurm_node_info) returns them.
+  description: The nodes as they are now, with the fields of RV(corral.slurm.slurm_node_info#module:nodes).
   returned: success
   type: list
   elements: dict

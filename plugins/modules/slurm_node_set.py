@@ -15,6 +15,7 @@ description:
   - It never changes an object. What else is in these objects is applied with the workers.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
@@ -26,10 +27,6 @@ attributes:
     details:
       - Shows the objects that are made, with their size.
 options:
-  namespace:
-    description:
-      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
-    type: str
   node_sets:
     description:
       - Node sets with C(scale), as the model of M(corral.slurm.slurm_cluster_model) has them in C(scaling.scaled).

@@ -50,45 +50,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 partitions:
-  description: The partitions.
+  description: The partitions as they are now, with the fields of RV(corral.slurm.slurm_partition_info#module:partitions).
   returned: success
   type: list
   elements: dict
-  contains:
-    name:
-      description: Its name.
-      type: str
-      returned: always
-    state:
-      description: V(UP), V(DOWN), V(DRAIN) or V(INACTIVE).
-      type: str
-      returned: always
-    nodes:
-      description: Its nodes as a hostlist.
-      type: str
-      returned: always
-    node_count:
-      description: Number of its nodes.
-      type: int
-      returned: always
-    cpus:
-      description: Number of its CPUs.
-      type: int
-      returned: always
-    max_time:
-      description: Longest time of a job in minutes; V(null) without a limit.
-      type: int
-      returned: always
-    allowed_accounts:
-      description: Accounts that may use it; empty for all.
-      type: list
-      elements: str
-      returned: always
-    allowed_groups:
-      description: Groups that may use it; empty for all.
-      type: list
-      elements: str
-      returned: always
 requests:
   description: Number of requests to the API server.
   returned: always

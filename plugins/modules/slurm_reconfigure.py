@@ -15,6 +15,7 @@ description:
   - Notes the hash on the pod (C(corral.hpc/config-served)), so that nothing is done while it is served. A new pod has no such note.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
@@ -24,10 +25,6 @@ attributes:
     details:
       - Shows the hash that is served before and after.
 options:
-  namespace:
-    description:
-      - Namespace of the pod. The kubeconfig's context decides when it is not set.
-    type: str
   pod:
     description:
       - Name of the pod that runs slurmctld.

@@ -118,65 +118,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reservation:
-  description: The reservation as it is now; empty when there is none.
+  description: The reservation as it is now, with the fields of RV(corral.slurm.slurm_reservation_info#module:reservations). Empty when there is none.
   returned: success
   type: dict
-  contains:
-    name:
-      description: Its name.
-      type: str
-      returned: always
-    nodes:
-      description: Its nodes as a hostlist.
-      type: str
-      returned: always
-    node_count:
-      description: Number of its nodes.
-      type: int
-      returned: always
-    users:
-      description: Users who may use it.
-      type: list
-      elements: str
-      returned: always
-    accounts:
-      description: Accounts that may use it.
-      type: list
-      elements: str
-      returned: always
-    start:
-      description: Its start in seconds since 1970.
-      type: int
-      returned: always
-    end:
-      description: Its end in seconds since 1970.
-      type: int
-      returned: always
-    start_time:
-      description: Its start as text, in UTC.
-      type: str
-      returned: always
-    end_time:
-      description: Its end as text, in UTC.
-      type: str
-      returned: always
-    active:
-      description: Whether it holds now.
-      type: bool
-      returned: always
-    flags:
-      description: Its flags, with those that slurmctld sets by itself.
-      type: list
-      elements: str
-      returned: always
-    partition:
-      description: The partition that its nodes are of, if one was said.
-      type: str
-      returned: always
-    features:
-      description: The features that its nodes have, if some were said.
-      type: str
-      returned: always
 requests:
   description: Number of requests to the API server.
   returned: always

@@ -14,6 +14,7 @@ description:
   - A document that says the same as the newest one is not kept again. One that was kept before gets a new number.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
@@ -23,10 +24,6 @@ attributes:
     details:
       - Shows the number of the newest document before and after.
 options:
-  namespace:
-    description:
-      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
-    type: str
   cluster:
     description:
       - Name of the cluster.

@@ -13,12 +13,9 @@ description:
   - Reads what M(corral.slurm.slurm_revision) has kept.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.info
 options:
-  namespace:
-    description:
-      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
-    type: str
   cluster:
     description:
       - Name of the cluster.
