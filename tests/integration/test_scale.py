@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from .conftest import Cluster, eventually
 from .jobs import nodes, state, submit
@@ -87,21 +85,17 @@ def test_what_is_taken_back_is_given_back_and_drains_of_others_stay(cluster: Clu
 
 
 def test_a_slurmctld_that_does_not_answer_takes_nothing_away(cluster: Cluster) -> None:
-    action = importlib.import_module("ansible_collections.corral.slurm.plugins.action.slurm_scale").ActionModule
-    given = {
-        "namespace": cluster.namespace,
-        "pod": f"{cluster.name}-controller-0",
-        "selector": f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/component=worker",
-        "config_map": f"{cluster.name}-controller-config",
-        "node_sets": [{"name": "cpu", "replicas": 0}],
-    }
-    params = ArgumentSpecValidator(action.argument_spec()).validate(given).validated_parameters
     with scenario(cluster, "a node set shrinks while slurmctld is away", KEPT[:1]):
         controller = f"statefulset/{cluster.name}-controller"
         cluster.kubectl("scale", "-n", cluster.namespace, controller, "--replicas=0")
         cluster.kubectl("wait", "-n", cluster.namespace, "--for=delete", f"pod/{cluster.name}-controller-0", "--timeout=60s")
         try:
-            result = action.backend(params, check=False, diff=False)
+            result = cluster.module(
+                "slurm_scale",
+                selector=f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/component=worker",
+                config_map=f"{cluster.name}-controller-config",
+                node_sets=[{"name": "cpu", "replicas": 0}],
+            )
         finally:
             cluster.kubectl("scale", "-n", cluster.namespace, controller, "--replicas=1")
             cluster.kubectl("rollout", "status", "-n", cluster.namespace, controller, "--timeout=60s")
