@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.server
-import json
 import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from .server import Handler, Server
 
 _RESOURCES = [{"name": "pods", "singularName": "pod", "namespaced": True, "kind": "Pod", "verbs": ["get"]}]
 # What kubectl asks for before it runs a command in the container c of the pod p; by the end of the path.
@@ -52,13 +50,11 @@ def _context(folder: Path) -> ssl.SSLContext:
     return context
 
 
-class Recorder(http.server.ThreadingHTTPServer):
+class Recorder(Server):
     """Notes path, query, headers that say who asks, and whether there was a client's certificate."""
 
-    daemon_threads = True
-
     def __init__(self, folder: Path, *, tls: bool = True) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.seen: list[Any] = []
         self.moved = ""
         """Where commands in pods are sent on to, in place of an answer."""
@@ -68,25 +64,12 @@ class Recorder(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.server_port}/below"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that does not trust the certificate goes away."""
+        return f"{super().url.replace('http', 'https' if self.tls else 'http')}/below"
 
 
-@contextmanager
-def recording(folder: Path, *, tls: bool = True) -> Iterator[Recorder]:
-    with Recorder(folder, tls=tls) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(Handler):
+    # A connection for each request: a proxy leads one on after the other.
+    protocol_version = "HTTP/1.0"
     server: Recorder
 
     def do_GET(self) -> None:  # http.server asks for this name
@@ -94,12 +77,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if path.endswith("/exec"):
             self._run()
         else:
-            self._answer(200, next(body for end, body in _DOCUMENTS.items() if path.endswith(end)))
+            self.answer(200, next(body for end, body in _DOCUMENTS.items() if path.endswith(end)))
 
     def do_POST(self) -> None:
         """SPDY, by which kubectl runs commands where it knows no websocket, is noted and refused."""
         self._note()
-        self._answer(403, {"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "kubectl exec is refused", "code": 403})
+        self.answer(403, {"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "kubectl exec is refused", "code": 403})
 
     def _note(self) -> str:
         headers = sorted((name.lower(), value) for name, value in self.headers.items() if name.lower().startswith(_HEADERS))
@@ -107,14 +90,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         certified = self.server.tls and bool(self.connection.getpeercert())  # type: ignore[attr-defined]  # TLS has it
         self.server.seen.append((parts.path, sorted(parse_qsl(parts.query)), headers, certified))
         return parts.path
-
-    def _answer(self, code: int, document: dict[str, Any]) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def _run(self) -> None:
         if self.server.moved:
@@ -130,9 +105,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         )
         self.wfile.write("\r\n".join((*lines, "", "")).encode() + b"".join(sort + bytes([len(text)]) + text for sort, text in _FRAMES))
         self.rfile.read()  # until the client goes
-
-    def log_message(self, *_args: Any) -> None:
-        return
 
 
 class Proxy:

@@ -508,33 +508,6 @@ static int harden_once(const struct jail_plan *plan, int root, struct jail_error
 	return jail_fail(error, "the mount attributes of the jail %s can not be set (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
 }
 
-/* The volumes of a pod below its jail, in the mount namespace of the caller, so that every entry takes them along. Not mounted there by the
- * container's runtime: it follows links, and root in the jail could plant one that leads over the pod's own programs. A second call changes
- * nothing. */
-int jail_attach_volumes(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
-{
-	struct jail_layers binds = {0, NULL};
-	int result = -1;
-	int root;
-
-	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
-		return -1;
-	root = jail_open(plan->jail, error);
-	if (root < 0)
-		return -1;
-	if (jail_binds_collect(plan, log, &binds, error) == 0)
-		result = jail_layers_apply(&binds, log, root, true, error);
-	jail_layers_close(&binds);
-	jail_close(root);
-	return result;
-}
-
-/* The same, and each entry sees to it that they stay. */
-int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
-{
-	return jail_attach_volumes(plan, log, error) < 0 ? -1 : jail_volumes_record(plan, error);
-}
-
 /* The mounts of a login pod, in the mount namespace of the caller and without entering: sshd does a chroot. A second call
  * finds them there and changes nothing. */
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)

@@ -21,30 +21,32 @@ int jail_fail(struct jail_error *error, const char *format, ...)
 	return -1;
 }
 
-void jail_info(const struct jail_log *log, const char *format, ...)
+static void say(void (*out)(const char *text), const char *format, va_list arguments)
 {
 	char text[512];
+
+	if (!out)
+		return;
+	vsnprintf(text, sizeof(text), format, arguments);
+	out(text);
+}
+
+void jail_info(const struct jail_log *log, const char *format, ...)
+{
 	va_list arguments;
 
-	if (!log || !log->info)
-		return;
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	say(log ? log->info : NULL, format, arguments);
 	va_end(arguments);
-	log->info(text);
 }
 
 void jail_debug(const struct jail_log *log, const char *format, ...)
 {
-	char text[512];
 	va_list arguments;
 
-	if (!log || !log->debug)
-		return;
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	say(log ? log->debug : NULL, format, arguments);
 	va_end(arguments);
-	log->debug(text);
 }
 
 void jail_close(int fd)

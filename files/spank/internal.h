@@ -107,11 +107,7 @@ int jail_template_open(const struct jail_template *template);
 void jail_template_keep(const struct jail_template *template, int namespace, const struct jail_log *log);
 
 /* volumes.c */
-int jail_volumes_record(const struct jail_plan *plan, struct jail_error *error);
 int jail_volumes_check(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
-
-/* enter.c */
-int jail_attach_volumes(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
 
 /* overlay.c */
 char *jail_mount_point(char *line);

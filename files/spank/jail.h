@@ -145,8 +145,10 @@ int jail_stay_outside(const struct jail_plan *plan, uint32_t job, struct jail_er
 int jail_verify(const struct jail_view *view, struct jail_error *error);
 int jail_strip(struct jail_view *view, struct jail_error *error);
 void jail_view_close(struct jail_view *view);
-int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
 int jail_prepare(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
+
+/* volumes.c */
+int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error);
 
 /* descriptors.c: what is open leads out of any root */
 enum jail_leave {

@@ -21,6 +21,27 @@
 /* A line a volume: JAIL TARGET SOURCE:TARGET[:ro], without blanks in the paths, as --attach got them. */
 #define RECORD "/run/corral-volumes"
 
+/* The volumes of a pod below its jail, in the mount namespace of the caller, so that every entry takes them along. Not mounted there by the
+ * container's runtime: it follows links, and root in the jail could plant one that leads over the pod's own programs. A second call changes
+ * nothing. */
+static int attach(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
+{
+	struct jail_layers binds = {0, NULL};
+	int result = -1;
+	int root;
+
+	if (jail_await(plan->jail, plan->timeout, plan->wait, error) < 0)
+		return -1;
+	root = jail_open(plan->jail, error);
+	if (root < 0)
+		return -1;
+	if (jail_binds_collect(plan, log, &binds, error) == 0)
+		result = jail_layers_apply(&binds, log, root, true, error);
+	jail_layers_close(&binds);
+	jail_close(root);
+	return result;
+}
+
 static bool has_line(FILE *record, const char *wanted)
 {
 	char *line = NULL;
@@ -48,7 +69,7 @@ static int write_down(FILE *record, const char *jail, const struct jail_bind *bi
 }
 
 /* All binds of the plan, which were just attached. */
-int jail_volumes_record(const struct jail_plan *plan, struct jail_error *error)
+static int write_down_all(const struct jail_plan *plan, struct jail_error *error)
 {
 	FILE *record = fopen(RECORD, "a+e");
 	int result = record ? 0 : -1;
@@ -62,6 +83,12 @@ int jail_volumes_record(const struct jail_plan *plan, struct jail_error *error)
 	if (record)
 		fclose(record);
 	return result;
+}
+
+/* Attaches them, and each entry sees to it that they stay. */
+int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, struct jail_error *error)
+{
+	return attach(plan, log, error) < 0 ? -1 : write_down_all(plan, error);
 }
 
 struct volume {
@@ -157,7 +184,7 @@ static int attach_again(const char *jail, const struct volume *volume, const str
 	if (asprintf(&words[0], "jail=%s", jail) < 0 || asprintf(&words[1], "bind=%s", volume->word) < 0)
 		return jail_fail(error, "out of memory while looking at the jail's volumes");
 	if (jail_plan_parse(&plan, 2, words, &why) == 0)
-		result = jail_attach_volumes(&plan, log, &why);
+		result = attach(&plan, log, &why);
 	jail_plan_free(&plan);
 	free(words[0]);
 	free(words[1]);

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the connection options, and what is said of all modules that have them; their argument spec is in module_utils/_kube/args.py."""
+"""Documentation of the connection options, and what is said of all modules that have them; their argument spec is in module_utils/_module.py."""
 
 from __future__ import annotations
 
@@ -61,6 +61,15 @@ attributes:
     support: full
     membership:
       - corral.slurm.kubernetes
+"""
+
+    # For those whose objects are in one namespace.
+    NAMESPACE = r"""
+options:
+  namespace:
+    description:
+      - Namespace of what the other options name. The kubeconfig's context decides when it is not set.
+    type: str
 """
 
     # For those that ask the API server alone.

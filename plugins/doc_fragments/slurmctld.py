@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options that say which slurmctld; their argument spec is in module_utils/_scheduler/args.py."""
+"""Documentation of the options that say which slurmctld; their argument spec is in module_utils/_module.py."""
 
 from __future__ import annotations
 

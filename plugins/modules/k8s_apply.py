@@ -282,13 +282,12 @@ conflicts:
     - {kind: StatefulSet, namespace: demo, name: demo-cpu, result: conflict, field: .spec.replicas, manager: autoscaler}
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
+from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
 from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import shown
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 CONSTRAINTS: dict[str, list[tuple[object, ...]]] = {
     "mutually_exclusive": [("create_only", "applyset")],
@@ -299,7 +298,7 @@ CONSTRAINTS: dict[str, list[tuple[object, ...]]] = {
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "objects": {"type": "list", "elements": "dict", "default": []},
         "templates": {"type": "list", "elements": "str", "default": []},
         "template_paths": {"type": "list", "elements": "path", "default": []},
@@ -338,20 +337,23 @@ def argument_spec() -> dict[str, object]:
     }
 
 
+def apply(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Apply the objects. Raises CorralError for templates too, which the module does not render."""
+    if params["templates"]:
+        raise CorralError(
+            "Templates are rendered by the action plugin of the same name on the controller; it was not found, so install the whole collection."
+        )
+    return run(params, check=check, diff=diff)
+
+
+def without_secrets(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters as a result may show them."""
+    return {**params, "objects": [shown(obj, str(obj.get("kind"))) for obj in params["objects"]]}
+
+
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
-    params = dict(module.params)
-    # The result of a module shows its parameters from three -v on.
-    module.params["objects"] = [shown(obj, str(obj.get("kind"))) for obj in params["objects"]]
-    if module.params["templates"]:
-        module.fail_json(
-            msg="Templates are rendered by the action plugin of the same name on the controller; it was not found, so install the whole collection."
-        )
-    try:
-        module.exit_json(**run(params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(apply, argument_spec, CONSTRAINTS, shown=without_secrets)
 
 
 if __name__ == "__main__":

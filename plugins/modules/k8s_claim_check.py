@@ -13,12 +13,9 @@ description:
   - Fails with one sentence for a PersistentVolumeClaim whose volume lacks an access mode, before pods that need it wait in vain.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.info
 options:
-  namespace:
-    description:
-      - Namespace of the claim. The kubeconfig's context decides when it is not set.
-    type: str
   name:
     description:
       - Name of the claim.
@@ -66,18 +63,14 @@ requests:
   sample: 1
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
 from ansible_collections.corral.slurm.plugins.module_utils._kube.claim import check_claim
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "namespace": {"type": "str"},
         "name": {"type": "str", "required": True},
         "access_mode": {"type": "str", "choices": ["ReadWriteOnce", "ReadWriteMany"], "default": "ReadWriteMany"},
@@ -87,11 +80,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        module.exit_json(**check_claim(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(check_claim, argument_spec)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ description:
   - The hash is noted on the pods (C(corral.hpc/refreshed-CONFIGMAP)), so that nothing is done twice.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
@@ -25,10 +26,6 @@ attributes:
     details:
       - Shows the hash that each pod has before and after.
 options:
-  namespace:
-    description:
-      - Namespace of the pods and of the ConfigMap. The kubeconfig's context decides when it is not set.
-    type: str
   config_map:
     description:
       - Name of the ConfigMap, which the pods mount without C(subPath).
@@ -96,18 +93,14 @@ requests:
   sample: 2
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
 from ansible_collections.corral.slurm.plugins.module_utils._kube.refresh import refresh
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "namespace": {"type": "str"},
         "config_map": {"type": "str", "required": True},
         "key": {"type": "str", "required": True, "no_log": False},
@@ -121,11 +114,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        module.exit_json(**refresh(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(refresh, argument_spec)
 
 
 if __name__ == "__main__":

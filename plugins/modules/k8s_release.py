@@ -96,18 +96,14 @@ writes:
   sample: 1
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
 from ansible_collections.corral.slurm.plugins.module_utils._kube.release import release
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "api_version": {"type": "str", "required": True},
         "kind": {"type": "str", "required": True},
         "finalizer": {"type": "str", "required": True},
@@ -120,11 +116,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        module.exit_json(**release(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(release, argument_spec)
 
 
 if __name__ == "__main__":

@@ -109,13 +109,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
 from ansible_collections.corral.slurm.plugins.module_utils import _live
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, remains, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document"]]}
 
@@ -123,7 +120,7 @@ CONSTRAINTS: dict[str, Any] = {"mutually_exclusive": [["path", "document"]]}
 def argument_spec() -> dict[str, Any]:
     """Options of the module and of its action plugin."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "path": {"type": "path"},
         "document": {"type": "dict"},
         "live": {"type": "bool", "default": False},
@@ -174,11 +171,8 @@ def _unreadable(path: str, why: str) -> CorralError:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
-    try:
-        module.exit_json(**run(module.params, check=module.check_mode, diff=False))
-    except CorralError as error:
-        module.fail_json(msg=str(error), **error.data)
+    """Run as a module, on the host that the task is delegated to."""
+    run_module(run, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

@@ -139,84 +139,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 job:
-  description: The job, the newest where several fit; empty in check mode for one that would be submitted, and where there is none.
+  description: The job, the newest where several fit, with the fields of RV(corral.slurm.slurm_job_info#module:jobs). Empty in check mode for one that would be
+    submitted, and where there is none.
   returned: success
   type: dict
-  contains:
-    id:
-      description: Its number; of an array or a heterogeneous job the first one's.
-      type: int
-      returned: always
-    name:
-      description: Its name.
-      type: str
-      returned: always
-    user:
-      description: Whose it is.
-      type: str
-      returned: always
-    state:
-      description: Slurm's state, with flags behind a plus sign.
-      type: str
-      returned: always
-    ended:
-      description: Whether it has ended.
-      type: bool
-      returned: always
-    succeeded:
-      description: Whether it has ended as COMPLETED.
-      type: bool
-      returned: always
-    held:
-      description: Whether it is held.
-      type: bool
-      returned: always
-    exit_code:
-      description: The exit code; V(null) while it has none, and for one ended by a signal.
-      type: int
-      returned: always
-    signal:
-      description: The signal that ended it, V(0) for none.
-      type: int
-      returned: always
-    reason:
-      description: Slurm's reason for its state.
-      type: str
-      returned: always
-    nodes:
-      description: Its nodes as a hostlist.
-      type: str
-      returned: always
-    partition:
-      description: Its partition.
-      type: str
-      returned: always
-    output:
-      description: Path of its output in the jail.
-      type: str
-      returned: always
-    comment:
-      description: Its comment.
-      type: str
-      returned: always
-    submit_time:
-      description: When it was submitted, in UTC.
-      type: str
-      returned: always
-    start_time:
-      description: When it began or may begin, in UTC.
-      type: str
-      returned: always
-    end_time:
-      description: When it ended, in UTC.
-      type: str
-      returned: always
-    tasks:
-      description: Number of records that are one here, such as the tasks of an array.
-      type: int
-      returned: always
 jobs:
-  description: All jobs that fit, with the fields of RV(job).
+  description: All jobs that fit, with the same fields.
   returned: when O(state) is not V(present)
   type: list
   elements: dict
@@ -232,11 +160,7 @@ requests:
   sample: 2
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.job import run
 
 CONSTRAINTS = {
@@ -249,7 +173,7 @@ CONSTRAINTS = {
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **slurmctld_options(env_fallback),
+        **slurmctld_options(),
         "state": {"type": "str", "choices": ["present", "absent", "held", "released", "requeued"], "default": "present"},
         "name": {"type": "str"},
         "job_id": {"type": "int"},
@@ -270,11 +194,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
-    try:
-        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(run, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

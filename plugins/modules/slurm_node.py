@@ -151,7 +151,7 @@ namespace:
   type: str
   sample: demo
 nodes:
-  description: The nodes as they are now, as M(corral.slurm.slurm_node_info) returns them.
+  description: The nodes as they are now, with the fields of RV(corral.slurm.slurm_node_info#module:nodes).
   returned: success
   type: list
   elements: dict
@@ -188,11 +188,7 @@ requests:
   sample: 2
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.node import run
 
 CONSTRAINTS = {"required_if": [("state", "drained", ["reason"]), ("state", "down", ["reason"])]}
@@ -201,7 +197,7 @@ CONSTRAINTS = {"required_if": [("state", "drained", ["reason"]), ("state", "down
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **slurmctld_options(env_fallback),
+        **slurmctld_options(),
         "nodes": {"type": "str", "required": True},
         "state": {"type": "str", "choices": ["drained", "down", "resumed"]},
         "reason": {"type": "str"},
@@ -220,11 +216,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, required_if=CONSTRAINTS["required_if"])
-    try:
-        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(run, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

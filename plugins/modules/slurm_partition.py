@@ -50,45 +50,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 partitions:
-  description: The partitions.
+  description: The partitions as they are now, with the fields of RV(corral.slurm.slurm_partition_info#module:partitions).
   returned: success
   type: list
   elements: dict
-  contains:
-    name:
-      description: Its name.
-      type: str
-      returned: always
-    state:
-      description: V(UP), V(DOWN), V(DRAIN) or V(INACTIVE).
-      type: str
-      returned: always
-    nodes:
-      description: Its nodes as a hostlist.
-      type: str
-      returned: always
-    node_count:
-      description: Number of its nodes.
-      type: int
-      returned: always
-    cpus:
-      description: Number of its CPUs.
-      type: int
-      returned: always
-    max_time:
-      description: Longest time of a job in minutes; V(null) without a limit.
-      type: int
-      returned: always
-    allowed_accounts:
-      description: Accounts that may use it; empty for all.
-      type: list
-      elements: str
-      returned: always
-    allowed_groups:
-      description: Groups that may use it; empty for all.
-      type: list
-      elements: str
-      returned: always
 requests:
   description: Number of requests to the API server.
   returned: always
@@ -96,18 +61,14 @@ requests:
   sample: 2
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.partition import run
 
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **slurmctld_options(env_fallback),
+        **slurmctld_options(),
         "name": {"type": "list", "elements": "str", "required": True},
         "state": {"type": "str", "choices": ["UP", "DOWN", "DRAIN", "INACTIVE"], "required": True},
     }
@@ -115,11 +76,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(run, argument_spec)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ description:
   - Notes the hash on the pod (C(corral.hpc/config-served)), so that nothing is done while it is served. A new pod has no such note.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
@@ -24,10 +25,6 @@ attributes:
     details:
       - Shows the hash that is served before and after.
 options:
-  namespace:
-    description:
-      - Namespace of the pod. The kubeconfig's context decides when it is not set.
-    type: str
   pod:
     description:
       - Name of the pod that runs slurmctld.
@@ -81,18 +78,14 @@ requests:
   sample: 1
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
 from ansible_collections.corral.slurm.plugins.module_utils._converge import reconfigure
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "namespace": {"type": "str"},
         "pod": {"type": "str", "required": True},
         "backup": {"type": "str"},
@@ -105,11 +98,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        module.exit_json(**reconfigure(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(reconfigure, argument_spec)
 
 
 if __name__ == "__main__":

@@ -118,65 +118,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reservation:
-  description: The reservation as it is now; empty when there is none.
+  description: The reservation as it is now, with the fields of RV(corral.slurm.slurm_reservation_info#module:reservations). Empty when there is none.
   returned: success
   type: dict
-  contains:
-    name:
-      description: Its name.
-      type: str
-      returned: always
-    nodes:
-      description: Its nodes as a hostlist.
-      type: str
-      returned: always
-    node_count:
-      description: Number of its nodes.
-      type: int
-      returned: always
-    users:
-      description: Users who may use it.
-      type: list
-      elements: str
-      returned: always
-    accounts:
-      description: Accounts that may use it.
-      type: list
-      elements: str
-      returned: always
-    start:
-      description: Its start in seconds since 1970.
-      type: int
-      returned: always
-    end:
-      description: Its end in seconds since 1970.
-      type: int
-      returned: always
-    start_time:
-      description: Its start as text, in UTC.
-      type: str
-      returned: always
-    end_time:
-      description: Its end as text, in UTC.
-      type: str
-      returned: always
-    active:
-      description: Whether it holds now.
-      type: bool
-      returned: always
-    flags:
-      description: Its flags, with those that slurmctld sets by itself.
-      type: list
-      elements: str
-      returned: always
-    partition:
-      description: The partition that its nodes are of, if one was said.
-      type: str
-      returned: always
-    features:
-      description: The features that its nodes have, if some were said.
-      type: str
-      returned: always
 requests:
   description: Number of requests to the API server.
   returned: always
@@ -184,11 +128,7 @@ requests:
   sample: 2
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.reservation import run
 
 CONSTRAINTS = {"mutually_exclusive": [("end", "duration"), ("nodes", "node_count")]}
@@ -197,7 +137,7 @@ CONSTRAINTS = {"mutually_exclusive": [("end", "duration"), ("nodes", "node_count
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **slurmctld_options(env_fallback),
+        **slurmctld_options(),
         "name": {"type": "str", "required": True},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "nodes": {"type": "str"},
@@ -215,11 +155,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, mutually_exclusive=CONSTRAINTS["mutually_exclusive"])
-    try:
-        module.exit_json(**run(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(run, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

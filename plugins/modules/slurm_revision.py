@@ -14,6 +14,7 @@ description:
   - A document that says the same as the newest one is not kept again. One that was kept before gets a new number.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
@@ -23,10 +24,6 @@ attributes:
     details:
       - Shows the number of the newest document before and after.
 options:
-  namespace:
-    description:
-      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
-    type: str
   cluster:
     description:
       - Name of the cluster.
@@ -98,11 +95,7 @@ requests:
   sample: 1
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision
 
 CONSTRAINTS: dict[str, object] = {"required_if": [["state", "tried", ["document"]], ["state", "recorded", ["document"]]]}
@@ -111,7 +104,7 @@ CONSTRAINTS: dict[str, object] = {"required_if": [["state", "tried", ["document"
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "namespace": {"type": "str"},
         "cluster": {"type": "str", "required": True},
         "state": {"type": "str", "choices": ["tried", "recorded", "restored"], "default": "recorded"},
@@ -123,11 +116,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True, **CONSTRAINTS)
-    try:
-        module.exit_json(**revision(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(revision, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

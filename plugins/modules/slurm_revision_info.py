@@ -13,12 +13,9 @@ description:
   - Reads what M(corral.slurm.slurm_revision) has kept.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
+  - corral.slurm.kubernetes.namespace
   - corral.slurm.kubernetes.info
 options:
-  namespace:
-    description:
-      - Namespace of the cluster. The kubeconfig's context decides when it is not set.
-    type: str
   cluster:
     description:
       - Name of the cluster.
@@ -84,18 +81,14 @@ requests:
   sample: 1
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.args import connection_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision_info
 
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **connection_options(env_fallback),
+        **connection_options(),
         "namespace": {"type": "str"},
         "cluster": {"type": "str", "required": True},
         "revision": {"type": "int"},
@@ -104,11 +97,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        module.exit_json(**revision_info(module.params, check=module.check_mode, diff=module._diff))
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
+    run_module(revision_info, argument_spec)
 
 
 if __name__ == "__main__":

@@ -71,18 +71,14 @@ requests:
   sample: 3
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.parameters import env_fallback
-
-from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.args import slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._scheduler.upgrade import run
 
 
 def argument_spec() -> dict[str, object]:
     """Return the options of the module and of the action."""
     return {
-        **slurmctld_options(env_fallback),
+        **slurmctld_options(),
         "job": {"type": "str", "required": True},
         "may_be_silent": {"type": "bool", "default": False},
     }
@@ -90,12 +86,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    try:
-        result = run(module.params, check=module.check_mode, diff=module._diff)
-    except CorralError as error:
-        module.fail_json(**{"changed": False, **error.data, "msg": str(error)})
-    module.exit_json(**result)
+    run_module(run, argument_spec)
 
 
 if __name__ == "__main__":

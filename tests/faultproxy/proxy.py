@@ -22,13 +22,11 @@ import re
 import selectors
 import socket
 import ssl
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -37,6 +35,8 @@ from urllib.parse import parse_qs, urlsplit
 import urllib3
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+
+from ..server import JSON, Handler, Server, kubeconfig
 
 Json = dict[str, Any]
 Effects = Callable[[Json, Json], bool]
@@ -150,9 +150,9 @@ class FaultProxy:
         self.kill: Callable[[], object] = lambda: None
         self.away = False
         self.open: set[socket.socket] = set()
-        self._server = _Server(("127.0.0.1", port), _Handler)
+        self._server = _Server(_Handler, port)
         self._server.proxy = self
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = self._server.url
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     def __enter__(self) -> FaultProxy:
@@ -189,18 +189,7 @@ class FaultProxy:
 
     def kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig that leads through the proxy."""
-        cluster = {"name": "proxy", "cluster": {"server": self.url}}
-        context = {"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "proxy",
-            "clusters": [cluster],
-            "users": [{"name": "proxy", "user": {}}],
-            "contexts": [context],
-        }
-        path.write_text(json.dumps(document))
-        return path
+        return kubeconfig(path, self.url)
 
     def begin(self, verb: str, path: str, body: bytes) -> tuple[int | None, bool, Fault | None]:
         """Count a request; return its number among the writes, whether it is a dry run, and the fault that strikes it."""
@@ -258,21 +247,16 @@ def changed(before: Json, after: Json) -> bool:
     return not after or versions[0] != versions[1]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(Server):
     proxy: FaultProxy
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A subject that is cut off, or hangs up on a watch, is no news."""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     disable_nagle_algorithm = True
     server: _Server
-
-    def log_message(self, *args: Any) -> None:
-        """The trace tells it."""
 
     def setup(self) -> None:
         super().setup()
@@ -284,9 +268,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _relay(self) -> None:
         if self.server.proxy.away:
-            self._cut()
+            self.cut()
             return
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         proxy = self.server.proxy
         plan = proxy.plans
         write, dry, fault = proxy.begin(self.command, self.path, body)
@@ -302,7 +286,7 @@ class _Handler(BaseHTTPRequestHandler):
             note(0)
             if action == "kill":
                 proxy.kill()
-            self._cut()
+            self.cut()
         elif self.headers.get("Upgrade"):
             self._tunnel(note)
         elif action == "410-event":
@@ -310,7 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._too_old()
         elif action.isdecimal():
             note(int(action))
-            self._refuse(int(action), seconds)
+            self.answer(int(action), _status(int(action)), JSON | ({"Retry-After": f"{seconds:g}"} if action == "429" else {}))
         else:
             self._forward(body, action, note, write, plan)
 
@@ -338,12 +322,12 @@ class _Handler(BaseHTTPRequestHandler):
             action = fault.action if fault is not None else action
         note({"504-committed": 504, "reset-committed": 0, "kill-committed": 0}.get(action, answer.status), action)
         if action == "504-committed":
-            self._refuse(504, 0)
+            self.answer(504, _status(504))
             return
         if action.endswith("-committed"):
             if action == "kill-committed":
                 proxy.kill()
-            self._cut()
+            self.cut()
             return
         self.send_response(answer.status)
         for key, value in answer.headers.items():
@@ -403,21 +387,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n0\r\n\r\n")
-
-    def _refuse(self, code: int, seconds: float) -> None:
-        body = json.dumps(_status(code)).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        if code == 429:
-            self.send_header("Retry-After", f"{seconds:g}")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _cut(self) -> None:
-        """Reset the connection, as a dying server's kernel does."""
-        self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _relay

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
+import json
 import os
 import re
 import shutil
@@ -21,6 +23,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -137,6 +140,16 @@ class Cluster:
     def slurm(self, *command: str, check: bool = True) -> str:
         """Output of a Slurm command in the controller's pod."""
         return self.kubectl("exec", "-n", self.namespace, f"{self.name}-controller-0", "-c", "slurmctld", "--", *command, check=check)
+
+    def module(self, name: str, /, *, check: bool = False, diff: bool = False, **options: Any) -> dict[str, Any]:
+        """What a module returns whose backend runs in this process, with the options as its action has them checked."""
+        action = importlib.import_module(f"ansible_collections.corral.slurm.plugins.action.{name}").ActionModule
+        given = {"namespace": self.namespace, "pod": f"{self.name}-controller-0", **options}
+        validated = ArgumentSpecValidator(action.argument_spec(), **action.constraints).validate(given)
+        assert not validated.error_messages
+        result = action.backend(validated.validated_parameters, check=check, diff=diff)
+        plain: dict[str, Any] = json.loads(json.dumps(result))  # what Ansible makes of it, too
+        return plain
 
     def said(self) -> str:
         """What Slurm and Kubernetes say of the cluster now, as far as they answer."""

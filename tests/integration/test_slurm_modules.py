@@ -7,7 +7,7 @@ The backends run in this process, with the modules' own argument specs; one test
 
 from __future__ import annotations
 
-import importlib
+import functools
 import json
 import os
 import re
@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import WaitTimeout
@@ -45,15 +44,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
 def call(cluster: Cluster) -> Iterator[Call]:
     """Run a module's backend: call("slurm_node", nodes="cpu-0", state="drained", …). Leaves every node and partition in service."""
 
-    def run(module: str, /, *, check: bool = False, **options: Any) -> dict[str, Any]:
-        action = importlib.import_module(f"ansible_collections.corral.slurm.plugins.action.{module}").ActionModule
-        given = {"namespace": cluster.namespace, "pod": f"{cluster.name}-controller-0", **options}
-        validated = ArgumentSpecValidator(action.argument_spec(), **action.constraints).validate(given)
-        assert not validated.error_messages
-        result: dict[str, Any] = action.backend(validated.validated_parameters, check=check, diff=True)
-        plain: dict[str, Any] = json.loads(json.dumps(result))  # what Ansible makes of it, too
-        return plain
-
+    run = functools.partial(cluster.module, diff=True)
     yield run
     run("slurm_job", user="alice", state="absent", wait=True, wait_timeout=30)
     run("slurm_reservation", name="fans", state="absent")

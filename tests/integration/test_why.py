@@ -8,13 +8,11 @@ A cordoned machine is in test_sync.py, a full state volume in test_ha.py, and a 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from .conftest import Cluster, eventually, playbook
 from .jobs import nodes, state, submit
@@ -94,10 +92,7 @@ def plant(cluster: Cluster) -> None:
 
 def asked(cluster: Cluster, nodes: str = "") -> dict[str, dict[str, Any]]:
     """The module's answers by node."""
-    action = importlib.import_module("ansible_collections.corral.slurm.plugins.action.slurm_why").ActionModule
-    given = {"namespace": cluster.namespace, "pod": f"{cluster.name}-controller-0", "nodes": nodes}
-    validated = ArgumentSpecValidator(action.argument_spec(), **action.constraints).validate(given)
-    return {one["node"]: one for one in action.backend(validated.validated_parameters, check=False, diff=False)["nodes"]}
+    return {one["node"]: one for one in cluster.module("slurm_why", nodes=nodes)["nodes"]}
 
 
 def causes(cluster: Cluster) -> dict[str, str]:

@@ -97,21 +97,8 @@ WORKER_CAPABILITIES = (
     "SYS_NICE",
     "SYS_PTRACE",
 )
-LOGIN_CAPABILITIES = (
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "NET_BIND_SERVICE",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_ADMIN",
-    "SYS_CHROOT",
-)
+# Without the two that slurmd needs for the processes of its steps.
+LOGIN_CAPABILITIES = tuple(name for name in WORKER_CAPABILITIES if name not in ("SYS_NICE", "SYS_PTRACE"))
 
 # Whether a user has a process in a login pod, a session or what one has left (tmux, nohup). For any image of sshd: it runs in the pod that is to go.
 _SCRIPT = """

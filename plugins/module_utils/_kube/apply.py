@@ -178,24 +178,18 @@ class Applier:
                 if item.ref.resource not in self._coming or time.monotonic() > deadline:
                     raise unknown_kind(item.ref.resource.api_version, item.ref.resource.kind) from error
                 time.sleep(0.1)
-            except Conflict as error:
-                if uid and not error.status.is_field_conflict:
-                    uid = ""
-                    self._refuse_others([item])
-                    continue
-                if error.status.is_field_conflict:
-                    conflicts = [{**item.ref.row("conflict"), **row} for row in error.data.get("conflicts", ())]
-                    raise Conflict(str(error), error.status, data={"conflicts": conflicts}) from error
-                raise
-            except (Invalid, Forbidden) as error:
+            except (Conflict, Invalid, Forbidden) as error:
                 if uid and error.status.is_of_another_uid:
                     uid = ""
                     self._refuse_others([item])
-                    continue
-                if not immutable.is_refused(error.status):
+                elif error.status.is_field_conflict:
+                    conflicts = [{**item.ref.row("conflict"), **row} for row in error.data.get("conflicts", ())]
+                    raise Conflict(str(error), error.status, data={"conflicts": conflicts}) from error
+                elif immutable.is_refused(error.status):
+                    different = immutable.changed(item.ref, item.body, item.before or self._live.get(item.ref))
+                    raise Invalid(f"{str(error).rstrip('.')}; {immutable.way_out(item.ref, different)}.", error.status) from error
+                else:
                     raise
-                different = immutable.changed(item.ref, item.body, item.before or self._live.get(item.ref))
-                raise Invalid(f"{str(error).rstrip('.')}; {immutable.way_out(item.ref, different)}.", error.status) from error
 
     def _verdict(self, item: Item, response: Response, revision: int | None) -> str:
         """Return created, configured or unchanged; see the module's text."""

@@ -76,7 +76,9 @@ class Status:
 
     @property
     def is_of_another_uid(self) -> bool:
-        """An apply names the UID of an object that has gone, and whose name another one has (the UID is a field that cannot change)."""
+        """An apply names the UID of an object that has gone, and whose name perhaps another one has (the UID is a field that cannot change)."""
+        if self.code == 409:
+            return not self.is_field_conflict
         return any(cause.field == "metadata.uid" for cause in self.causes) or "metadata.uid" in self.message
 
     @property

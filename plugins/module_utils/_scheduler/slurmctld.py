@@ -80,26 +80,25 @@ class Slurmctld:
     def _move(self, pod: str) -> None:
         self.pod, self.ref = pod, Ref(BUILTIN["", "Pod"], self.namespace, pod)
 
-    def ask(self, command: list[str], what: str) -> str:
-        """Return what a command prints. Raises KubeError: ``what`` completes "slurmctld can not be asked for"."""
+    def _said(self, command: list[str], failed: str) -> Output:
+        """Run a command. Raises KubeError, whose sentence begins with ``failed``, where it can not be run."""
         try:
-            done = self.run(command)
+            return self.run(command)
         except (ApiError, ExecError) as error:
             if isinstance(error, Forbidden):
                 raise
-            raise KubeError(f"slurmctld in {self.ref} can not be asked for {what}: {error}{self._state()}") from error
+            raise KubeError(f"{failed}: {error}{self._state()}") from error
+
+    def ask(self, command: list[str], what: str) -> str:
+        """Return what a command prints. Raises KubeError: ``what`` completes "slurmctld can not be asked for"."""
+        done = self._said(command, f"slurmctld in {self.ref} can not be asked for {what}")
         if done.code != 0:
             raise KubeError(f"slurmctld in {self.ref} can not be asked for {what}: {done.words.rstrip('.')}; see its log.")
         return done.stdout
 
     def tell(self, command: list[str], what: str) -> None:
         """Run a command that changes something. Raises Refused with slurmctld's own words: ``what`` completes "Could not"."""
-        try:
-            done = self.run(command)
-        except (ApiError, ExecError) as error:
-            if isinstance(error, Forbidden):
-                raise
-            raise KubeError(f"Could not {what}: {error}{self._state()}") from error
+        done = self._said(command, f"Could not {what}")
         if done.code != 0 and silent(done.words):
             raise KubeError(f"Could not {what}: slurmctld in {self.ref} does not answer: {done.words.rstrip('.')}.{self._state()}")
         if done.code != 0:

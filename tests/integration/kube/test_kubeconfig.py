@@ -20,7 +20,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 
-from ...recorder import Proxy, Recorder, certificate, recording
+from ...recorder import Proxy, Recorder, certificate
+from ...server import serving
 from .conftest import LAB
 
 pytestmark = pytest.mark.lab
@@ -59,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recorder(folder: Path) -> Iterator[Recorder]:
-    with recording(folder) as server:
+    with serving(Recorder(folder)) as server:
         yield server
 
 
@@ -156,7 +157,7 @@ def test_merged_files_are_merged_as_kubectl_does(folder: Path, recorder: Recorde
 def test_a_proxy_is_asked_as_kubectl_asks_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, tls: bool, credentials: str
 ) -> None:
-    with recording(folder, tls=tls) as server:
+    with serving(Recorder(folder, tls=tls)) as server:
         proxy = Proxy(server.seen, folder if scheme == "https" else None)
         try:
             config = str(write(folder, server, "proxied", **{"proxy-url": f"{scheme}://{credentials}127.0.0.1:{proxy.port}"}))

@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,65 +22,43 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Acc
 from corral_operator import api, fence, zygote
 from corral_operator.fence import Fence
 
+from ...server import Handler, Server, kubeconfig, serving
+
 SENTENCE = "has not renewed its Lease in time"
 OBJECT = {"apiVersion": "corral.hpc/v1alpha1", "kind": "SlurmCluster"}
 DOCUMENT = {**OBJECT, "metadata": {"name": "a", "namespace": "n", "resourceVersion": "1", "finalizers": ["corral.hpc/destroy"]}}
 
 
-class Server(ThreadingHTTPServer):
+class Kept(Server):
     """An API server that has one SlurmCluster, keeps whatever is written to it to itself, and says when that was."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.written: list[float] = []
         self.code = 200
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A run that is killed says no good-bye."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def log_message(self, *args: Any) -> None:
-        """Be quiet."""
+class _Handler(Handler):
+    server: Kept
 
     def do_GET(self) -> None:
         resources = [{"kind": "SlurmCluster", "name": "slurmclusters", "namespaced": True}]
         asked = (
             ("APIResourceList", {"resources": resources}) if self.path.endswith("v1alpha1") else ("SlurmClusterList", {"items": [DOCUMENT]})
         )
-        self._answer(200, {"apiVersion": "v1", "kind": asked[0], **asked[1]})
+        self.answer(200, {"apiVersion": "v1", "kind": asked[0], **asked[1]})
 
     def do_PATCH(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.body()
         self.server.written.append(fence.now())
         time.sleep(0.1)
-        self._answer(self.server.code, DOCUMENT)
-
-    def _answer(self, code: int, document: dict[str, Any]) -> None:
-        data = json.dumps(document).encode()
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.answer(self.server.code, DOCUMENT)
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as started:
-        thread = threading.Thread(target=started.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
+def server() -> Iterator[Kept]:
+    with serving(Kept()) as started:
         yield started
-        started.shutdown()
-        thread.join()
 
 
 def test_it_is_open_until_its_moment_for_all_who_share_it() -> None:
@@ -104,7 +79,7 @@ def test_it_is_open_until_its_moment_for_all_who_share_it() -> None:
         shared.move(9.0)
 
 
-def test_the_controllers_client_asks_before_each_try_of_a_write(server: Server) -> None:
+def test_the_controllers_client_asks_before_each_try_of_a_write(server: Kept) -> None:
     async def story() -> None:
         limit = Fence()
         async with api.Client(Access(server=server.url, source="a test"), before_write=limit.check) as client:
@@ -163,21 +138,14 @@ TASK = """
 
 
 @pytest.mark.parametrize("kind", ["Warm", "Cold"])
-def test_a_run_whose_controller_is_frozen_stops_writing(kind: str, server: Server, tmp_path: Path) -> None:
+def test_a_run_whose_controller_is_frozen_stops_writing(kind: str, server: Kept, tmp_path: Path) -> None:
     (tmp_path / "env").mkdir()
     (tmp_path / "project").mkdir()
     (tmp_path / "env" / "extravars").write_text("{}")
     play = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:" + TASK * 400
     (tmp_path / "play.yml").write_text(play)
-    context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
-    kubeconfig = {
-        "current-context": "x",
-        "clusters": [{"name": "x", "cluster": {"server": server.url}}],
-        "users": [{"name": "x", "user": {}}],
-    }
-    (tmp_path / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "contexts": [context], **kubeconfig}))
     command = [sys.executable, "-c", CONTROLLER, kind, str(tmp_path)]
-    environment = {**zygote.environment(), "KUBECONFIG": str(tmp_path / "kubeconfig")}
+    environment = {**zygote.environment(), "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url))}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as controller:
         try:
             assert controller.stdout is not None

@@ -10,7 +10,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ from corral_operator.known import Known
 from corral_operator.outcome import Outcome
 from corral_operator.play import Request
 from corral_operator.replay import Call, Recorder, Replay
+
+from ...server import Handler, Server, kubeconfig, serving
 
 Json = dict[str, Any]
 
@@ -53,62 +54,46 @@ IGNORED = """
 """
 
 
-class Server(ThreadingHTTPServer):
+class Secrets(Server):
     """An API server that has Secrets, and no pods."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.secrets: dict[str, Json] = {}
         self.asked: list[str] = []
         self.refuses = ""
         self.hangs = threading.Event()
         self.hangs.set()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A run that is killed says no good-bye."""
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def log_message(self, *args: Any) -> None:
-        """Be quiet."""
+class _Handler(Handler):
+    server: Secrets
 
     def do_GET(self) -> None:
         name = self.path.partition("?")[0].rpartition("/")[2]
         self.server.asked.append(f"GET {name}")
         self.server.hangs.wait(60)
         if name == "pods":
-            self._answer(200, {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []})
+            self.answer(200, {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []})
         elif name == self.server.refuses:
-            self._answer(403, {"kind": "Status", "code": 403, "message": "You may not."})
+            self.answer(403, {"kind": "Status", "code": 403, "message": "You may not."})
         elif name in self.server.secrets:
-            self._answer(200, self.server.secrets[name])
+            self.answer(200, self.server.secrets[name])
         else:
-            self._answer(404, {"kind": "Status", "code": 404, "reason": "NotFound"})
+            self.answer(404, {"kind": "Status", "code": 404, "reason": "NotFound"})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.body())
         name = body["metadata"]["name"]
         self.server.asked.append(f"POST {name}")
         self.server.secrets[name] = {**body, "data": {"key": "AAAA"}}
-        self._answer(201, self.server.secrets[name])
-
-    def _answer(self, code: int, document: Json) -> None:
-        data = json.dumps(document).encode()
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.answer(201, self.server.secrets[name])
 
 
 class Place:
     """Where runs are made: a server, an engine, and a count of runs."""
 
-    def __init__(self, server: Server, folder: Path, engine: Warm) -> None:
+    def __init__(self, server: Secrets, folder: Path, engine: Warm) -> None:
         self.server, self._folder, self._engine = server, folder, engine
         self.number = 0
 
@@ -144,13 +129,8 @@ class Place:
 
 
 def tell(folder: Path, monkeypatch: pytest.MonkeyPatch, story: Callable[[Place], Coroutine[Any, Any, None]], fence: str = "") -> None:
-    with Server() as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
-        config = {"clusters": [{"name": "x", "cluster": {"server": url}}], "users": [{"name": "x", "user": {}}], "contexts": [context]}
-        (folder / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "x", **config}))
-        monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
+    with serving(Secrets()) as server:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(folder / "kubeconfig", server.url)))
 
         async def go() -> None:
             engine = Warm(fence)

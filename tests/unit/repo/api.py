@@ -4,29 +4,18 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from ... import server
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Server
 
-    def answer(self, code: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+class _Handler(server.Handler):
+    server: Tried
 
     def do_GET(self) -> None:
         words = urlsplit(self.path).path.strip("/").split("/")
@@ -44,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": f"{words[-1]} not found"})
 
     def do_PATCH(self) -> None:
-        body = yaml.safe_load(self.rfile.read(int(self.headers["Content-Length"])))
+        body = yaml.safe_load(self.body())
         tried = parse_qs(urlsplit(self.path).query).get("dryRun") == ["All"]
         if not tried:
             self.server.written.append(f"{self.command} {urlsplit(self.path).path}")
@@ -62,15 +51,10 @@ class Handler(BaseHTTPRequestHandler):
         self.server.written.append(f"{self.command} {self.path}")
         self.answer(404, {"kind": "Status", "code": 404, "reason": "NotFound"})
 
-    def log_message(self, *_words: Any) -> None:
-        """Say nothing."""
 
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class Tried(server.Server):
     def __init__(self, lacks: Collection[str], items: Mapping[str, list[dict[str, Any]]]) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(_Handler)
         self.lacks, self.items = lacks, items
         named = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True} for kind in ("SlurmCluster", "SlurmNodeSet")]
         self.own = [one for one in named if one["name"] not in lacks]
@@ -78,23 +62,9 @@ class Server(ThreadingHTTPServer):
         # What is answered, by code and message, to the dry run of an object of this kind and name.
         self.refused: dict[tuple[str, str], tuple[int, str]] = {}
 
-    def kubeconfig(self, path: Path) -> Path:
-        named = [{"name": "fake", "cluster": {"server": f"http://127.0.0.1:{self.server_address[1]}"}}]
-        contexts = [{"name": "fake", "context": {"cluster": "fake", "user": "fake", "namespace": "demo"}}]
-        users = [{"name": "fake", "user": {"token": "fake"}}]
-        config = {"apiVersion": "v1", "kind": "Config", "current-context": "fake", "clusters": named, "contexts": contexts, "users": users}
-        path.write_text(yaml.safe_dump(config))
-        return path
-
 
 @contextmanager
-def serving(lacks: Collection[str] = (), **items: list[dict[str, Any]]) -> Iterator[Server]:
+def serving(lacks: Collection[str] = (), **items: list[dict[str, Any]]) -> Iterator[Tried]:
     """``lacks`` are the plurals of kinds that nobody has defined; ``items`` by plural are objects that are there."""
-    with Server(lacks, items) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with server.serving(Tried(lacks, items)) as started:
+        yield started

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
 
+from ...server import kubeconfig
 from .api import serving
 from .repository import ROOT
 
@@ -23,7 +24,7 @@ def test_what_the_api_server_refuses_of_the_last_role_is_known_before_the_first_
             "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range",
         )
         command = ["ansible-playbook", "corral.slurm.site", "-e", f"slurm_cluster_file={ROOT}/examples/full.yml"]
-        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig(tmp_path / "kubeconfig")), "ANSIBLE_NOCOLOR": "1"}
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "ANSIBLE_NOCOLOR": "1"}
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stdout + done.stderr
         assert "Send all objects to the API server as a dry run" in done.stdout
@@ -40,7 +41,7 @@ def test_an_object_that_no_dry_run_can_try_is_told_and_stops_nothing(tmp_path: P
         objects = [
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "demo"}} for name in ("strict", "other")
         ]
-        parameters = {"kubeconfig": str(server.kubeconfig(tmp_path / "kubeconfig")), "objects": objects}
+        parameters = {"kubeconfig": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "objects": objects}
         for create_only in (False, True):
             result = run({**parameters, "create_only": create_only}, check=True, diff=False)
             assert [row["result"] for row in result["objects"]] == ["created", "created"]

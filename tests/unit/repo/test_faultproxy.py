@@ -4,58 +4,40 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import urllib3
 
 from ...faultproxy.proxy import Fault, FaultProxy, changed
+from ...server import Handler, Server, kubeconfig, serving
 
 OBJECT = {"kind": "ConfigMap", "metadata": {"name": "one", "resourceVersion": "1"}}
 
 
-class Slow(BaseHTTPRequestHandler):
+class Slow(Handler):
     """Answers each write at once, but those of /slow only when `go` is set; `asked` says that one has come."""
 
     asked = threading.Event()
     go = threading.Event()
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.body()
         if self.path == "/slow":
             self.asked.set()
             self.go.wait(10)
-        body = json.dumps(OBJECT).encode()
-        self.send_response(201)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        """No news."""
+        self.answer(201, OBJECT)
 
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Iterator[Path]:
     Slow.asked.clear()
     Slow.go.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_address[1]}"}}
-        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-        path = tmp_path / "kubeconfig"
-        path.write_text(
-            json.dumps({"current-context": "c", "clusters": [cluster], "contexts": [context], "users": [{"name": "u", "user": {}}]})
-        )
-        yield path
+    with serving(Server(Slow)) as server:
+        yield kubeconfig(tmp_path / "kubeconfig", server.url)
         Slow.go.set()
-        server.shutdown()
-        thread.join()
 
 
 def test_what_a_killed_subject_left_under_way_takes_no_fault_from_the_next(upstream: Path) -> None:

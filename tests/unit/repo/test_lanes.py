@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import revisions
 
+from ...server import kubeconfig
 from .api import serving
 from .repository import ROOT, load, names, text
 
@@ -48,7 +49,7 @@ def test_no_playbook_does_what_is_deprecated(version: str, tmp_path: Path) -> No
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_", "PYTHON"))}
     environment.update(ANSIBLE_NOCOLOR="1", ANSIBLE_COLLECTIONS_PATH=os.environ["ANSIBLE_COLLECTIONS_PATH"], ANSIBLE_HOME=str(tmp_path))
     with serving() as server:
-        environment["KUBECONFIG"] = str(server.kubeconfig(tmp_path / "kubeconfig"))
+        environment["KUBECONFIG"] = str(kubeconfig(tmp_path / "kubeconfig", server.url))
         for playbooks, ends, arguments in RUNS:
             command = [programs(version) / "ansible-playbook", "-i", "localhost,", "--check", "--diff", *arguments]
             command += [f"corral.slurm.{name}" for name in playbooks]
@@ -62,7 +63,7 @@ def test_no_playbook_does_what_is_deprecated(version: str, tmp_path: Path) -> No
 def test_a_document_with_scale_from_a_pipe_where_nobody_has_defined_slurmnodesets(tmp_path: Path) -> None:
     """It is read once for all of the run, and its sets have the size that it begins them with."""
     with serving(lacks=["slurmnodesets"]) as server:
-        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig(tmp_path / "kubeconfig")), "ANSIBLE_NOCOLOR": "1"}
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "ANSIBLE_NOCOLOR": "1"}
         script = 'exec ansible-playbook corral.slurm.upgrade --check --diff -e slurm_cluster_file=<(cat "$1")'
         command = ["bash", "-c", script, "bash", ROOT / "examples/full.yml"]
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -87,7 +88,7 @@ def test_a_play_of_roles_does_all_that_the_site_does(tmp_path: Path) -> None:
         "data": revisions.parse({}).done(before, "2026-01-01T00:00:00Z").data(),
     }
     with serving(slurmnodesets=[asked], configmaps=[kept]) as server:
-        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig(tmp_path / "kubeconfig")), "ANSIBLE_NOCOLOR": "1"}
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "ANSIBLE_NOCOLOR": "1"}
         runs = {"roles": ["play.yml"], "site": ["corral.slurm.site", "-e", "slurm_cluster_file=my.yml"]}
         for name, arguments in runs.items():
             command = ["ansible-playbook", "--check", "--diff", *arguments]

@@ -164,6 +164,7 @@ UTILS = "ansible_collections.corral.slurm.plugins.module_utils"
         ("_slurm/nodes.py", f"from {UTILS}._kube.client import Client", "may not know"),
         ("_cluster/model.py", f"from {UTILS}._slurm.nodes import parse", "may not know"),
         ("_slurm/nodes.py", "from ansible.errors import AnsibleError", "may know Ansible"),
+        ("_converge.py", f"from {UTILS}._module import run_module", "may know Ansible"),
         ("_errors.py", f"from {UTILS}._slurm import hostlist", "may not know"),
         ("_kube/client.py", "from ansible_collections.corral.slurm.plugins.plugin_utils._action import plain", "may not know"),
     ],
@@ -182,6 +183,7 @@ def test_layers_finds_an_import_that_goes_the_wrong_way(tmp_path: Path, file: st
     ("file", "line"),
     [
         ("_kube/client.py", "import urllib3"),
+        ("_module.py", "from ansible.module_utils.basic import AnsibleModule"),
         ("_kube/client.py", f"from {UTILS}._errors import CorralError"),
         ("_kube/apply.py", "from .client import Client"),
         ("_cluster/config.py", f"from {UTILS}._slurm.hostlist import compress"),

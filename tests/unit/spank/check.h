@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,8 +126,8 @@ static inline void leave_the_machines_mounts(void)
 	free(all);
 }
 
-/* Those of the pod. */
-static inline int count_mounts(void)
+/* Lines of mountinfo that have both. */
+static inline int count_mounts_with(const char *one, const char *other)
 {
 	char *line = NULL;
 	size_t size = 0;
@@ -135,10 +136,35 @@ static inline int count_mounts(void)
 
 	CHECK(file);
 	while (getline(&line, &size, file) > 0)
-		count += strstr(line, " " POD "/") != NULL;
+		count += strstr(line, one) && strstr(line, other);
 	free(line);
 	fclose(file);
 	return count;
+}
+
+/* Those of the pod. */
+static inline int count_mounts(void)
+{
+	return count_mounts_with(" " POD "/", "");
+}
+
+/* As many at once as a large step brings: each in a process of its own, which is to end well. */
+#define FIFTY 50
+static inline void fifty_at_once(void (*work)(int number))
+{
+	pid_t children[FIFTY];
+	int status;
+
+	for (int i = 0; i < FIFTY; i++) {
+		children[i] = fork();
+		CHECK(children[i] >= 0);
+		if (children[i] == 0) {
+			work(i);
+			exit(0);
+		}
+	}
+	for (int i = 0; i < FIFTY; i++)
+		CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);
 }
 
 /* A jail is a volume of its own, as in a pod, or a plain directory. */
@@ -177,6 +203,21 @@ static inline void make_pod(void)
 	make_file(SPOOL "/job00042/slurm_script", "");
 	make_directory(SPOOL "/job00043", 0700);
 	make_file(POD "/iam-pod", "");
+}
+
+/* A /dev as a container has it. What a test adds comes before show_dev. */
+static inline void make_dev(void)
+{
+	make_directory(POD "/dev", 0755);
+	CHECK(mount("tmpfs", POD "/dev", "tmpfs", 0, "mode=755") == 0);
+	make_directory(POD "/dev/pts", 0755);
+	CHECK(mount("/dev/pts", POD "/dev/pts", NULL, MS_BIND, NULL) == 0);
+	CHECK(mknod(POD "/dev/null", S_IFCHR | 0666, makedev(1, 3)) == 0);
+}
+
+static inline void show_dev(void)
+{
+	CHECK(mount(POD "/dev", "/dev", NULL, MS_MOVE, NULL) == 0);
 }
 
 static inline int needs_root(void)

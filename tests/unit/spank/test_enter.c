@@ -10,7 +10,6 @@
 #include <sys/prctl.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-#include <sys/sysmacros.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
 
@@ -104,14 +103,11 @@ static void root_of_the_jail_takes_no_device_from_others(void)
 	int terminal;
 
 	make_pod();
-	make_directory(POD "/dev", 0755);
-	CHECK(mount("tmpfs", POD "/dev", "tmpfs", 0, "mode=755") == 0);
-	make_directory(POD "/dev/pts", 0755);
+	make_dev();
 	make_directory(POD "/dev/net", 0755);
-	CHECK(mount("/dev/pts", POD "/dev/pts", NULL, MS_BIND, NULL) == 0);
-	CHECK(mknod(POD "/dev/null", S_IFCHR | 0666, makedev(1, 3)) == 0 && mknod(POD "/dev/tty", S_IFCHR | 0666, makedev(5, 0)) == 0);
+	CHECK(mknod(POD "/dev/tty", S_IFCHR | 0666, makedev(5, 0)) == 0);
 	CHECK(mknod(POD "/dev/net/tun", S_IFCHR | 0666, makedev(1, 3)) == 0);
-	CHECK(mount(POD "/dev", "/dev", NULL, MS_MOVE, NULL) == 0);
+	show_dev();
 	CHECK(enter_with("dev=net") == 0);
 	for (int task = 0; task < 2; task++) {
 		for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
@@ -530,18 +526,13 @@ static void who_has_dropped_them_leaves_for_the_jail_all_the_same(void)
 static void huge_pages_and_message_queues_are_the_pods(void)
 {
 	make_pod();
-	make_directory(POD "/dev", 0755);
-	CHECK(mount("tmpfs", POD "/dev", "tmpfs", 0, "mode=755") == 0);
-	make_directory(POD "/dev/pts", 0755);
+	make_dev();
 	make_directory(POD "/dev/mqueue", 0755);
 	make_directory(POD "/dev/hugepages", 0755);
 	make_directory(POD "/dev/disks", 0755);
-	make_file(POD "/dev/null", "");
-	CHECK(mount("/dev/null", POD "/dev/null", NULL, MS_BIND, NULL) == 0);
-	CHECK(mount("/dev/pts", POD "/dev/pts", NULL, MS_BIND, NULL) == 0);
 	CHECK(mount("tmpfs", POD "/dev/mqueue", "tmpfs", 0, "mode=1777") == 0);
 	CHECK(mount("tmpfs", POD "/dev/hugepages", "tmpfs", 0, "mode=1777") == 0);
-	CHECK(mount(POD "/dev", "/dev", NULL, MS_MOVE, NULL) == 0);
+	show_dev();
 	CHECK(enter_with(NULL) == 0);
 	CHECK(jail_strip(&view, &error) == 0);
 	CHECK(writable("/dev/mqueue/queue") && writable("/dev/hugepages/pool") && !there_is("/dev/disks"));

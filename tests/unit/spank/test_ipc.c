@@ -154,16 +154,10 @@ static void enter_and_find_no_queue(void)
 static void the_jail_shows_its_message_queues(void)
 {
 	make_pod();
-	/* As a container has it. */
-	make_directory(POD "/dev", 0755);
-	CHECK(mount("tmpfs", POD "/dev", "tmpfs", 0, "mode=755") == 0);
-	make_directory(POD "/dev/pts", 0755);
+	make_dev();
 	make_directory(POD "/dev/mqueue", 0755);
-	make_file(POD "/dev/null", "");
-	CHECK(mount("/dev/null", POD "/dev/null", NULL, MS_BIND, NULL) == 0);
-	CHECK(mount("/dev/pts", POD "/dev/pts", NULL, MS_BIND, NULL) == 0);
 	CHECK(mount("mqueue", POD "/dev/mqueue", "mqueue", 0, NULL) == 0);
-	CHECK(mount(POD "/dev", "/dev", NULL, MS_MOVE, NULL) == 0);
+	show_dev();
 	of_job(1, NULL, enter_and_make_a_queue);
 	of_job(2, NULL, enter_and_find_no_queue);
 	CHECK(!there_is("/dev/mqueue" QUEUE));
@@ -171,27 +165,20 @@ static void the_jail_shows_its_message_queues(void)
 	of_job(2, NULL, enter_and_find_no_queue);
 }
 
+static void join_and_make_memory(int number)
+{
+	struct jail_plan plan = plan_with(NULL);
+
+	CHECK(jail_ipc_join(&plan, 1, &error) == 0);
+	CHECK(shmget(KEY + number, 4096, IPC_CREAT | IPC_EXCL | 0666) >= 0);
+	jail_plan_free(&plan);
+}
+
 static void fifty_steps_at_once_make_one(void)
 {
-	int status;
-
 	make_pod();
-	for (int i = 0; i < 50; i++) {
-		pid_t child = fork();
-
-		CHECK(child >= 0);
-		if (child == 0) {
-			struct jail_plan plan = plan_with(NULL);
-
-			CHECK(jail_ipc_join(&plan, 1, &error) == 0);
-			CHECK(shmget(KEY + i, 4096, IPC_CREAT | IPC_EXCL | 0666) >= 0);
-			jail_plan_free(&plan);
-			exit(0);
-		}
-	}
-	for (int i = 0; i < 50; i++)
-		CHECK(wait(&status) > 0 && status == 0);
-	for (int i = 0; i < 50; i++) {
+	fifty_at_once(join_and_make_memory);
+	for (int i = 0; i < FIFTY; i++) {
 		struct jail_plan plan = plan_with(NULL);
 
 		CHECK(jail_ipc_join(&plan, 1, &error) == 0);

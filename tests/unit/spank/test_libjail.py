@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import pathlib
 import shutil
 import subprocess
@@ -21,3 +22,20 @@ def test_libjail() -> None:
         pathlib.Path(build).chmod(0o755)
         done = subprocess.run(["make", "-C", str(SPANK), "test", f"BUILD={build}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("make"), reason="needs gcc and make")
+def test_no_two_files_need_each_other(tmp_path: pathlib.Path) -> None:
+    subprocess.run(["make", "-s", "-C", str(SPANK), f"BUILD={tmp_path}", "CFLAGS=-O1", f"{tmp_path}/libjail.a"], check=True)
+    home: dict[str, str] = {}
+    needs: dict[str, set[str]] = {}
+    for path in tmp_path.glob("*.o"):
+        for line in subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.splitlines():
+            *_address, kind, name = line.split()
+            if kind in "TDBR":
+                home[name] = path.stem
+            elif kind == "U":
+                needs.setdefault(path.stem, set()).add(name)
+    files = {file: {home[name] for name in names if name in home} for file, names in needs.items()}
+    assert "check" in files["enter"]
+    graphlib.TopologicalSorter(files).prepare()  # raises, and names the circle

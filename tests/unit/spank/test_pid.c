@@ -240,24 +240,19 @@ static void come_in(void)
 	CHECK(there_is("/proc/self/status"));
 }
 
-static void fifty_steps_at_once_make_one(void)
+static void step_of_one_job(int number)
 {
 	int status;
-	pid_t steps[50];
+	pid_t task = step(1, come_in);
 
+	(void)number;
+	CHECK(waitpid(task, &status, 0) == task && status == 0);
+}
+
+static void fifty_steps_at_once_make_one(void)
+{
 	make_pod_with_proc();
-	for (int i = 0; i < 50; i++) {
-		steps[i] = fork();
-		CHECK(steps[i] >= 0);
-		if (steps[i] == 0) {
-			pid_t task = step(1, come_in);
-
-			CHECK(waitpid(task, &status, 0) == task && status == 0);
-			exit(0);
-		}
-	}
-	for (int i = 0; i < 50; i++)
-		CHECK(waitpid(steps[i], &status, 0) == steps[i] && status == 0);
+	fifty_at_once(step_of_one_job);
 	of_step(1, see_nobody_else);
 	CHECK(jail_pid_remove(1, &error) == 0);
 }

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 
 static struct jail_view view;

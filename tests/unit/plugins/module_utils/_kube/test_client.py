@@ -6,10 +6,7 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -22,66 +19,47 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery impor
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Conflict, KubeError, NotFound, Unreachable
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 
+from .....server import Handler, Server, serving
+
 OBJECT = {"apiVersion": "v1", "kind": "Echo"}
 
 
-class Scripted(ThreadingHTTPServer):
+class Scripted(Server):
     """Answers from a list: a code, (code, body) or "reset"; then 200."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.script: list[Any] = []
         self.seen: list[tuple[str, str, str]] = []
         self.lines: list[dict[str, Any]] = []
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/prefix"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Connections that are cut are what is tested."""
+        return f"{super().url}/prefix"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     server: Scripted
 
-    def log_message(self, *args: Any) -> None:
-        """Be quiet."""
-
-    def _answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def _next(self) -> None:
+        body = self.body()
         self.server.seen.append((self.command, self.path, self.headers.get("Authorization") or ""))
         step = self.server.script.pop(0) if self.server.script else 200
         if step == "reset":
-            self.close_connection = True
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
+            self.cut()
             return
         code, document, headers = (*step, {}, {})[:3] if isinstance(step, tuple) else (step, {**OBJECT, "echo": body.decode()}, {})
-        data = document if isinstance(document, bytes) else json.dumps(document).encode()
         if "watch=1" in self.path and code == 200:
-            data = b"".join(json.dumps(line).encode() + b"\n" for line in self.server.lines)
-        self.send_response(code)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+            document = b"".join(json.dumps(line).encode() + b"\n" for line in self.server.lines)
+        self.answer(code, document, headers)
 
-    do_GET = do_PATCH = do_POST = do_DELETE = _answer
+    do_GET = do_PATCH = do_POST = do_DELETE = _next
 
 
 @pytest.fixture
 def server() -> Iterator[Scripted]:
-    with Scripted() as started:
-        thread = threading.Thread(target=started.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
+    with serving(Scripted()) as started:
         yield started
-        started.shutdown()
-        thread.join()
 
 
 @pytest.fixture

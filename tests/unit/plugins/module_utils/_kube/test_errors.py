@@ -100,6 +100,21 @@ def test_the_kinds_of_409(given: Status, race: bool, field_conflict: bool, exist
     assert (given.is_race, given.is_field_conflict, given.already_exists, given.is_uid_mismatch) == (race, field_conflict, exists, uid)
 
 
+@pytest.mark.parametrize(
+    ("given", "another"),
+    [
+        (status(409, "uid mismatch: the provided object specified uid a, and no existing object was found", "Conflict"), True),
+        (status(422, "x", "Invalid", [{"reason": "FieldValueInvalid", "message": "immutable", "field": "metadata.uid"}]), True),
+        (status(403, "metadata.uid: field is immutable"), True),
+        (status(409, "x", "Conflict", [{"reason": "FieldManagerConflict", "field": ".spec.replicas"}]), False),
+        (status(422, "x", "Invalid", [{"reason": "FieldValueInvalid", "message": "immutable", "field": "spec.selector"}]), False),
+        (status(403, "x is forbidden"), False),
+    ],
+)
+def test_an_apply_with_a_uid_that_met_another_object(given: Status, another: bool) -> None:
+    assert given.is_of_another_uid is another
+
+
 def test_a_conflict_carries_its_rows() -> None:
     conflict = Status(409, causes=tuple(Cause("FieldManagerConflict", f'conflict with "m{number}"', f".f{number}") for number in range(7)))
     error = api_error(conflict, "do", server="s")

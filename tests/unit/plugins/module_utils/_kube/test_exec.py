@@ -16,7 +16,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ConfigError, ExecError, Unreachable
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 
-from .....recorder import Proxy, Recorder, certificate, recording
+from .....recorder import Proxy, Recorder, certificate
+from .....server import serving
 
 BEARER = ("authorization", "Bearer t0k")
 DEPUTY = (("Impersonate-User", "somebody"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
@@ -32,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[Recorder]:
-    with recording(folder) as started:
+    with serving(Recorder(folder)) as started:
         yield started
 
 
@@ -61,7 +62,7 @@ def asked(given: Access, server: Recorder) -> tuple[list[Any], list[Any]]:
 @pytest.mark.parametrize("tls", [True, False])
 @pytest.mark.parametrize("scheme", ["http", "https", "socks5"])
 def test_a_command_goes_by_the_proxy_that_requests_go_by(folder: Path, scheme: str, tls: bool, credentials: str) -> None:
-    with recording(folder, tls=tls) as server:
+    with serving(Recorder(folder, tls=tls)) as server:
         proxy = Proxy(server.seen, folder if scheme == "https" else None)
         given = access(server, folder, proxy=f"{scheme}://{credentials}127.0.0.1:{proxy.port}")
         shown = (["user", "p@w"] if scheme == "socks5" else [BASIC]) if credentials else []
@@ -118,7 +119,7 @@ def test_a_client_certificate_is_shown_by_a_command_too(server: Recorder, folder
 
 
 def test_credentials_are_not_sent_where_an_answer_leads(server: Recorder, folder: Path) -> None:
-    with recording(folder, tls=False) as other:
+    with serving(Recorder(folder, tls=False)) as other:
         server.moved = f"{other.url.replace('http', 'ws')}/api/v1/namespaces/default/pods/p/exec"
         with pytest.raises(ExecError):
             run(Client(access(server, folder)), timeout=1.0)
