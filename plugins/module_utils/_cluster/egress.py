@@ -56,13 +56,13 @@ _MOST_EXCEPTIONS = 10_000
 
 def mistakes(spec: Json) -> Iterator[str]:
     """Yield a sentence for each mistake in spec.network.egress, whose structure is right."""
-    egress = (spec.get("network") or {}).get("egress") or {}
+    egress = spec["network"]["egress"]
     found = list(_mistakes(egress))
     yield from found
     if found:
         return
-    rules = [_reached(rule) for rule in egress.get("allow") or []]
-    inside = _inside({text for rule in rules for text in rule["cidrs"]}, [*_closed(egress), *(egress.get("apiServer") or [])])
+    rules = [_reached(rule) for rule in egress["allow"]]
+    inside = _inside({text for rule in rules for text in rule["cidrs"]}, [*_closed(egress), *egress["apiServer"]])
     count = sum(len(inside[text]) for rule in rules for text in rule["cidrs"])
     if count > _MOST_EXCEPTIONS:
         yield (
@@ -74,15 +74,15 @@ def mistakes(spec: Json) -> Iterator[str]:
 def _mistakes(egress: Json) -> Iterator[str]:
     path = "spec.network.egress"
     for field in ("close", "apiServer"):
-        for index, text in enumerate(egress.get(field) or []):
+        for index, text in enumerate(egress[field]):
             yield from _network(f"{path}.{field}[{index}]", text, whole=False)
-    for index, rule in enumerate(egress.get("allow") or []):
+    for index, rule in enumerate(egress["allow"]):
         where = f"{path}.allow[{index}]"
-        if not any(rule.get(field) for field in ("cidrs", "namespaces", "ports")):
+        if not any(rule[field] for field in ("cidrs", "namespaces", "ports")):
             yield f"{where} names neither cidrs nor namespaces nor ports; say what shall be allowed, or remove it."
-        for place, text in enumerate(rule.get("cidrs") or []):
+        for place, text in enumerate(rule["cidrs"]):
             yield from _network(f"{where}.cidrs[{place}]", text, whole=True)
-        for place, port in enumerate(rule.get("ports") or []):
+        for place, port in enumerate(rule["ports"]):
             if port.get("endPort", port["port"]) < port["port"]:
                 yield f"{where}.ports[{place}].endPort is {port['endPort']}, less than port, {port['port']}; give the last port of the range."
 
@@ -147,14 +147,14 @@ def resolve(name: str, spec: Json, cluster: Json, components: Components) -> Egr
 
 def _closed(egress: Json) -> list[str]:
     """What is closed besides the API server, each once."""
-    return sorted({*METADATA, *(egress.get("close") or ())})
+    return sorted({*METADATA, *egress["close"]})
 
 
 def _reached(rule: Json) -> Json:
     """What an entry of ``allow`` is for: its networks and namespaces, or everything where it names neither."""
-    cidrs, namespaces = rule.get("cidrs") or [], rule.get("namespaces") or []
-    where = {"cidrs": cidrs, "peers": [{"namespaceSelector": {"matchLabels": {_NAMESPACE: text}}} for text in namespaces]}
-    return {**(where if cidrs or namespaces else _EVERYWHERE), "ports": rule.get("ports") or []}
+    namespaces = rule["namespaces"]
+    where = {"cidrs": rule["cidrs"], "peers": [{"namespaceSelector": {"matchLabels": {_NAMESPACE: text}}} for text in namespaces]}
+    return {**(where if rule["cidrs"] or namespaces else _EVERYWHERE), "ports": rule["ports"]}
 
 
 def _inside(networks: Iterable[str], closed: Iterable[str]) -> dict[str, list[str]]:

@@ -145,12 +145,12 @@ def _model(document: Any, sizes: dict[str, int] | None) -> Model:
     written = validate.check(document)
     name: str = document["metadata"]["name"]
     namespace: str = document["metadata"].get("namespace") or "default"
-    spec = defaults.with_defaults(written)
+    spec = defaults.derived(written)
     for node_set in spec["nodeSets"]:
         if "scale" in node_set:
             asked = (sizes or {}).get(node_set["name"], node_set["replicas"])
             node_set["replicas"] = min(max(asked, node_set["scale"]["minReplicas"]), node_set["scale"]["maxReplicas"])
-    found = _Resolver(name, namespace, spec, defaults.static(written), scalable=sizes is not None).model()
+    found = _Resolver(name, namespace, spec, written, scalable=sizes is not None).model()
     users = found.jail.users
     large = apiserver.oversized(
         name, config=found.config.name, files=found.config.files, users=users.config_map, accounts=users.document, document=found.document
@@ -199,7 +199,7 @@ class _Resolver:
             partitions=partitions,
             jail=self.plugin_arguments(jails),
             # Simulated GPUs are one and the same device file, which every job needs for other things.
-            constrain_devices=not any((node_set.get("gpu") or {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
+            constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
         )
         secrets = self.secrets(munge, login, workers, components)
         return Model(
@@ -493,14 +493,11 @@ class _Resolver:
         )
 
     def node_set(self, spec: Json) -> NodeSet:
-        limits: Json = spec["resources"]["limits"]
-        requests: Json = spec["resources"].get("requests", {})
         worker = self.component("worker")
         mark = {NODE_SET_LABEL: spec["name"]}
         security = {**self.spec["security"], **spec["security"]}
         selector = {**worker.selector, **mark}
-        cpus = int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1))
-        real_memory = quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY
+        cpus, real_memory = config.size(spec["resources"])
         gpus = _gpus(spec["gpu"]) if "gpu" in spec else None
         line = [("CPUs", cpus), ("RealMemory", real_memory), ("Gres", gpus.gres if gpus else None), *spec["extraNodeParameters"].items()]
         return NodeSet(
@@ -871,9 +868,9 @@ def _affinity(node_set: Json, selector: Labels) -> Json:
     if not node_set["onePodPerNode"]:
         return dict(node_set["affinity"])
     always = "requiredDuringSchedulingIgnoredDuringExecution"
-    apart = node_set["affinity"].get("podAntiAffinity") or {}
+    apart = node_set["affinity"].get("podAntiAffinity", {})
     term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
-    return {**node_set["affinity"], "podAntiAffinity": {**apart, always: [*(apart.get(always) or []), term]}}
+    return {**node_set["affinity"], "podAntiAffinity": {**apart, always: [*apart.get(always, []), term]}}
 
 
 def _apart(selector: Labels) -> Json:
@@ -892,8 +889,8 @@ def _apart(selector: Labels) -> Json:
 def _gpus(spec: Json) -> Gpus:
     """What Slurm knows of a set's GPUs. No autodetection: it counts what the machine has, where a pod may have a part of it."""
     kind = {"Type": spec["type"]} if "type" in spec else {}
-    links: list[str] = spec.get("links") or []
-    cores: list[str] = spec.get("cores") or []
+    links: list[str] = spec.get("links", [])
+    cores: list[str] = spec.get("cores", [])
     # Links are those of one device; cores may be of several.
     near = [cores[number * len(cores) // len(links)] if cores else None for number in range(len(links))] or cores or [None]
     share = spec["count"] // len(near)

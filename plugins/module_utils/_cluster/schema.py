@@ -31,9 +31,6 @@ SYSTEM_IDS = (60001, 65535)
 MAX_GPUS = 64
 GPU_VENDORS = ("nvidia", "amd", "simulated")
 
-# Of a login node's container, where the document does not say.
-LOGIN_MEMORY = "4Gi"
-
 _LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _QUALIFIED = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
@@ -1332,7 +1329,7 @@ def spec() -> Schema:
                     ),
                     "resources": resources(
                         "Size of a login node's container, all its users together.",
-                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": LOGIN_MEMORY}},
+                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
                     ),
                     "limits": _object(
                         "What one user can have of a login node, all his sessions together, so that he can not take it from the others. Needs cgroup v2 on the "

@@ -34,12 +34,15 @@ class InvalidDocument(CorralError):
 
 
 def check(document: Any) -> dict[str, Any]:
-    """Return the spec of ``document`` without its blank fields. Raises InvalidDocument where it is not a SlurmCluster that can be made."""
+    """Return the spec of ``document`` with the schema's defaults. Raises InvalidDocument where it is not a SlurmCluster that can be made.
+
+    Its structure comes first, then the defaults, then what a schema can not say: that sees each field that has a default.
+    """
     check_head(document)
-    known = {**document, "spec": defaults.normal(document.get("spec"))} if document.get("spec") is not None else document
-    _refuse(_structure(known, schema.document(), ""))
-    _refuse(meaning.mistakes(document["metadata"], known["spec"]))
-    spec: dict[str, Any] = known["spec"]
+    written = defaults.normal(document.get("spec"))
+    _refuse(_structure({**document, "spec": written}, schema.document(), ""))
+    spec = defaults.static(written)
+    _refuse(meaning.mistakes(document["metadata"], spec, written))
     return spec
 
 

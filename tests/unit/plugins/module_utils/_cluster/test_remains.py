@@ -72,10 +72,10 @@ def test_a_defect_of_a_check_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
     right = resolve.model(good()).to_dict()["teardown"]
     whole = meaning.mistakes
 
-    def broken(metadata: dict[str, Any], spec: dict[str, Any]) -> Any:
-        if "nodeSets" in spec or spec["jail"].get("subMounts"):
+    def broken(metadata: dict[str, Any], spec: dict[str, Any], written: dict[str, Any]) -> Any:
+        if spec["nodeSets"] or spec["jail"]["subMounts"]:
             raise KeyError("key")
-        return whole(metadata, spec)
+        return whole(metadata, spec, written)
 
     monkeypatch.setattr(meaning, "mistakes", broken)
     document = edited("spec.jail.subMounts", [{"path": "/a", "storageClassName": "x", "size": "1Gi"}])
