@@ -93,8 +93,8 @@ node_count:
   returned: success
   type: int
   sample: 4
-mistakes:
-  description: One sentence for each mistake of the document.
+errors:
+  description: One sentence for each error of the document.
   returned: when the document is wrong
   type: list
   elements: str

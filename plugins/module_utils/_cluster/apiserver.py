@@ -28,8 +28,8 @@ MIN_NODE_PORT = 1024
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 
 
-def mistakes(cluster: str, spec: Json, written: Json) -> Iterator[str]:
-    """Yield a sentence for each mistake of a spec whose structure is right, and which has the schema's defaults; ``written`` is it without these."""
+def errors(cluster: str, spec: Json, written: Json) -> Iterator[str]:
+    """Yield a sentence for each error of a spec whose structure is right, and which has the schema's defaults; ``written`` is it without these."""
     for path, part in _parts(spec):
         yield from _resources(f"{path}.resources", part["resources"])
         yield from _placement(path, part)
@@ -77,15 +77,8 @@ def _placement(path: str, part: Json) -> Iterator[str]:
     for key in part.get("nodeSelector", {}):
         yield from qualified(f"{path}.nodeSelector", key)
     for index, one in enumerate(part.get("tolerations", [])):
-        where = f"{path}.tolerations[{index}]"
         if "key" in one:
-            yield from qualified(where, one["key"])
-        elif one.get("operator") != "Exists":
-            yield f"{where} has no key, which goes with operator: Exists alone; name the taint's key."
-        if one.get("operator") == "Exists" and one.get("value"):
-            yield f"{where}.value goes with operator: Equal, but it is Exists; remove one of them."
-        if "tolerationSeconds" in one and one.get("effect") != "NoExecute":
-            yield f"{where}.tolerationSeconds goes with effect: NoExecute; set that, or remove it."
+            yield from qualified(f"{path}.tolerations[{index}]", one["key"])
     for index, one in enumerate(part.get("topologySpread", [])):
         yield from qualified(f"{path}.topologySpread[{index}]", one["topologyKey"])
 

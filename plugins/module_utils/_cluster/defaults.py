@@ -13,7 +13,6 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema as _schema
 
-
 # The partition of a document without any.
 PARTITION = "main"
 

@@ -129,7 +129,7 @@ LOGIN_GRACE = 30
 
 
 def model(document: Any, sizes: dict[str, int] | None = None) -> Model:
-    """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every mistake, before anything is computed, and CorralError.
+    """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every error, before anything is computed, and CorralError.
 
     ``sizes`` are the numbers of nodes that were asked for of the SlurmNodeSets, by node set; None where there are no SlurmNodeSets.
     """
@@ -155,9 +155,9 @@ def _model(document: Any, sizes: dict[str, int] | None) -> Model:
     large = apiserver.oversized(
         name, config=found.config.name, files=found.config.files, users=users.config_map, accounts=users.document, document=found.document
     )
-    mistakes = list(large)
-    if mistakes:
-        raise validate.InvalidDocument(mistakes)
+    errors = list(large)
+    if errors:
+        raise validate.InvalidDocument(errors)
     return found
 
 
