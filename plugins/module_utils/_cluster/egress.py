@@ -14,10 +14,10 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     Allowance,
     Component,
-    Components,
     Egress,
     EgressBlock,
     EgressPolicy,
@@ -100,7 +100,7 @@ def _network(path: str, text: str, *, whole: bool) -> Iterator[str]:
         yield f"{path} is {text}, all there is; choose workers: Restricted and login: Restricted, which close all but what allow names."
 
 
-def resolve(name: str, spec: Json, cluster: Json, components: Components) -> Egress:
+def resolve(name: str, spec: Json, cluster: Json, known: dict[str, Component]) -> Egress:
     """Return the policies for ``spec.network.egress``. ``cluster`` is the selector of all pods of the cluster."""
     egress = spec["network"]["egress"]
     rules = [{"to": [{"podSelector": {"matchLabels": cluster}}]}, *DNS]
@@ -115,29 +115,23 @@ def resolve(name: str, spec: Json, cluster: Json, components: Components) -> Egr
     allowed = [allowance(rule) for rule in reached]
     everywhere = allowance(_EVERYWHERE)
 
-    def policy(part: str, mode: str, *selected: Component) -> EgressPolicy:
-        key = "app.kubernetes.io/component"
-        common = {label: value for label, value in selected[0].selector.items() if label != key}
-        values = [component.selector[key] for component in selected]
-        if len(values) == 1:
-            selector: Json = {"matchLabels": selected[0].selector}
-        else:
-            selector = {"matchLabels": common, "matchExpressions": [{"key": key, "operator": "In", "values": values}]}
-        allowances = [*allowed, everywhere] if mode == "Open" else allowed
-        return EgressPolicy(name=f"{name}-base-egress-{part}", selector=selector, rules=rules, allowances=allowances)
+    def policy(field: str, parts: list[str]) -> EgressPolicy:
+        """Of the components that connect to what one field says; without a field to nobody."""
+        title, selector = f"{name}-base-egress-{parts[0]}", known[parts[0]].selector
+        if not field:
+            return EgressPolicy(name=title, selector={"matchLabels": selector}, rules=[], allowances=[])
+        of_all = {label: value for label, value in selector.items() if label != components.LABEL}
+        several = {"matchLabels": of_all, "matchExpressions": [{"key": components.LABEL, "operator": "In", "values": parts}]}
+        allowances = [*allowed, everywhere] if egress[field] == "Open" else allowed
+        return EgressPolicy(
+            name=title, selector=several if len(parts) > 1 else {"matchLabels": selector}, rules=rules, allowances=allowances
+        )
 
-    return Egress(
-        networks=networks,
-        api_server=egress["apiServer"],
-        policies=[
-            policy("worker", egress["workers"], components.worker),
-            policy("login", egress["login"], components.login),
-            # The base's is the job that looks whether the directory of users answers.
-            policy("controller", egress["controller"], components.controller, components.base),
-            # They write files, and talk to nobody.
-            EgressPolicy(name=f"{name}-base-egress-jail", selector={"matchLabels": components.jail.selector}, rules=[], allowances=[]),
-        ],
-    )
+    # A policy has the name of the last that it is for: the first ones go with it.
+    groups: dict[str, list[str]] = {}
+    for part in reversed(components.COMPONENTS):
+        groups.setdefault(part.egress, []).append(part.name)
+    return Egress(networks=networks, api_server=egress["apiServer"], policies=[policy(field, parts) for field, parts in groups.items()])
 
 
 def _closed(egress: Json) -> list[str]:

@@ -13,15 +13,20 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import apiserver, config, defaults, egress, quantity, schema, shapes
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
+    apiserver,
+    components,
+    config,
+    defaults,
+    egress,
+    quantity,
+    schema,
+    shapes,
+)
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, keys
 
 Json = dict[str, Any]
 
-# Components of this release and of those to come: a node set of such a name would take the name of their objects.
-RESERVED_SETS = frozenset(
-    {"accounting", "base", "controller", "database", "exporter", "health", "jail", "login", "monitoring", "rest", "worker"}
-)
 # Accounts of a Debian base system; others are found by the job that writes the users, in the jail itself.
 SYSTEM_ACCOUNTS = frozenset(
     {
@@ -213,7 +218,7 @@ def _node_sets(cluster: str, node_sets: list[Json]) -> Iterator[str]:
         name = node_set["name"]
         scale = node_set.get("scale")
         total += max(node_set["replicas"], scale["maxReplicas"] if scale else 0)
-        if name in RESERVED_SETS:
+        if name in components.RESERVED:
             yield f"{path}.name is {name}, the name of one of corral's own components; choose another."
         if len(f"{cluster}-{name}") > MAX_SET_NAME:
             yield f"{path}.name makes the name {cluster}-{name} of {len(cluster) + 1 + len(name)} characters; {MAX_SET_NAME} are the most, so shorten it."
