@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import revisions
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components, revisions
 
 Json = dict[str, Any]
 
@@ -50,18 +50,11 @@ class Kind:
         return f"/{'api' if self.api == 'v1' else 'apis'}/{self.api}/namespaces/{namespace}/{self.plural}"
 
 
+_WHOLE = ("Service", "StatefulSet", "Job", "SlurmNodeSet")
+# Of node sets the API server need not know.
+_OPTIONAL = ("Secret", "SlurmNodeSet")
 KINDS = (
-    Kind("ConfigMap", "v1", "configmaps"),
-    Kind("Secret", "v1", "secrets", optional=True),
-    Kind("Service", "v1", "services", whole=True),
-    Kind("ServiceAccount", "v1", "serviceaccounts"),
-    Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
-    Kind("StatefulSet", "apps/v1", "statefulsets", whole=True),
-    Kind("Job", "batch/v1", "jobs", whole=True),
-    Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies"),
-    Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
-    # What people and autoscalers ask of node sets; the API server need not know them.
-    Kind("SlurmNodeSet", "corral.hpc/v1alpha1", "slurmnodesets", whole=True, optional=True),
+    *(Kind(name, *place, whole=name in _WHOLE, optional=name in _OPTIONAL) for name, place in components.KINDS.items()),
     Kind("Pod", "v1", "pods", whole=True),  # where workers are and whether they work, see places.py
 )
 

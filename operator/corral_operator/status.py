@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components
 from corral_operator.children import Child
 
 Json = dict[str, Any]
 
-COMPONENTS = {"jail": "JailReady", "controller": "ControllerReady", "worker": "WorkersReady", "login": "LoginReady"}
+COMPONENTS = {part.name: part.condition for part in components.COMPONENTS if part.condition}
 _LONGEST = 1024
 
 

@@ -98,8 +98,8 @@ requests:
   returned: with O(live)
   type: int
   sample: 5
-mistakes:
-  description: One sentence for each mistake of the document.
+errors:
+  description: One sentence for each error of the document.
   returned: when the document is wrong
   type: list
   elements: str

@@ -28,21 +28,21 @@ MIN_NODE_PORT = 1024
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 
 
-def mistakes(cluster: str, spec: Json) -> Iterator[str]:
-    """Yield a sentence for each mistake of a spec whose structure is right."""
+def errors(cluster: str, spec: Json, written: Json) -> Iterator[str]:
+    """Yield a sentence for each error of a spec whose structure is right, and which has the schema's defaults; ``written`` is it without these."""
     for path, part in _parts(spec):
-        yield from _resources(f"{path}.resources", part.get("resources") or {})
+        yield from _resources(f"{path}.resources", part["resources"])
         yield from _placement(path, part)
     yield from _affinities(spec)
     yield from _resource_names(spec)
-    yield from _service((spec.get("login") or {}).get("service") or {})
-    for index, rule in enumerate(((spec.get("network") or {}).get("egress") or {}).get("allow") or []):
+    yield from _service(spec["login"]["service"])
+    for index, rule in enumerate(spec["network"]["egress"]["allow"]):
         yield from _namespaces(f"spec.network.egress.allow[{index}].namespaces", rule)
     yield from _directories(spec)
     yield from _sizes(spec)
-    yield from _classes(spec.get("priorityClasses") or {})
-    yield from _users(cluster, spec)
-    yield from _config_maps(cluster, spec)
+    yield from _classes(spec["priorityClasses"])
+    yield from _users(cluster, written)
+    yield from _config_maps(cluster, written)
 
 
 def qualified(path: str, key: str) -> Iterator[str]:
@@ -56,16 +56,14 @@ def qualified(path: str, key: str) -> Iterator[str]:
 
 
 def _parts(spec: Json) -> Iterator[tuple[str, Json]]:
-    """What becomes containers."""
-    yield "spec.controller", spec["controller"]
-    yield "spec.login", spec.get("login") or {}
-    yield "spec.sssd", spec.get("sssd") or {}
-    for index, node_set in enumerate(spec.get("nodeSets") or []):
+    """What becomes containers, of a spec with defaults or without."""
+    yield from ((f"spec.{name}", spec[name]) for name in ("controller", "login", "sssd") if name in spec)
+    for index, node_set in enumerate(spec.get("nodeSets", [])):
         yield f"spec.nodeSets[{index}]", node_set
 
 
 def _resources(path: str, resources: Json) -> Iterator[str]:
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    limits, requests = resources.get("limits", {}), resources.get("requests", {})
     for what, amount in requests.items():
         if what in limits and quantity.parse(amount) > quantity.parse(limits[what]):
             yield f"{path}.requests.{what} is {amount}, more than the limit of {limits[what]}; lower the one or raise the other."
@@ -76,27 +74,20 @@ def _resources(path: str, resources: Json) -> Iterator[str]:
 
 
 def _placement(path: str, part: Json) -> Iterator[str]:
-    for key in part.get("nodeSelector") or {}:
+    for key in part.get("nodeSelector", {}):
         yield from qualified(f"{path}.nodeSelector", key)
-    for index, one in enumerate(part.get("tolerations") or []):
-        where = f"{path}.tolerations[{index}]"
+    for index, one in enumerate(part.get("tolerations", [])):
         if "key" in one:
-            yield from qualified(where, one["key"])
-        elif one.get("operator") != "Exists":
-            yield f"{where} has no key, which goes with operator: Exists alone; name the taint's key."
-        if one.get("operator") == "Exists" and one.get("value"):
-            yield f"{where}.value goes with operator: Equal, but it is Exists; remove one of them."
-        if "tolerationSeconds" in one and one.get("effect") != "NoExecute":
-            yield f"{where}.tolerationSeconds goes with effect: NoExecute; set that, or remove it."
-    for index, one in enumerate(part.get("topologySpread") or []):
+            yield from qualified(f"{path}.tolerations[{index}]", one["key"])
+    for index, one in enumerate(part.get("topologySpread", [])):
         yield from qualified(f"{path}.topologySpread[{index}]", one["topologyKey"])
 
 
 def _affinities(spec: Json) -> Iterator[str]:
     """The expressions of affinities: their keys, and the values that each operator takes."""
-    for place, node_set in enumerate(spec.get("nodeSets") or []):
+    for place, node_set in enumerate(spec["nodeSets"]):
         # As a stack, from the last to the first.
-        open_: list[tuple[str, Any]] = [(f"spec.nodeSets[{place}].affinity", node_set.get("affinity") or {})]
+        open_: list[tuple[str, Any]] = [(f"spec.nodeSets[{place}].affinity", node_set["affinity"])]
         while open_:
             path, value = open_.pop()
             if isinstance(value, list):
@@ -117,23 +108,23 @@ def _term(path: str, term: Json) -> Iterator[str]:
     """Which pods are meant."""
     yield from qualified(path, term["topologyKey"])
     yield from _namespaces(f"{path}.namespaces", term)
-    keys = term.get("matchLabelKeys") or []
+    keys = term.get("matchLabelKeys", [])
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         if term.get(field) and "labelSelector" not in term:
             yield f"{path}.{field} goes with labelSelector, which is missing; add it, {{}} for all pods."
-    for index, key in enumerate(term.get("mismatchLabelKeys") or []):
+    for index, key in enumerate(term.get("mismatchLabelKeys", [])):
         if key in keys:
             yield f"{path}.mismatchLabelKeys[{index}] is {_shown(key)}, which matchLabelKeys has too; remove one of them."
 
 
 def _namespaces(path: str, one: Json) -> Iterator[str]:
-    for index, name in enumerate(one.get("namespaces") or []):
+    for index, name in enumerate(one.get("namespaces", [])):
         if not _NAMESPACE.fullmatch(name):
             yield f"{path}[{index}] is {_shown(name)}, which no namespace is called; write its name: lower-case letters, digits and '-'."
 
 
 def _expression(path: str, one: Json) -> Iterator[str]:
-    operator, values = one["operator"], one.get("values") or []
+    operator, values = one["operator"], one.get("values", [])
     if ".matchFields[" in path:
         if one["key"] != "metadata.name":
             yield f"{path}.key is {_shown(one['key'])}; metadata.name is the only field that can be asked for, so use matchExpressions for labels."
@@ -152,8 +143,8 @@ def _expression(path: str, one: Json) -> Iterator[str]:
 
 def _resource_names(spec: Json) -> Iterator[str]:
     """Of GPUs: a key with a prefix that has room for requests., by which quotas call it, and that is not Kubernetes' own."""
-    for index, node_set in enumerate(spec.get("nodeSets") or []):
-        name = (node_set.get("gpu") or {}).get("resourceName", "")
+    for index, node_set in enumerate(spec["nodeSets"]):
+        name = node_set.get("gpu", {}).get("resourceName", "")
         own = name.startswith("requests.") or "kubernetes.io/" in name
         if name and (own or any(qualified("", f"requests.{name}"))):
             yield (
@@ -168,7 +159,7 @@ def _service(service: Json) -> Iterator[str]:
             f"spec.login.service.nodePort is {service['nodePort']}, a port of the machine's own services; give one of the API server's range for node "
             "ports, 30000 to 32767 as a rule."
         )
-    path, annotations = "spec.login.service.annotations", service.get("annotations") or {}
+    path, annotations = "spec.login.service.annotations", service["annotations"]
     for key in annotations:
         # Unlike a label's, an annotation's key may have capital letters before the '/'.
         yield from qualified(path, key.lower())
@@ -180,13 +171,13 @@ def _service(service: Json) -> Iterator[str]:
 def _volumes(spec: Json) -> Iterator[tuple[str, Json]]:
     yield "spec.controller.stateVolume", spec["controller"]["stateVolume"]
     yield "spec.jail.volume", spec["jail"]["volume"]
-    yield "spec.jail.overlay", spec["jail"].get("overlay") or {}
-    for index, jail in enumerate(spec.get("jails") or []):
+    yield "spec.jail.overlay", spec["jail"].get("overlay", {})
+    for index, jail in enumerate(spec["jails"]):
         yield f"spec.jails[{index}].volume", jail["volume"]
-    for index, mount in enumerate(spec["jail"].get("subMounts") or []):
+    for index, mount in enumerate(spec["jail"]["subMounts"]):
         yield f"spec.jail.subMounts[{index}]", mount
     for path, part in _parts(spec):
-        for index, volume in enumerate(part.get("volumes") or []):
+        for index, volume in enumerate(part.get("volumes", [])):
             yield f"{path}.volumes[{index}]", volume
 
 
@@ -202,7 +193,7 @@ def _sizes(spec: Json) -> Iterator[str]:
     ]
     places.extend(
         (f"spec.nodeSets[{index}].sharedMemory", node_set["sharedMemory"])
-        for index, node_set in enumerate(spec.get("nodeSets") or [])
+        for index, node_set in enumerate(spec["nodeSets"])
         if "sharedMemory" in node_set
     )
     for path, size in places:
@@ -212,10 +203,10 @@ def _sizes(spec: Json) -> Iterator[str]:
 
 def _classes(classes: Json) -> Iterator[str]:
     path = "spec.priorityClasses"
-    control, worker = classes.get("controlPlane", "corral-control-plane"), classes.get("worker", "corral-worker")
+    control, worker = classes["controlPlane"], classes["worker"]
     if control == worker:
         yield f"{path}.worker is {worker}, as controlPlane is, but workers stand below the control plane; name another class."
-    if classes.get("create", True):
+    if classes["create"]:
         for field, name in (("controlPlane", control), ("worker", worker)):
             if name.startswith("system-") and name not in SYSTEM_CLASSES:
                 yield f"{path}.{field} is {name}, but names that begin with system- are Kubernetes' own and can not be made; choose another."

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import NodeSet, Partition
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist
 
@@ -184,6 +185,13 @@ def files(
     if slurm["extraMpiConfig"]:
         texts["mpi.conf"] = conf.text(_HEADER, _overridden({}, slurm["extraMpiConfig"]))
     return with_hash(texts)
+
+
+def size(resources: dict[str, Any]) -> tuple[int, int]:
+    """Return the CPUs that Slurm counts on a node of these, and its memory in MiB."""
+    limits = resources["limits"]
+    cpu = limits.get("cpu") or resources.get("requests", {}).get("cpu") or 1
+    return int(quantity.parse(cpu)), quantity.mebibytes(limits["memory"]) - SLURMD_MEMORY
 
 
 def with_hash(texts: dict[str, str]) -> tuple[dict[str, str], str]:

@@ -13,13 +13,16 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema as _schema
 
+# The partition of a document without any.
+PARTITION = "main"
 
-def with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of a valid ``spec`` with every default filled in. Filling in twice changes nothing."""
-    filled = static(spec)
+
+def derived(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a valid ``spec``, which has the schema's defaults, with those that depend on other fields. Filling in twice changes nothing."""
+    filled = deepcopy(spec)
     set_names = [node_set["name"] for node_set in filled["nodeSets"]]
     if not filled["partitions"]:
-        filled["partitions"] = [fill(_partition_schema(), {"name": "main"})]
+        filled["partitions"] = [fill(_partition_schema(), {"name": PARTITION})]
     for partition in filled["partitions"]:
         partition.setdefault("nodeSets", list(set_names))
     if not any(partition.get("default") for partition in filled["partitions"]):

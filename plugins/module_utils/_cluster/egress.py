@@ -14,10 +14,10 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     Allowance,
     Component,
-    Components,
     Egress,
     EgressBlock,
     EgressPolicy,
@@ -54,15 +54,15 @@ _EVERYWHERE: Json = {"peers": [{"namespaceSelector": {}}], "cidrs": ["0.0.0.0/0"
 _MOST_EXCEPTIONS = 10_000
 
 
-def mistakes(spec: Json) -> Iterator[str]:
-    """Yield a sentence for each mistake in spec.network.egress, whose structure is right."""
-    egress = (spec.get("network") or {}).get("egress") or {}
-    found = list(_mistakes(egress))
+def errors(spec: Json) -> Iterator[str]:
+    """Yield a sentence for each error in spec.network.egress, whose structure is right."""
+    egress = spec["network"]["egress"]
+    found = list(_errors(egress))
     yield from found
     if found:
         return
-    rules = [_reached(rule) for rule in egress.get("allow") or []]
-    inside = _inside({text for rule in rules for text in rule["cidrs"]}, [*_closed(egress), *(egress.get("apiServer") or [])])
+    rules = [_reached(rule) for rule in egress["allow"]]
+    inside = _inside({text for rule in rules for text in rule["cidrs"]}, [*_closed(egress), *egress["apiServer"]])
     count = sum(len(inside[text]) for rule in rules for text in rule["cidrs"])
     if count > _MOST_EXCEPTIONS:
         yield (
@@ -71,20 +71,15 @@ def mistakes(spec: Json) -> Iterator[str]:
         )
 
 
-def _mistakes(egress: Json) -> Iterator[str]:
+def _errors(egress: Json) -> Iterator[str]:
     path = "spec.network.egress"
     for field in ("close", "apiServer"):
-        for index, text in enumerate(egress.get(field) or []):
+        for index, text in enumerate(egress[field]):
             yield from _network(f"{path}.{field}[{index}]", text, whole=False)
-    for index, rule in enumerate(egress.get("allow") or []):
+    for index, rule in enumerate(egress["allow"]):
         where = f"{path}.allow[{index}]"
-        if not any(rule.get(field) for field in ("cidrs", "namespaces", "ports")):
-            yield f"{where} names neither cidrs nor namespaces nor ports; say what shall be allowed, or remove it."
-        for place, text in enumerate(rule.get("cidrs") or []):
+        for place, text in enumerate(rule["cidrs"]):
             yield from _network(f"{where}.cidrs[{place}]", text, whole=True)
-        for place, port in enumerate(rule.get("ports") or []):
-            if port.get("endPort", port["port"]) < port["port"]:
-                yield f"{where}.ports[{place}].endPort is {port['endPort']}, less than port, {port['port']}; give the last port of the range."
 
 
 def _network(path: str, text: str, *, whole: bool) -> Iterator[str]:
@@ -105,7 +100,7 @@ def _network(path: str, text: str, *, whole: bool) -> Iterator[str]:
         yield f"{path} is {text}, all there is; choose workers: Restricted and login: Restricted, which close all but what allow names."
 
 
-def resolve(name: str, spec: Json, cluster: Json, components: Components) -> Egress:
+def resolve(name: str, spec: Json, cluster: Json, known: dict[str, Component]) -> Egress:
     """Return the policies for ``spec.network.egress``. ``cluster`` is the selector of all pods of the cluster."""
     egress = spec["network"]["egress"]
     rules = [{"to": [{"podSelector": {"matchLabels": cluster}}]}, *DNS]
@@ -120,41 +115,35 @@ def resolve(name: str, spec: Json, cluster: Json, components: Components) -> Egr
     allowed = [allowance(rule) for rule in reached]
     everywhere = allowance(_EVERYWHERE)
 
-    def policy(part: str, mode: str, *selected: Component) -> EgressPolicy:
-        key = "app.kubernetes.io/component"
-        common = {label: value for label, value in selected[0].selector.items() if label != key}
-        values = [component.selector[key] for component in selected]
-        if len(values) == 1:
-            selector: Json = {"matchLabels": selected[0].selector}
-        else:
-            selector = {"matchLabels": common, "matchExpressions": [{"key": key, "operator": "In", "values": values}]}
-        allowances = [*allowed, everywhere] if mode == "Open" else allowed
-        return EgressPolicy(name=f"{name}-base-egress-{part}", selector=selector, rules=rules, allowances=allowances)
+    def policy(field: str, parts: list[str]) -> EgressPolicy:
+        """Of the components that connect to what one field says; without a field to nobody."""
+        title, selector = f"{name}-base-egress-{parts[0]}", known[parts[0]].selector
+        if not field:
+            return EgressPolicy(name=title, selector={"matchLabels": selector}, rules=[], allowances=[])
+        of_all = {label: value for label, value in selector.items() if label != components.LABEL}
+        several = {"matchLabels": of_all, "matchExpressions": [{"key": components.LABEL, "operator": "In", "values": parts}]}
+        allowances = [*allowed, everywhere] if egress[field] == "Open" else allowed
+        return EgressPolicy(
+            name=title, selector=several if len(parts) > 1 else {"matchLabels": selector}, rules=rules, allowances=allowances
+        )
 
-    return Egress(
-        networks=networks,
-        api_server=egress["apiServer"],
-        policies=[
-            policy("worker", egress["workers"], components.worker),
-            policy("login", egress["login"], components.login),
-            # The base's is the job that looks whether the directory of users answers.
-            policy("controller", egress["controller"], components.controller, components.base),
-            # They write files, and talk to nobody.
-            EgressPolicy(name=f"{name}-base-egress-jail", selector={"matchLabels": components.jail.selector}, rules=[], allowances=[]),
-        ],
-    )
+    # A policy has the name of the last that it is for: the first ones go with it.
+    groups: dict[str, list[str]] = {}
+    for part in reversed(components.COMPONENTS):
+        groups.setdefault(part.egress, []).append(part.name)
+    return Egress(networks=networks, api_server=egress["apiServer"], policies=[policy(field, parts) for field, parts in groups.items()])
 
 
 def _closed(egress: Json) -> list[str]:
     """What is closed besides the API server, each once."""
-    return sorted({*METADATA, *(egress.get("close") or ())})
+    return sorted({*METADATA, *egress["close"]})
 
 
 def _reached(rule: Json) -> Json:
     """What an entry of ``allow`` is for: its networks and namespaces, or everything where it names neither."""
-    cidrs, namespaces = rule.get("cidrs") or [], rule.get("namespaces") or []
-    where = {"cidrs": cidrs, "peers": [{"namespaceSelector": {"matchLabels": {_NAMESPACE: text}}} for text in namespaces]}
-    return {**(where if cidrs or namespaces else _EVERYWHERE), "ports": rule.get("ports") or []}
+    namespaces = rule["namespaces"]
+    where = {"cidrs": rule["cidrs"], "peers": [{"namespaceSelector": {"matchLabels": {_NAMESPACE: text}}} for text in namespaces]}
+    return {**(where if rule["cidrs"] or namespaces else _EVERYWHERE), "ports": rule["ports"]}
 
 
 def _inside(networks: Iterable[str], closed: Iterable[str]) -> dict[str, list[str]]:

@@ -23,22 +23,14 @@ class ApplySet:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What the objects of one component have in common. ``selector`` is the part of ``labels`` that never changes."""
+    """What the objects of one component have in common. ``selector`` is the part of ``labels`` that never changes; ``account`` is the ServiceAccount of its
+    pods, None without one of their own; ``daemon`` the container that does their work, "" where they are Jobs'."""
 
     labels: Labels
     selector: Labels
     applyset: ApplySet
-
-
-@dataclass(frozen=True, slots=True)
-class Components:
-    """All components of this release."""
-
-    base: Component
-    controller: Component
-    login: Component
-    worker: Component
-    jail: Component
+    account: str | None
+    daemon: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,9 +415,9 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A whole cluster. ``document`` is what it was made of, as JSON, with the schema's defaults; ``jail`` is the default one and the first of ``jails``;
-    ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users are the document's; ``live`` is what a
-    pass has to know of the cluster as it is (see _live.resolve), None where nobody has looked."""
+    """A whole cluster. ``components`` are in the order in which they are made; ``document`` is what it was made of, as JSON, with the schema's defaults;
+    ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users
+    are the document's; ``live`` is what a pass has to know of the cluster as it is (see _live.model), None where nobody has looked."""
 
     name: str
     namespace: str
@@ -433,7 +425,7 @@ class Model:
     content_hash: str
     document: str
     labels: Labels
-    components: Components
+    components: dict[str, Component]
     images: Images
     priority: Priority
     controller: Controller

@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes quantities, exactly: ``500m`` CPUs, ``1.5Gi`` bytes, ``25%`` of something."""
+"""Kubernetes quantities, exactly: ``500m`` CPUs, ``1.5Gi`` bytes, ``25%`` of something; and times as Slurm has them."""
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -36,6 +37,15 @@ def parse(text: str | int) -> Fraction:
 def mebibytes(text: str | int) -> int:
     """Return an amount of bytes in whole MiB, rounded down."""
     return int(parse(text) / 1024**2)
+
+
+def seconds(time: str) -> float:
+    """Return a time such as ``7-00:00:00``; INFINITE is more than any."""
+    if time == "INFINITE":
+        return math.inf
+    days, _dash, clock = time.rpartition("-")
+    hours, minutes, rest = (int(part) for part in clock.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
 
 
 def share(text: str | int, of: int) -> int:

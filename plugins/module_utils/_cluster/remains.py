@@ -28,7 +28,7 @@ _LEAST: Json = {
 def model(document: Any) -> Model:
     """Return the model by whose ``teardown`` a cluster is taken away.
 
-    Of a document with mistakes, those parts count that say where data lies and are right by themselves. Raises InvalidDocument for one that does not
+    Of a document with errors, those parts count that say where data lies and are right by themselves. Raises InvalidDocument for one that does not
     even name a cluster. A defect of the check, too, costs no more than the part that it is met in.
     """
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     apiserver,
+    components,
     config,
     defaults,
     egress,
@@ -23,7 +24,6 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     ApplySet,
     Component,
-    Components,
     Config,
     Controller,
     ControllerHost,
@@ -116,7 +116,7 @@ LOGIN_GRACE = 30
 
 
 def model(document: Any, sizes: dict[str, int] | None = None) -> Model:
-    """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every mistake, before anything is computed, and CorralError.
+    """Return the model of a SlurmCluster document. Raises InvalidDocument, which lists every error, before anything is computed, and CorralError.
 
     ``sizes`` are the numbers of nodes that were asked for of the SlurmNodeSets, by node set; None where there are no SlurmNodeSets.
     """
@@ -132,19 +132,19 @@ def _model(document: Any, sizes: dict[str, int] | None) -> Model:
     written = validate.check(document)
     name: str = document["metadata"]["name"]
     namespace: str = document["metadata"].get("namespace") or "default"
-    spec = defaults.with_defaults(written)
+    spec = defaults.derived(written)
     for node_set in spec["nodeSets"]:
         if "scale" in node_set:
             asked = (sizes or {}).get(node_set["name"], node_set["replicas"])
             node_set["replicas"] = min(max(asked, node_set["scale"]["minReplicas"]), node_set["scale"]["maxReplicas"])
-    found = _Resolver(name, namespace, spec, defaults.static(written), scalable=sizes is not None).model()
+    found = _Resolver(name, namespace, spec, written, scalable=sizes is not None).model()
     users = found.jail.users
     large = apiserver.oversized(
         name, config=found.config.name, files=found.config.files, users=users.config_map, accounts=users.document, document=found.document
     )
-    mistakes = list(large)
-    if mistakes:
-        raise validate.InvalidDocument(mistakes)
+    errors = list(large)
+    if errors:
+        raise validate.InvalidDocument(errors)
     return found
 
 
@@ -162,15 +162,15 @@ class _Resolver:
             "app.kubernetes.io/managed-by": "corral",
         }
         self.shared: bool = spec["jail"]["shared"]
+        self.components = {part.name: self.component(part) for part in components.COMPONENTS}
         self.config_map = f"{name}-controller-config"
         self.maintenance = Maintenance(workers=spec["maintenance"] != "None", login=spec["maintenance"] == "WorkersAndLogin")
 
     def model(self) -> Model:
-        components = Components(**{part: self.component(part) for part in ("base", "controller", "login", "worker", "jail")})
         controller = self.controller()
         node_sets = [self.node_set(node_set) for node_set in self.spec["nodeSets"]]
         partitions = self.partitions(node_sets)
-        jails = self.jails(components.jail.labels)
+        jails = self.jails(self.components["jail"].labels)
         sub_mount_volumes = [self.sub_mount_volume(mount) for mount in self.spec["jail"]["subMounts"] if "storageClassName" in mount]
         login = self.login()
         workers = self.workers(node_sets)
@@ -186,9 +186,9 @@ class _Resolver:
             partitions=partitions,
             jail=self.plugin_arguments(jails),
             # Simulated GPUs are one and the same device file, which every job needs for other things.
-            constrain_devices=not any((node_set.get("gpu") or {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
+            constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
         )
-        secrets = self.secrets(munge, login, workers, components)
+        secrets = self.secrets(munge, login, workers)
         return Model(
             name=self.name,
             namespace=self.namespace,
@@ -196,7 +196,7 @@ class _Resolver:
             content_hash=_hash({"name": self.name, "namespace": self.namespace, "spec": self.spec, "version": COLLECTION_VERSION}),
             document=self.document(),
             labels=self.labels,
-            components=components,
+            components=self.components,
             images=Images(
                 slurm=self.spec["images"]["slurm"],
                 jail=self.spec["jail"]["populate"].get("image"),
@@ -213,7 +213,7 @@ class _Resolver:
             workers=workers,
             maintenance=self.maintenance,
             foreign_fields=self.spec["foreignFields"],
-            scaling=self.scaling(components.worker),
+            scaling=self.scaling(self.components["worker"]),
             rollout=self.rollout(node_sets),
             sync=self.sync(),
             partitions=partitions,
@@ -221,13 +221,13 @@ class _Resolver:
             node_count=sum(node_set.replicas for node_set in node_sets),
             config=Config(name=self.config_map, hash=fingerprint, files=texts),
             munge=munge,
-            egress=egress.resolve(self.name, self.spec, self.cluster_selector(), components),
+            egress=egress.resolve(self.name, self.spec, self.cluster_selector(), self.components),
             sssd=self.sssd(),
             secrets=secrets,
             jail=jails[0],
             jails=jails,
             sub_mount_volumes=sub_mount_volumes,
-            teardown=self.teardown(components, jails, sub_mount_volumes, controller, secrets),
+            teardown=self.teardown(jails, sub_mount_volumes, controller, secrets),
             objects_owner=None,
             live=None,
         )
@@ -244,14 +244,19 @@ class _Resolver:
         """Of all pods of the cluster."""
         return {key: self.labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
 
-    def component(self, part: str) -> Component:
-        labels = {**self.labels, "app.kubernetes.io/component": part}
+    def component(self, part: components.Part) -> Component:
+        labels = {**self.labels, components.LABEL: part.name}
         selector = {key: labels[f"app.kubernetes.io/{key}"] for key in ("name", "instance", "component")}
         return Component(
             labels=labels,
             selector={f"app.kubernetes.io/{key}": value for key, value in selector.items()},
-            applyset=ApplySet(name=f"{self.name}-{part}", namespace=self.namespace, labels=labels),
+            applyset=self.applyset(part.name, labels),
+            account=f"{self.name}-{part.name}" if part.account else None,
+            daemon=part.daemon,
         )
+
+    def applyset(self, what: str, labels: Labels) -> ApplySet:
+        return ApplySet(name=f"{self.name}-{what}", namespace=self.namespace, labels=labels)
 
     def volume(self, what: str, spec: Json, access_mode: str) -> Volume:
         ours = "claimName" not in spec
@@ -280,7 +285,7 @@ class _Resolver:
             host=hosts[0].host,
             address=hosts[0].address,
             port=SLURMCTLD_PORT,
-            affinity=_apart(self.component("controller").selector) if len(hosts) > 1 else {},
+            affinity=_apart(self.components["controller"].selector) if len(hosts) > 1 else {},
             dns_searches=[self.domain(f"{self.name}-worker"), self.domain(f"{self.name}-login-pods")],
             resources=spec["resources"],
             node_selector=spec["nodeSelector"],
@@ -296,7 +301,7 @@ class _Resolver:
 
     def controller_hosts(self, name: str, replicas: int) -> list[ControllerHost]:
         """The primary's address is the same with and without a backup, so that whoever has it finds it after either change."""
-        selector = self.component("controller").selector
+        selector = self.components["controller"].selector
         if replicas == 1:
             return [ControllerHost(host=f"{name}-0", address=self.domain(name), service=name, selector=selector)]
         return [
@@ -480,14 +485,11 @@ class _Resolver:
         )
 
     def node_set(self, spec: Json) -> NodeSet:
-        limits: Json = spec["resources"]["limits"]
-        requests: Json = spec["resources"].get("requests", {})
-        worker = self.component("worker")
+        worker = self.components["worker"]
         mark = {NODE_SET_LABEL: spec["name"]}
         security = {**self.spec["security"], **spec["security"]}
         selector = {**worker.selector, **mark}
-        cpus = int(quantity.parse(limits.get("cpu") or requests.get("cpu") or 1))
-        real_memory = quantity.mebibytes(limits["memory"]) - config.SLURMD_MEMORY
+        cpus, real_memory = config.size(spec["resources"])
         gpus = _gpus(spec["gpu"]) if "gpu" in spec else None
         line = [("CPUs", cpus), ("RealMemory", real_memory), ("Gres", gpus.gres if gpus else None), *spec["extraNodeParameters"].items()]
         return NodeSet(
@@ -617,7 +619,7 @@ class _Resolver:
         }
         return {
             "name": volume,
-            "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": self.component("jail").labels}, "spec": claim}},
+            "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": self.components["jail"].labels}, "spec": claim}},
         }
 
     def accounts(self, pods: str) -> PodVolumes | None:
@@ -765,8 +767,8 @@ class _Resolver:
             job=f"{prefix}-users-{_short(what)}" if volume or volumes.env else None,
             document=document,
             hash=hashlib.sha256(document.encode()).hexdigest()[:16],
-            selector=f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component in (controller,login,worker)",
-            applyset=ApplySet(name=f"{self.name}-jail-accounts", namespace=self.namespace, labels=labels),
+            selector=f"app.kubernetes.io/instance={self.name},{components.LABEL} in ({','.join(sorted(components.WITH_USERS))})",
+            applyset=self.applyset("jail-accounts", labels),
         )
 
     def users_volumes(self, jail: Volume | None) -> PodVolumes:
@@ -785,16 +787,16 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def secrets(self, munge: Munge, login: Login, workers: Workers, components: Components) -> list[Json]:
-        host_keys = [(login.host_keys_secret, components.login.labels)]
+    def secrets(self, munge: Munge, login: Login, workers: Workers) -> list[Json]:
+        host_keys = [(login.host_keys_secret, self.components["login"].labels)]
         if workers.ssh != "Never":
             # Not the login nodes': who breaks out on a worker does not get those.
-            host_keys.append((workers.host_keys_secret, components.worker.labels))
+            host_keys.append((workers.host_keys_secret, self.components["worker"].labels))
         return [
             {
                 "name": munge.secret,
                 "namespace": self.namespace,
-                "labels": components.base.labels,
+                "labels": self.components["base"].labels,
                 "data": {"munge.key": {"random_bytes": 1024}},
             },
             *(
@@ -814,9 +816,7 @@ class _Resolver:
         kept_for = {"spec": {"claimRef": {"namespace": self.namespace, "name": claim}}} if claim else {}
         return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where, "labels": self.labels}, **kept_for}
 
-    def teardown(
-        self, components: Components, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, secrets: list[Json]
-    ) -> Teardown:
+    def teardown(self, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, secrets: list[Json]) -> Teardown:
         data: list[Json] = []
         left: list[str] = []
         for volume in (*(jail.volume for jail in jails if jail.volume), *sub_mounts, controller.state):
@@ -835,12 +835,9 @@ class _Resolver:
             left.append(f"The Secret {self.spec['sssd']['configSecret']} in namespace {self.namespace} is yours and stays.")
         return Teardown(
             applysets=[
-                components.login.applyset,
-                components.worker.applyset,
-                components.controller.applyset,
-                jails[0].users.applyset,
-                components.jail.applyset,
-                components.base.applyset,
+                self.applyset(one, self.components[part.name].labels)
+                for part in reversed(components.COMPONENTS)
+                for one in reversed(part.sets or (part.name,))
             ],
             data=data,
             left_behind=left,
@@ -858,9 +855,9 @@ def _affinity(node_set: Json, selector: Labels) -> Json:
     if not node_set["onePodPerNode"]:
         return dict(node_set["affinity"])
     always = "requiredDuringSchedulingIgnoredDuringExecution"
-    apart = node_set["affinity"].get("podAntiAffinity") or {}
+    apart = node_set["affinity"].get("podAntiAffinity", {})
     term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "kubernetes.io/hostname"}
-    return {**node_set["affinity"], "podAntiAffinity": {**apart, always: [*(apart.get(always) or []), term]}}
+    return {**node_set["affinity"], "podAntiAffinity": {**apart, always: [*apart.get(always, []), term]}}
 
 
 def _apart(selector: Labels) -> Json:
@@ -879,8 +876,8 @@ def _apart(selector: Labels) -> Json:
 def _gpus(spec: Json) -> Gpus:
     """What Slurm knows of a set's GPUs. No autodetection: it counts what the machine has, where a pod may have a part of it."""
     kind = {"Type": spec["type"]} if "type" in spec else {}
-    links: list[str] = spec.get("links") or []
-    cores: list[str] = spec.get("cores") or []
+    links: list[str] = spec.get("links", [])
+    cores: list[str] = spec.get("cores", [])
     # Links are those of one device; cores may be of several.
     near = [cores[number * len(cores) // len(links)] if cores else None for number in range(len(links))] or cores or [None]
     share = spec["count"] // len(near)

@@ -5,14 +5,39 @@
 
 It is an OpenAPI v3 structural schema as plain dictionaries, in the subset that Kubernetes allows. Blocks that occur more than once
 (volume, resources, placement) are written once. What a pattern means in words stands beside it in PATTERNS, since no user should have to
-read a regular expression. Patterns are valid for Python and for Go (RE2), begin with ``^`` and end with ``$``.
+read a regular expression. Patterns are valid for Python and for Go (RE2), begin with ``^`` and end with ``$``. What holds between fields stands beside
+them, too, in the shapes of shapes.py, of which the definition's rules and a run's sentences are made.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity
+from ansible_collections.corral.slurm.plugins.module_utils._cluster.shapes import (
+    Refers,
+    Rule,
+    Rules,
+    Unique,
+    any_of,
+    at_most,
+    cel,
+    equals,
+    excludes,
+    filled,
+    goes_with,
+    has,
+    needed_unless,
+    one_of,
+    only_with,
+    unseen,
+)
+
 Schema = dict[str, Any]
+
+# The key of a part's rules, which the definition has in the API server's words instead.
+RULES = "x-corral-rules"
 
 GROUP = "corral.hpc"
 VERSION = "v1alpha1"
@@ -30,9 +55,6 @@ SYSTEM_IDS = (60001, 65535)
 # More than any machine has; each is a file and a bit of Slurm's.
 MAX_GPUS = 64
 GPU_VENDORS = ("nvidia", "amd", "simulated")
-
-# Of a login node's container, where the document does not say.
-LOGIN_MEMORY = "4Gi"
 
 _LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -93,22 +115,13 @@ PATTERNS: dict[str, str] = {
 }
 
 
-# Of each pair a partition can have one.
-PARTITION_EXCLUSIVE = (
-    ("defMemPerCpu", "defMemPerNode"),
-    ("maxMemPerCpu", "maxMemPerNode"),
-    ("allowAccounts", "denyAccounts"),
-    ("allowQos", "denyQos"),
-)
-
-
 def _object(
     description: str,
     properties: dict[str, Schema],
     *,
     required: tuple[str, ...] = (),
     default: Any = None,
-    rules: tuple[tuple[str, str], ...] = (),
+    rules: Rules = (),
 ) -> Schema:
     schema: Schema = {"type": "object", "description": description}
     if required:
@@ -116,14 +129,7 @@ def _object(
     if default is not None:
         schema["default"] = default
     schema["properties"] = properties
-    return _with_rules(schema, rules)
-
-
-def _with_rules(schema: Schema, rules: tuple[tuple[str, str], ...]) -> Schema:
-    """Add CEL rules as (rule, message)."""
-    if rules:
-        schema["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in rules]
-    return schema
+    return {**schema, RULES: rules} if rules else schema
 
 
 def _string(
@@ -134,6 +140,7 @@ def _string(
     min_length: int = 1,
     default: str | None = None,
     enum: tuple[str, ...] = (),
+    rules: Rules = (),
 ) -> Schema:
     schema: Schema = {"type": "string", "description": description}
     if enum:
@@ -144,7 +151,7 @@ def _string(
         schema["pattern"] = pattern or _LINE
     if default is not None:
         schema["default"] = default
-    return schema
+    return {**schema, RULES: rules} if rules else schema
 
 
 def _integer(description: str, minimum: int, maximum: int, default: int | None = None) -> Schema:
@@ -180,6 +187,7 @@ def _list(
     keys: tuple[str, ...] = (),
     default: Any = None,
     unique: bool = False,
+    rules: Rules = (),
 ) -> Schema:
     schema: Schema = {"type": "array", "description": description, "maxItems": maximum}
     if minimum:
@@ -194,7 +202,7 @@ def _list(
     else:
         schema["x-kubernetes-list-type"] = "atomic"
     schema["items"] = items
-    return schema
+    return {**schema, RULES: rules} if rules else schema
 
 
 def _map(description: str, values: Schema, *, maximum: int, default: Any = None) -> Schema:
@@ -210,22 +218,19 @@ def _lines(description: str, line: str) -> Schema:
 
 
 def _parameters(description: str) -> Schema:
-    """More Key=Value pairs for a line of slurm.conf. Keys and values are meaning.py's to check, for Slurm's keys have no case."""
+    """More Key=Value pairs for a line of slurm.conf. Keys and values are rules.py's to check, for Slurm's keys have no case."""
     return _map(description, _string("The key's value.", _LINE, max_length=1024), maximum=32, default={})
 
 
 _VOLUME_KINDS = ("claimName", "storageClassName", "hostPath")
 
 
-def _volume_rules(place: str = "") -> tuple[tuple[str, str], ...]:
-    """What holds between the fields of a volume, which is at ``place`` (such as ``.volume``) of the object that has the rules."""
-    given = [f"has(self{place}.{kind})" for kind in _VOLUME_KINDS]
-    same = [f"has(self{place}.{kind}) == has(oldSelf{place}.{kind})" for kind in _VOLUME_KINDS]
-    return (
-        (f"[{', '.join(given)}].filter(x, x).size() == 1", "give exactly one of claimName, storageClassName and hostPath"),
-        (f"has(self{place}.claimName) != has(self{place}.size)", "size goes with storageClassName and hostPath, and only with these"),
-        (" && ".join(same), "a volume's kind can not be changed, for its data would be lost"),
-    )
+_VOLUME_SIZE = "say how big the claim shall be, such as 10Gi"
+_SAME_KIND = "a volume's kind can not be changed, for its data would be lost"
+
+
+def _same_kind(at: str = "") -> str:
+    return " && ".join(f"has(self{at}.{kind}) == has(oldSelf{at}.{kind})" for kind in _VOLUME_KINDS)
 
 
 def _volume_properties() -> dict[str, Schema]:
@@ -242,9 +247,11 @@ def _volume_properties() -> dict[str, Schema]:
     }
 
 
-def volume(description: str) -> Schema:
-    """A volume: a claim that exists, a claim of a storage class, or a directory of the nodes."""
-    return _object(f"{description} Exactly one of claimName, storageClassName and hostPath.", _volume_properties(), rules=_volume_rules())
+def volume(description: str, more: dict[str, Schema] | None = None, *rules: Rule) -> Schema:
+    """A volume: a claim that exists, a claim of a storage class, or a directory of the nodes; with ``more`` fields, and their rules."""
+    kind = (one_of(*_VOLUME_KINDS), goes_with("size", *_VOLUME_KINDS[1:], needed=_VOLUME_SIZE), *rules)
+    description = f"{description} Exactly one of claimName, storageClassName and hostPath."
+    return _object(description, {**_volume_properties(), **(more or {})}, rules=(kind, unseen(_same_kind(), _SAME_KIND)))
 
 
 def _state_volume() -> Schema:
@@ -254,17 +261,12 @@ def _state_volume() -> Schema:
         "for life. Goes with storageClassName and hostPath.",
         enum=("ReadWriteOnce", "ReadWriteMany"),
     )
-    rule = (
-        "!has(self.claimName) || !has(self.accessMode)",
-        "accessMode goes with storageClassName and hostPath; a claim that exists has its own",
-    )
-    description = "Where slurmctld keeps its state. Exactly one of claimName, storageClassName and hostPath."
-    return _object(description, {**_volume_properties(), "accessMode": access}, rules=(*_volume_rules(), rule))
+    return volume("Where slurmctld keeps its state.", {"accessMode": access}, goes_with("accessMode", *_VOLUME_KINDS[1:]))
 
 
 def _jail() -> Schema:
     """The default jail. What its volume may say depends on ``shared``, so the volume's rules stand here."""
-    shared = tuple((f"!self.shared || ({rule})", message) for rule, message in _volume_rules(".volume"))
+    shared = equals("shared", True)
     return _object(
         "The jail: the root filesystem that users see as /.",
         {
@@ -298,6 +300,7 @@ def _jail() -> Schema:
                 maximum=64,
                 unique=True,
                 default=[],
+                rules=(Refers("users", "who is not in", advice="add the user, or remove the name"),),
             ),
             "noJailDespiteSudo": _boolean(
                 "Allows noJailUsers in a cluster whose users have sudo. Each of those can then become root of the workers' pods: as root of the jail he "
@@ -307,16 +310,35 @@ def _jail() -> Schema:
         },
         required=("volume", "populate"),
         rules=(
-            *shared,
             (
-                "self.shared || (has(self.volume.size) && !has(self.volume.claimName) && !has(self.volume.hostPath))",
-                "a jail of each pod's own has a volume of size, with storageClassName or without",
+                one_of(*_VOLUME_KINDS, at="volume", when=shared),
+                goes_with("size", *_VOLUME_KINDS[1:], needed=_VOLUME_SIZE, at="volume", when=shared),
             ),
+            unseen(f"!self.shared || ({_same_kind('.volume')})", _SAME_KIND),
             (
-                "self.shared || self.populate.policy != 'Never'",
+                Rule(
+                    shared | ~(has("volume.claimName") | has("volume.hostPath")),
+                    "a jail of each pod's own has no volume that is one for all pods",
+                    lambda jail, path: (
+                        f"{path}.volume has {' and '.join(kind for kind in ('claimName', 'hostPath') if kind in jail['volume'])}, which is one for all "
+                        f"pods, but {path}.shared is false: give size alone for a part of the nodes' own disks, or size and storageClassName for a claim "
+                        "of each pod."
+                    ),
+                ),
+                Rule(
+                    shared | has("volume.size"),
+                    "a jail of each pod's own has a volume of size, with storageClassName or without",
+                    lambda _jail, path: f"{path}.volume.size is missing; say how big the root of each pod may become, such as 50Gi.",
+                ),
+            ),
+            Rule(
+                shared | ~equals("populate.policy", "Never"),
                 "a jail of each pod's own is filled from populate.image, so its policy is IfEmpty",
+                lambda _jail, path: (
+                    f"{path}.populate.policy is Never, but with {path}.shared: false each pod's root begins empty: remove policy, and name an image."
+                ),
             ),
-            ("self.shared == oldSelf.shared", "shared can not be changed, for users would lose sight of their files"),
+            unseen("self.shared == oldSelf.shared", "shared can not be changed, for users would lose sight of their files"),
         ),
     )
 
@@ -358,6 +380,7 @@ def host_users() -> dict[str, Schema]:
 
 def placement() -> dict[str, Schema]:
     """nodeSelector and tolerations, as two properties."""
+    exists = has("operator") & equals("operator", "Exists")
     return {
         "nodeSelector": _map(
             "Labels that a Kubernetes node must have, such as {kubernetes.io/arch: amd64}.",
@@ -378,6 +401,23 @@ def placement() -> dict[str, Schema]:
                     ),
                     "tolerationSeconds": _integer("How long a NoExecute taint is tolerated, in seconds.", 0, 2**31 - 1),
                 },
+                rules=(
+                    Rule(
+                        has("key") | exists,
+                        "a toleration without key has operator: Exists",
+                        lambda _one, path: f"{path} has no key, which goes with operator: Exists alone; name the taint's key.",
+                    ),
+                    Rule(
+                        ~exists | ~has("value") | equals("value", ""),
+                        "value goes with operator: Equal",
+                        lambda _one, path: f"{path}.value goes with operator: Equal, but it is Exists; remove one of them.",
+                    ),
+                    Rule(
+                        ~has("tolerationSeconds") | (has("effect") & equals("effect", "NoExecute")),
+                        "tolerationSeconds goes with effect: NoExecute",
+                        lambda _one, path: f"{path}.tolerationSeconds goes with effect: NoExecute; set that, or remove it.",
+                    ),
+                ),
             ),
             maximum=32,
             default=[],
@@ -498,12 +538,18 @@ def draining(
         "Jobs of these partitions and QoS; with both, a job must be of both.",
         {
             "partitions": _list(
-                "Names of partitions.", _string("A partition.", _PARTITION, max_length=64), maximum=32, unique=True, default=[]
+                "Names of partitions.",
+                _string("A partition.", _PARTITION, max_length=64),
+                maximum=32,
+                unique=True,
+                default=[],
+                rules=(Refers("partitions", advice="correct the name"),),
             ),
             "qos": _list("Names of QoS.", _string("A QoS.", _PROFILE, max_length=64), maximum=32, unique=True, default=[]),
             **how(None, 3600),
         },
         required=("policy",),
+        rules=(any_of("partitions", "qos", verb="names", then="so it would be for all jobs; name some, or set the policy of all"),),
     )
     jobs = _list(
         "Jobs with a policy of their own, by their partition or QoS. The first entry that fits a job counts.",
@@ -579,15 +625,12 @@ def syncing() -> Schema:
     )
 
 
-POD_VOLUME_SOURCES = ("configMap", "secret", "claimName", "hostPath", "memory", "scratch")
-
-
 def _pod_volumes(whose: str) -> Schema:
     return _list(
         f"More volumes of {whose}, for what the administrator's own scripts and daemons need there. Users do not see them; what they shall see "
         "is spec.jail.subMounts.",
         _object(
-            f"A volume. Exactly one of {', '.join(POD_VOLUME_SOURCES[:-1])} and {POD_VOLUME_SOURCES[-1]}.",
+            "A volume. Exactly one of configMap, secret, claimName, hostPath, memory and scratch.",
             {
                 "name": _string("Its name.", _LABEL, max_length=40),
                 "mountPath": _string(
@@ -603,16 +646,12 @@ def _pod_volumes(whose: str) -> Schema:
                 "readOnly": _boolean("Whether it can only be read.", False),
             },
             required=("name", "mountPath"),
-            rules=(
-                (
-                    f"[{', '.join(f'has(self.{source})' for source in POD_VOLUME_SOURCES)}].filter(x, x).size() == 1",
-                    f"give exactly one of {', '.join(POD_VOLUME_SOURCES[:-1])} and {POD_VOLUME_SOURCES[-1]}",
-                ),
-            ),
+            rules=(one_of("configMap", "secret", "claimName", "hostPath", "memory", "scratch"),),
         ),
         maximum=32,
         keys=("name",),
         default=[],
+        rules=(Unique("mountPath"),),
     )
 
 
@@ -638,7 +677,7 @@ def _init_scripts(daemon: str, failure: str) -> Schema:
                 "timeoutSeconds": _integer("How long it may take.", 1, 3600, 60),
             },
             required=("name",),
-            rules=(("has(self.script) != has(self.configMap)", "give exactly one of script and configMap"),),
+            rules=(one_of("script", "configMap", what="text"),),
         ),
         maximum=16,
         keys=("name",),
@@ -720,10 +759,7 @@ def _topology() -> Schema:
             ),
         },
         required=("plugin",),
-        rules=(
-            ("self.plugin == 'Tree' || !has(self.switches) || self.switches.size() == 0", "switches goes with plugin Tree only"),
-            ("self.plugin == 'Block' || !has(self.blockSizes) || self.blockSizes.size() == 0", "blockSizes goes with plugin Block only"),
-        ),
+        rules=(only_with("switches", "plugin", "Tree", test=filled), only_with("blockSizes", "plugin", "Block", test=filled)),
     )
 
 
@@ -763,12 +799,7 @@ def _gpu() -> Schema:
             ),
         },
         required=("vendor",),
-        rules=(
-            (
-                "self.vendor != 'simulated' || (!has(self.resourceName) && !has(self.runtimeClassName))",
-                "resourceName and runtimeClassName go with GPUs that are there, so not with vendor simulated",
-            ),
-        ),
+        rules=tuple(only_with(field, "vendor", "nvidia", "amd") for field in ("resourceName", "runtimeClassName")),
     )
 
 
@@ -791,7 +822,7 @@ def _node_set() -> Schema:
                     "maxReplicas": _integer("Most nodes, whatever is asked for.", 1, MAX_REPLICAS),
                 },
                 required=("maxReplicas",),
-                rules=(("self.minReplicas <= self.maxReplicas", "minReplicas is more than maxReplicas"),),
+                rules=(at_most("minReplicas", "maxReplicas"),),
             ),
             "resources": resources(
                 "Size of a node. Slurm's CPUs are the whole CPUs of limits.cpu (else of requests.cpu); RealMemory is "
@@ -805,7 +836,8 @@ def _node_set() -> Schema:
                     "switch": _string("Name of the switch that they hang on, with plugin Tree.", _LABEL, max_length=63),
                     "block": _string("Name of the block that they are in, with plugin Block.", _LABEL, max_length=63),
                 },
-                rules=(("has(self.switch) != has(self.block)", "give exactly one of switch and block"),),
+                # Which of them, a run says by the plugin.
+                rules=(replace(one_of("switch", "block"), says=None),),
             ),
             "features": _list(
                 "Slurm features of the nodes, for sbatch --constraint.",
@@ -913,12 +945,15 @@ def _populate() -> Schema:
                 default="IfEmpty",
             ),
         },
-        rules=(("self.policy == 'Never' || has(self.image)", "image is needed unless policy is Never"),),
+        rules=(
+            needed_unless(
+                "image", "policy", "Never", "name the image whose root becomes the jail, or set policy: Never for a volume that is filled"
+            ),
+        ),
     )
 
 
 def _sub_mount() -> Schema:
-    sources = ("claimName", "storageClassName", "hostPath", "memory", "scratch")
     return _object(
         "A volume that users see at a path of the jail. Exactly one of claimName, storageClassName, hostPath, memory and scratch.",
         {
@@ -940,17 +975,21 @@ def _sub_mount() -> Schema:
                 _string("A node set's name.", _LABEL, max_length=50),
                 maximum=256,
                 unique=True,
+                rules=(Refers("nodeSets"),),
             ),
         },
         required=("path",),
         rules=(
             (
-                f"[{', '.join(f'has(self.{source})' for source in sources)}].filter(x, x).size() == 1",
-                f"give exactly one of {', '.join(sources[:-1])} and {sources[-1]}",
+                one_of("claimName", "storageClassName", "hostPath", "memory", "scratch"),
+                goes_with("size", "storageClassName", needed=_VOLUME_SIZE),
             ),
-            ("has(self.storageClassName) == has(self.size)", "size goes with storageClassName, and only with it"),
         ),
     )
+
+
+# Of ids.
+_NUMBER = "each number can occur once"
 
 
 def _user() -> Schema:
@@ -970,6 +1009,7 @@ def _user() -> Schema:
                 maximum=256,
                 unique=True,
                 default=[],
+                rules=(Refers("groups", advice="add it there"),),
             ),
             "sshKeys": _list(
                 "Public ssh keys, as in authorized_keys: type, base64 and an optional comment on one line.",
@@ -1027,6 +1067,7 @@ def _partition() -> Schema:
                 _string("A node set's name.", _LABEL, max_length=50),
                 maximum=256,
                 unique=True,
+                rules=(Refers("nodeSets"),),
             ),
             "default": _boolean("Whether jobs without -p go here. Where no partition says true, the first that does not say false."),
             "jail": _string(
@@ -1034,6 +1075,7 @@ def _partition() -> Schema:
                 _LABEL,
                 max_length=20,
                 default="default",
+                rules=(Refers("jails", "which is no jail of", also=("default",)),),
             ),
             "maxTime": _string("Longest time of a job: INFINITE or D-HH:MM:SS.", _TIME, max_length=24, default="INFINITE"),
             "state": _string(
@@ -1074,8 +1116,14 @@ def _partition() -> Schema:
         },
         required=("name",),
         rules=(
-            *((f"!has(self.{one}) || !has(self.{other})", f"{one} and {other} exclude one another") for one, other in PARTITION_EXCLUSIVE),
-            ("!has(self.minNodes) || !has(self.maxNodes) || self.minNodes <= self.maxNodes", "minNodes is more than maxNodes"),
+            excludes("defMemPerCpu", "defMemPerNode"),
+            excludes("maxMemPerCpu", "maxMemPerNode"),
+            excludes("allowAccounts", "denyAccounts"),
+            excludes("allowQos", "denyQos"),
+            at_most("minNodes", "maxNodes"),
+            at_most("defaultTime", "maxTime", quantity.seconds),
+            at_most("defMemPerCpu", "maxMemPerCpu", quantity.parse),
+            at_most("defMemPerNode", "maxMemPerNode", quantity.parse),
         ),
     )
 
@@ -1100,7 +1148,7 @@ def _egress() -> Schema:
             "endPort": _integer("The last port of the range.", 1, 65535),
         },
         required=("port",),
-        rules=(("!has(self.endPort) || self.endPort >= self.port", "endPort is less than port"),),
+        rules=(at_most("port", "endPort"),),
     )
     rule = _object(
         "Something that is allowed. Its networks and namespaces add up; without any of them it is everything but what is closed, on these ports.",
@@ -1115,6 +1163,11 @@ def _egress() -> Schema:
             ),
             "ports": _list("Ports; without any, all.", port, maximum=64, default=[]),
         },
+        rules=(
+            any_of(
+                "cidrs", "namespaces", "ports", verb="names", then="so it would allow everything; say what shall be allowed, or remove it"
+            ),
+        ),
     )
     return _object(
         "Where pods may connect to, by NetworkPolicies; the cluster's network plugin has to enforce them (docs/security.md).",
@@ -1255,6 +1308,7 @@ def spec() -> Schema:
                     "topology": _topology(),
                 },
                 default={},
+                rules=(only_with("extraCgroupConfig", "processTracking", "cgroup", test=filled),),
             ),
             "controller": _object(
                 "The controller: slurmctld.",
@@ -1282,12 +1336,17 @@ def spec() -> Schema:
                 },
                 required=("stateVolume",),
                 rules=(
-                    (
-                        (
-                            "!has(self.replicas) || self.replicas < 2 || has(self.stateVolume.claimName) || "
-                            "(has(self.stateVolume.accessMode) && self.stateVolume.accessMode == 'ReadWriteMany')"
-                        ),
+                    # A second slurmctld is on another node, as a rule, and needs the same state.
+                    Rule(
+                        equals("replicas", 1)
+                        | has("stateVolume.claimName")
+                        | (has("stateVolume.accessMode") & equals("stateVolume.accessMode", "ReadWriteMany")),
                         "two controllers need a state volume with accessMode: ReadWriteMany",
+                        lambda controller, path: (
+                            f"{path}.replicas is {controller['replicas']}, but {path}.stateVolume.accessMode is "
+                            f"{controller['stateVolume'].get('accessMode', 'ReadWriteOnce')}, a volume for one Kubernetes node; set it to ReadWriteMany, with "
+                            "a storage class or directory that all nodes share (docs/ha.md)."
+                        ),
                     ),
                 ),
             ),
@@ -1322,7 +1381,7 @@ def spec() -> Schema:
                             ),
                         },
                         default={},
-                        rules=(("!has(self.nodePort) || self.type == 'NodePort'", "nodePort goes with type NodePort only"),),
+                        rules=(only_with("nodePort", "type", "NodePort"),),
                     ),
                     "entry": _string(
                         "How sessions come into the jail. Chroot: sshd's ChrootDirectory. Pivot: a mount namespace of the session's own, which "
@@ -1332,7 +1391,7 @@ def spec() -> Schema:
                     ),
                     "resources": resources(
                         "Size of a login node's container, all its users together.",
-                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": LOGIN_MEMORY}},
+                        default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
                     ),
                     "limits": _object(
                         "What one user can have of a login node, all his sessions together, so that he can not take it from the others. Needs cgroup v2 on the "
@@ -1417,7 +1476,7 @@ def spec() -> Schema:
                             maximum=16,
                         ),
                     },
-                    rules=(("has(self.field) || has(self.manager)", "give field or manager"),),
+                    rules=(any_of("field", "manager", then="so it would allow everything; give one of them", test=has),),
                 ),
                 maximum=64,
                 default=[],
@@ -1443,6 +1502,7 @@ def spec() -> Schema:
                 maximum=128,
                 keys=("name",),
                 default=[],
+                rules=(Unique("default", "only one partition can be the default", only=True),),
             ),
             "jail": _jail(),
             "jails": _list(
@@ -1474,8 +1534,9 @@ def spec() -> Schema:
                 maximum=1000,
                 keys=("name",),
                 default=[],
+                rules=(Unique("gid", _NUMBER),),
             ),
-            "users": _list("Users of the machine.", _user(), maximum=2000, keys=("name",), default=[]),
+            "users": _list("Users of the machine.", _user(), maximum=2000, keys=("name",), default=[], rules=(Unique("uid", _NUMBER),)),
             "sssd": _sssd(),
             "network": _object("The network of the pods.", {"egress": _egress()}, default={}),
             "deletion": _object(
@@ -1491,10 +1552,6 @@ def spec() -> Schema:
             ),
         },
         required=("images", "controller", "jail"),
-        rules=(
-            # That partitions name node sets that are there is meaning.py's alone: as a rule its cost is beyond what the API server allows.
-            ("self.partitions.filter(p, has(p.default) && p.default).size() <= 1", "only one partition can be the default"),
-        ),
     )
 
 
@@ -1569,7 +1626,7 @@ def document() -> Schema:
             ),
         },
         required=("spec",),
-        rules=(("!has(self.metadata.generateName)", "give the cluster a name of its own: metadata.name instead of generateName"),),
+        rules=(unseen("!has(self.metadata.generateName)", "give the cluster a name of its own: metadata.name instead of generateName"),),
     )
 
 
@@ -1632,6 +1689,17 @@ def crd() -> Schema:
     )
 
 
+def _published(part: Any) -> Any:
+    """Return a copy of a part of a schema with the API server's words for its rules."""
+    if isinstance(part, list):
+        return [_published(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    found = {key: _published(value) for key, value in part.items() if key != RULES}
+    told = cel(part.get(RULES, ()))
+    return {**found, "x-kubernetes-validations": told} if told else found
+
+
 def _definition(kind: str, plural: str, short: list[str], schema: Schema, subresources: Schema, columns: list[Schema]) -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -1658,7 +1726,7 @@ def _definition(kind: str, plural: str, short: list[str], schema: Schema, subres
                     "storage": True,
                     "subresources": subresources,
                     "additionalPrinterColumns": columns,
-                    "schema": {"openAPIV3Schema": schema},
+                    "schema": {"openAPIV3Schema": _published(schema)},
                 }
             ],
         },

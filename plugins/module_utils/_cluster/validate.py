@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every mistake of a document, each as one sentence: where, what, and what to do. First its structure by the CRD's own schema, then its sense."""
+"""Every error of a document, each as one sentence: where, what, and what to do. Its structure by the CRD's own schema, and then, with defaults, its rules."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, meaning, quantity, schema
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, quantity, rules, schema
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, is_private_key
 
 _TYPES = {"object": "a mapping (key: value)", "array": "a list", "string": "text", "integer": "a whole number", "boolean": "true or false"}
-# So many mistakes are told, and so many of the others are counted.
+# So many errors are told, and so many of the others are counted.
 SHOWN, COUNTED = 20, 10_000
 # Beyond it the API server takes a number for one with a fraction.
 MAX_INTEGER = 2**63 - 1
 
 
 class InvalidDocument(CorralError):
-    """A document with mistakes; ``data["mistakes"]`` has one sentence for each of the first, and one for ``more`` of them."""
+    """A document with errors; ``data["errors"]`` has one sentence for each of the first, and one for ``more`` of them."""
 
-    def __init__(self, mistakes: list[str], more: int = 0) -> None:
-        total = len(mistakes) + more
-        count = "1 mistake" if total == 1 else f"{'more than ' * (more == COUNTED)}{total} mistakes"
+    def __init__(self, errors: list[str], more: int = 0) -> None:
+        total = len(errors) + more
+        count = "1 error" if total == 1 else f"{'more than ' * (more == COUNTED)}{total} errors"
         if more:
-            mistakes = [*mistakes, f"{more} more mistakes of spec are not shown; correct these first and run again."]
-        super().__init__(f"The document has {count}; nothing was changed. " + " ".join(mistakes), data={"mistakes": mistakes})
+            errors = [*errors, f"{more} more errors of spec are not shown; correct these first and run again."]
+        super().__init__(f"The document has {count}; nothing was changed. " + " ".join(errors), data={"errors": errors})
 
 
 def check(document: Any) -> dict[str, Any]:
-    """Return the spec of ``document`` without its blank fields. Raises InvalidDocument where it is not a SlurmCluster that can be made."""
+    """Return the spec of ``document`` with the schema's defaults. Raises InvalidDocument where it is not a SlurmCluster that can be made.
+
+    Its structure comes first, then the defaults, then what a schema can not say: that sees each field that has a default.
+    """
     check_head(document)
-    known = {**document, "spec": defaults.normal(document.get("spec"))} if document.get("spec") is not None else document
-    _refuse(_structure(known, schema.document(), ""))
-    _refuse(meaning.mistakes(document["metadata"], known["spec"]))
-    spec: dict[str, Any] = known["spec"]
+    written = defaults.normal(document.get("spec"))
+    _refuse(_structure({**document, "spec": written}, schema.document(), ""))
+    spec = defaults.static(written)
+    _refuse(rules.errors(document["metadata"], spec, written))
     return spec
 
 
@@ -73,37 +76,37 @@ def _head(document: Any) -> Iterator[str | Callable[[], str]]:
         yield f"metadata.namespace is {_found(metadata['namespace'])}; write a Kubernetes namespace: lower-case letters, digits and '-'."
 
 
-def _structure(value: Any, rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
+def _structure(value: Any, wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     """Walk value and schema side by side."""
-    if rules.get("x-kubernetes-int-or-string"):
-        yield from _quantity(value, rules, path)
+    if wanted.get("x-kubernetes-int-or-string"):
+        yield from _quantity(value, wanted, path)
         return
-    kind = rules["type"]
+    kind = wanted["type"]
     if not _is(value, kind):
         hint = ""
         if kind == "string" and value is not None and not isinstance(value, (dict, list)):
             hint = "; put it in quotes, since YAML reads it as something else"
-            if "enum" in rules:
-                hint = f"; it must be one of {', '.join(rules['enum'])}, in quotes where YAML reads it as something else"
+            if "enum" in wanted:
+                hint = f"; it must be one of {', '.join(wanted['enum'])}, in quotes where YAML reads it as something else"
         yield f"{path} must be {_TYPES[kind]}, not {_found(value, path)}{hint}."
     elif kind == "object":
-        yield from _mapping(value, rules, path)
+        yield from _mapping(value, wanted, path)
     elif kind == "array":
-        yield from _array(value, rules, path)
+        yield from _array(value, wanted, path)
     elif kind == "integer":
-        low, high = rules.get("minimum"), rules.get("maximum")
+        low, high = wanted.get("minimum"), wanted.get("maximum")
         if (low is not None and value < low) or (high is not None and value > high):
             yield f"{path} is {_found(value)}; it must be between {low} and {high}."
     elif kind == "string":
-        yield from _text(value, rules, path)
+        yield from _text(value, wanted, path)
 
 
-def _mapping(value: dict[Any, Any], rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
-    known = rules.get("properties")
+def _mapping(value: dict[Any, Any], wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
+    known = wanted.get("properties")
     if known is None:
-        values = rules.get("additionalProperties", {})
-        if len(value) > rules.get("maxProperties", len(value)):
-            yield f"{path} has {len(value)} entries; {rules['maxProperties']} are the most."
+        values = wanted.get("additionalProperties", {})
+        if len(value) > wanted.get("maxProperties", len(value)):
+            yield f"{path} has {len(value)} entries; {wanted['maxProperties']} are the most."
         for key, item in value.items():
             if not isinstance(key, str):
                 yield f"{path} has the key {_found(key)}; keys are text, so put it in quotes."
@@ -111,10 +114,10 @@ def _mapping(value: dict[Any, Any], rules: schema.Schema, path: str) -> Iterator
                 yield from _structure(item, values, _join(path, key))
         return
     for key in value:
-        # The API server's own metadata (uid, managedFields, …) and the status are not the user's mistakes.
+        # The API server's own metadata (uid, managedFields, …) and the status are not the user's errors.
         if key not in known and path != "metadata":
             yield functools.partial(_unknown, key, known, path)
-    for key in rules.get("required", ()):
+    for key in wanted.get("required", ()):
         if value.get(key) is None:
             yield f"{_join(path, key)} is missing; it is needed: {_first_sentence(known[key])}"
     for key, child in known.items():
@@ -128,20 +131,20 @@ def _unknown(key: Any, known: dict[str, schema.Schema], path: str) -> str:
     return f"{_join(path, key if isinstance(key, str) else _found(key))} is not known; {advice}"
 
 
-def _array(value: list[Any], rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
-    if len(value) < rules.get("minItems", 0):
-        yield f"{path} is empty; give at least {rules['minItems']}: {_first_sentence(rules)}"
-    if len(value) > rules.get("maxItems", len(value)):
-        yield f"{path} has {len(value)} entries; {rules['maxItems']} are the most."
+def _array(value: list[Any], wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
+    if len(value) < wanted.get("minItems", 0):
+        yield f"{path} is empty; give at least {wanted['minItems']}: {_first_sentence(wanted)}"
+    if len(value) > wanted.get("maxItems", len(value)):
+        yield f"{path} has {len(value)} entries; {wanted['maxItems']} are the most."
     for index, item in enumerate(value):
-        yield from _structure(item, rules["items"], f"{path}[{index}]")
-    keys = rules.get("x-kubernetes-list-map-keys", [])
+        yield from _structure(item, wanted["items"], f"{path}[{index}]")
+    keys = wanted.get("x-kubernetes-list-map-keys", [])
     seen: dict[Any, int] = {}
     for index, item in enumerate(value):
         identity: Any = item
         if keys:
             identity = tuple(item.get(key) for key in keys) if isinstance(item, dict) else None
-        elif rules.get("x-kubernetes-list-type") != "set":
+        elif wanted.get("x-kubernetes-list-type") != "set":
             break
         # Another type than the schema's has its own sentence, and may not be comparable.
         if not all(isinstance(part, (str, int)) for part in (identity if isinstance(identity, tuple) else (identity,))):
@@ -152,13 +155,13 @@ def _array(value: list[Any], rules: schema.Schema, path: str) -> Iterator[str | 
         seen.setdefault(identity, index)
 
 
-def _text(value: str, rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
-    if "enum" in rules:
-        if value not in rules["enum"]:
-            yield f"{path} is {_found(value)}; it must be one of {', '.join(rules['enum'])}."
+def _text(value: str, wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
+    if "enum" in wanted:
+        if value not in wanted["enum"]:
+            yield f"{path} is {_found(value)}; it must be one of {', '.join(wanted['enum'])}."
         return
-    low, high = rules.get("minLength", 0), rules.get("maxLength", len(value))
-    pattern = rules.get("pattern")
+    low, high = wanted.get("minLength", 0), wanted.get("maxLength", len(value))
+    pattern = wanted.get("pattern")
     if len(value) < low:
         yield f"{path} is empty; write {_words(pattern)}."
     elif len(value) > high:
@@ -169,13 +172,13 @@ def _text(value: str, rules: schema.Schema, path: str) -> Iterator[str | Callabl
         yield f"{path} is {_found(value, path)}; it must be {_words(pattern)}."
 
 
-def _quantity(value: Any, rules: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
+def _quantity(value: Any, wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     if not _is(value, "integer") and not isinstance(value, str):
-        yield f"{path} must be {_words(rules['pattern'])}, not {_found(value)}; put it in quotes."
+        yield f"{path} must be {_words(wanted['pattern'])}, not {_found(value)}; put it in quotes."
     elif isinstance(value, int) and abs(value) > MAX_INTEGER:
         yield f"{path} is {_found(value)}; {MAX_INTEGER} is the most that Kubernetes counts to."
-    elif (isinstance(value, str) and len(value) > rules["maxLength"]) or not _matches(rules["pattern"], str(value)):
-        yield f"{path} is {_found(value)}; it must be {_words(rules['pattern'])}."
+    elif (isinstance(value, str) and len(value) > wanted["maxLength"]) or not _matches(wanted["pattern"], str(value)):
+        yield f"{path} is {_found(value)}; it must be {_words(wanted['pattern'])}."
     elif not str(value).endswith("%") and quantity.parse(value) > MAX_INTEGER:
         yield f"{path} is {_found(value)}; {MAX_INTEGER} is the most that Kubernetes counts to."
 
@@ -195,8 +198,8 @@ def _words(pattern: str | None) -> str:
     return schema.PATTERNS.get(pattern or "", "text")
 
 
-def _first_sentence(rules: schema.Schema) -> str:
-    return str(rules.get("description", "")).split(". ", maxsplit=1)[0].rstrip(".") + "."
+def _first_sentence(wanted: schema.Schema) -> str:
+    return str(wanted.get("description", "")).split(". ", maxsplit=1)[0].rstrip(".") + "."
 
 
 def _join(path: str, key: str) -> str:

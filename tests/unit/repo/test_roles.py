@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
 
 from .repository import ROOT, files, load, text
@@ -68,7 +68,7 @@ def test_templates_are_used_and_exist(role: str) -> None:
     assert not absent, f"roles/{role}: tasks name templates that are not there: {', '.join(sorted(absent))}"
 
 
-CLUSTER = ["cluster_base", "jail_populate", "slurm_controller", "slurm_login", "slurm_workers"]
+CLUSTER = sorted({part.role for part in components.COMPONENTS})
 # Of one task alone, and not the model's.
 OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"within": defaultdict(list), "record": ""}, "unmade": []}
 APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {"upgrade_check.yml.j2", "users_job.yml.j2"}

@@ -225,7 +225,7 @@ def test_exceptions_are_not_more_than_policies_hold() -> None:
     close = [f"2001:db8::{number:x}/128" for number in range(256)]
     with pytest.raises(InvalidDocument) as refused:
         resolve.model(edited("spec.network.egress", {"close": close, "allow": [{"cidrs": nested}]}))
-    [said] = refused.value.data["mistakes"]
+    [said] = refused.value.data["errors"]
     assert "spec.network.egress.allow" in said
     assert "16384" in said
     assert resolve.model(edited("spec.network.egress", {"close": close, "allow": [{"cidrs": nested[:30]}]}))
@@ -245,7 +245,7 @@ def test_exceptions_are_not_more_than_policies_hold() -> None:
         ("apiServer", ["host/1"], "a network such as"),
         ("allow", [{}], "neither cidrs nor namespaces nor ports"),
         ("allow", [{"cidrs": ["1.2.3/8"]}], "no network"),
-        ("allow", [{"ports": [{"port": 10, "endPort": 9}]}], "less than port, 10"),
+        ("allow", [{"ports": [{"port": 10, "endPort": 9}]}], "ports[0].port is 10, more than endPort, 9"),
         ("allow", [{"ports": [{"endPort": 9}]}], "port"),
         ("workers", "None", "Restricted"),
     ],
@@ -253,6 +253,6 @@ def test_exceptions_are_not_more_than_policies_hold() -> None:
 def test_mistakes_are_told(field: str, value: Any, words: str) -> None:
     with pytest.raises(InvalidDocument) as refused:
         resolve.model(edited(f"spec.network.egress.{field}", value))
-    [said] = refused.value.data["mistakes"]
+    [said] = refused.value.data["errors"]
     assert f"spec.network.egress.{field}" in said
     assert words in said

@@ -198,8 +198,14 @@ def test_lines_of_the_document_stand_behind_the_own_ones() -> None:
         ({"vendor": "nvidia", "count": 2, "cores": ["0-1", "2-4"]}, "spec.nodeSets[1].gpu.cores[1] names core 4, but the node has 4"),
         ({"vendor": "nvidia", "cores": ["0,3-2"]}, "spec.nodeSets[1].gpu.cores[0] goes from 3 to 2"),
         ({"vendor": "nvidia", "cores": ["a"]}, "it must be numbers of cores such as 0-47 or 0-23,48-71."),
-        ({"vendor": "simulated", "resourceName": "a.b/c"}, "spec.nodeSets[1].gpu.resourceName goes with GPUs that are there"),
-        ({"vendor": "simulated", "runtimeClassName": "nvidia"}, "spec.nodeSets[1].gpu.runtimeClassName goes with GPUs that are there"),
+        (
+            {"vendor": "simulated", "resourceName": "a.b/c"},
+            "spec.nodeSets[1].gpu.resourceName goes with vendor: nvidia or amd, but it is simulated",
+        ),
+        (
+            {"vendor": "simulated", "runtimeClassName": "nvidia"},
+            "spec.nodeSets[1].gpu.runtimeClassName goes with vendor: nvidia or amd, but it is simulated",
+        ),
     ],
 )
 def test_gpus_that_can_not_be(gpu: dict[str, Any], words: str) -> None:

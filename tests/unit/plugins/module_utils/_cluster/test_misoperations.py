@@ -30,7 +30,7 @@ def sentences(document: dict[str, Any]) -> list[str]:
     try:
         resolve.model(document)
     except InvalidDocument as error:
-        found: list[str] = error.data["mistakes"]
+        found: list[str] = error.data["errors"]
         return found
     return []
 

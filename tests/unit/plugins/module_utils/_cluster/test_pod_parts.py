@@ -77,7 +77,7 @@ def test_a_worker_is_told_what_to_close_to_users(ipc: str, fields: dict[str, Any
         ([volume(secret="a", mountPath="/mnt/../etc")], "write it without '.' and '..'"),
         ([volume(secret="a", subPath="../x")], "it must be a path such as"),
         ([volume(secret="a", mountPath="tools")], "it must be an absolute path"),
-        ([volume(secret="a"), volume(secret="b", name="b")], "spec.nodeSets[1].volumes[1].mountPath is /mnt/tools, as that of"),
+        ([volume(secret="a"), volume(secret="b", name="b")], "mountPath is /mnt/tools, as spec.nodeSets[1].volumes[0].mountPath is"),
         ([volume(secret="a"), volume(secret="b", mountPath="/b")], "spec.nodeSets[1].volumes[1].name is 'tools' a second time"),
     ],
 )

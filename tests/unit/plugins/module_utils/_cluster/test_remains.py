@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import meaning, remains, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import remains, resolve, rules
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.validate import InvalidDocument
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
@@ -70,14 +70,14 @@ def test_what_names_no_cluster_is_refused(document: Any) -> None:
 def test_a_defect_of_a_check_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of the whole document's, nor of a part's."""
     right = resolve.model(good()).to_dict()["teardown"]
-    whole = meaning.mistakes
+    whole = rules.errors
 
-    def broken(metadata: dict[str, Any], spec: dict[str, Any]) -> Any:
-        if "nodeSets" in spec or spec["jail"].get("subMounts"):
+    def broken(metadata: dict[str, Any], spec: dict[str, Any], written: dict[str, Any]) -> Any:
+        if spec["nodeSets"] or spec["jail"]["subMounts"]:
             raise KeyError("key")
-        return whole(metadata, spec)
+        return whole(metadata, spec, written)
 
-    monkeypatch.setattr(meaning, "mistakes", broken)
+    monkeypatch.setattr(rules, "errors", broken)
     document = edited("spec.jail.subMounts", [{"path": "/a", "storageClassName": "x", "size": "1Gi"}])
     with pytest.raises(CorralError, match=r"KeyError: 'key'.* a defect of corral\.slurm"):
         resolve.model(document)

@@ -238,8 +238,8 @@ def test_the_order_of_keys_does_not_matter_down_to_the_byte() -> None:
 
 def test_defaults_applied_twice_change_nothing_and_the_document_is_left_alone() -> None:
     document = good()
-    once = defaults.with_defaults(document["spec"])
-    assert defaults.with_defaults(once) == once
+    once = defaults.derived(defaults.static(document["spec"]))
+    assert defaults.derived(defaults.static(once)) == once
     assert document == good()
 
 

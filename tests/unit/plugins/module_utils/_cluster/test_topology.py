@@ -111,7 +111,7 @@ def test_every_node_is_at_one_place_and_every_switch_is_reached(places: list[int
         (TREE, [switch("x"), None], "spec.nodeSets[1].topology.switch is missing"),
         (TREE, [{"block": "x"}], "spec.nodeSets[0].topology.block does not go with plugin Tree; name the switch instead."),
         ({"plugin": "Block"}, [switch("x")], "spec.nodeSets[0].topology.switch does not go with plugin Block"),
-        ({**TREE, "blockSizes": [2]}, [switch("x")], "spec.slurm.topology.blockSizes goes with plugin Block, but it is Tree"),
+        ({**TREE, "blockSizes": [2]}, [switch("x")], "spec.slurm.topology.blockSizes goes with plugin: Block, but it is Tree"),
         ({"plugin": "Block", "blockSizes": [2, 6]}, [{"block": "x"}], "spec.slurm.topology.blockSizes[1] is 6; each is twice"),
         ({"plugin": "Block", "blockSizes": [2, 8, 4]}, [{"block": "x"}], "spec.slurm.topology.blockSizes[2] is 4"),
         ({"plugin": "Block", "blockSizes": [4]}, [{"block": "x"}], "spec.slurm.topology.blockSizes[0] is 4, but the block x has 2 nodes"),

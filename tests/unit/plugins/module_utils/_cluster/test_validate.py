@@ -20,7 +20,7 @@ from .documents import KEY, REMOVE, edited, good
 def mistakes(document: Any) -> list[str]:
     with pytest.raises(validate.InvalidDocument) as caught:
         validate.check(document)
-    found: list[str] = caught.value.data["mistakes"]
+    found: list[str] = caught.value.data["errors"]
     return found
 
 
@@ -80,7 +80,7 @@ STRUCTURE = [
     (
         "spec.jail.subMounts",
         [{"path": "/s", "storageClassName": "a"}],
-        "spec.jail.subMounts[0].size goes with storageClassName, and only with it; add",
+        "spec.jail.subMounts[0].size is missing; say how big the claim shall be, such as 10Gi.",
     ),
     (
         "spec.jail.subMounts",
@@ -178,7 +178,7 @@ MEANING = [
     ("spec.jail.volume", {"size": "1Gi"}, "spec.jail.volume has no source; give exactly one"),
     ("spec.jail.populate", REMOVE, "spec.jail.populate is missing; it is needed: The image that fills an empty volume, or policy Never."),
     ("spec.jail.populate.image", REMOVE, "spec.jail.populate.image is missing"),
-    ("spec.login.service", {"nodePort": 30022}, "spec.login.service.nodePort goes with type NodePort, but the type is ClusterIP"),
+    ("spec.login.service", {"nodePort": 30022}, "spec.login.service.nodePort goes with type: NodePort, but it is ClusterIP"),
     ("spec.slurm.extraConfig", ["NodeName=x"], "spec.slurm.extraConfig[0] sets NodeName, which corral sets itself: set spec.nodeSets"),
     ("spec.slurm.extraConfig", ["nodename=x"], "spec.slurm.extraConfig[0] sets nodename"),
     (
@@ -551,7 +551,7 @@ def refused(document: dict[str, Any]) -> list[str]:
     validate.check(document)
     with pytest.raises(validate.InvalidDocument) as caught:
         resolve.model(document)
-    found: list[str] = caught.value.data["mistakes"]
+    found: list[str] = caught.value.data["errors"]
     return found
 
 
@@ -682,9 +682,9 @@ def test_twenty_mistakes_are_shown_and_the_others_counted() -> None:
     document["spec"].update({f"field{number}": 1 for number in range(5000)})
     with pytest.raises(validate.InvalidDocument) as caught:
         validate.check(document)
-    assert len(caught.value.data["mistakes"]) == 21
-    assert caught.value.data["mistakes"][-1] == "4980 more mistakes of spec are not shown; correct these first and run again."
-    assert str(caught.value).startswith("The document has 5000 mistakes; nothing was changed. ")
+    assert len(caught.value.data["errors"]) == 21
+    assert caught.value.data["errors"][-1] == "4980 more errors of spec are not shown; correct these first and run again."
+    assert str(caught.value).startswith("The document has 5000 errors; nothing was changed. ")
     assert len(str(caught.value)) < 20_000
 
 

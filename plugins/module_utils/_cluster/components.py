@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The components of a cluster, each named once: from here come labels, sets that are pruned, the order of a teardown, accounts of pods, network policies,
+conditions of the status, and the kinds that are watched and that rights are needed for. docs/extending.md says what else a new one brings along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LABEL = "app.kubernetes.io/component"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One component. Its objects are ``<cluster>-<name>…``, have ``name`` as their label, and are of these ``kinds``; ``role`` applies them.
+
+    ``sets`` are the ApplySets of its objects in the order in which they are made. ``daemon`` is the container of its pods that probe.sh knows; without one
+    its pods are Jobs'. ``account``: they have a ServiceAccount of their own. ``egress`` is the field of spec.network.egress that says where they connect
+    to; without one they connect to nobody. ``users``: each writes the document's users into its own jail, where it has one. ``condition`` is that of the
+    status which tells how its workloads do.
+    """
+
+    name: str
+    role: str
+    kinds: tuple[str, ...]
+    sets: tuple[str, ...] = ()
+    daemon: str = ""
+    account: bool = True
+    egress: str = ""
+    users: bool = False
+    condition: str = ""
+
+
+# In the order in which they are made; they are taken away in the other: login first, so that nobody submits, and slurmctld when it has ended the jobs.
+COMPONENTS = (
+    # Its pods are those of the job that looks whether the directory of users answers.
+    Part(
+        name="base",
+        role="cluster_base",
+        kinds=("ConfigMap", "Job", "NetworkPolicy", "Secret", "ServiceAccount"),
+        account=False,
+        egress="controller",
+    ),
+    Part(
+        name="jail",
+        role="jail_populate",
+        kinds=("ConfigMap", "Job", "PersistentVolume", "PersistentVolumeClaim"),
+        sets=("jail", "jail-accounts"),
+        condition="JailReady",
+    ),
+    Part(
+        name="controller",
+        role="slurm_controller",
+        kinds=("ConfigMap", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "Service", "StatefulSet"),
+        daemon="slurmctld",
+        egress="controller",
+        users=True,
+        condition="ControllerReady",
+    ),
+    Part(
+        name="worker",
+        role="slurm_workers",
+        kinds=("ConfigMap", "PodDisruptionBudget", "Secret", "Service", "SlurmNodeSet", "StatefulSet"),
+        daemon="slurmd",
+        egress="workers",
+        users=True,
+        condition="WorkersReady",
+    ),
+    Part(
+        name="login",
+        role="slurm_login",
+        kinds=("ConfigMap", "Secret", "Service", "StatefulSet"),
+        daemon="sshd",
+        egress="login",
+        users=True,
+        condition="LoginReady",
+    ),
+)
+WITH_USERS = tuple(part.name for part in COMPONENTS if part.users)
+# No node set can have the name of a component, of this release or one to come: it would take the name of its objects.
+RESERVED = frozenset({"accounting", "database", "exporter", "health", "monitoring", "rest", *(part.name for part in COMPONENTS)})
+
+# Where the API server has the kinds that live in a namespace: API version and plural. Volumes do not, are not watched, and the right to them is given apart.
+KINDS = {
+    "ConfigMap": ("v1", "configmaps"),
+    "Secret": ("v1", "secrets"),
+    "Service": ("v1", "services"),
+    "ServiceAccount": ("v1", "serviceaccounts"),
+    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
+    "StatefulSet": ("apps/v1", "statefulsets"),
+    "Job": ("batch/v1", "jobs"),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
+    "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
+    "SlurmNodeSet": ("corral.hpc/v1alpha1", "slurmnodesets"),
+}

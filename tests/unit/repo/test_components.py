@@ -1,0 +1,134 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The registry of components against what is made of it, and against what can not be: the templates' objects, and the rights that YAML gives."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components, names, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
+from corral_operator.children import KINDS
+
+from .repository import ROOT, load, text
+from .test_roles import APPLIED, OWN
+
+Json = dict[str, Any]
+PARTS = {part.name: part for part in components.COMPONENTS}
+ALL = {"get", "list", "watch", "create", "patch", "delete"}
+
+
+def documents() -> list[Json]:
+    """What the examples have, and what they do not: volumes of directories, a second controller, and a directory of users."""
+    full = load("examples/full.yml")
+    more = {**full, "spec": {**full["spec"]}}
+    directory = {"hostPath": "/srv/a", "size": "1Gi", "accessMode": "ReadWriteMany"}
+    more["spec"]["controller"] = {**full["spec"]["controller"], "replicas": 2, "stateVolume": directory}
+    more["spec"]["jail"] = {**full["spec"]["jail"], "volume": {"hostPath": "/srv/b", "size": "1Gi"}}
+    more["spec"]["sssd"] = {"image": "example/sssd:1", "configSecret": "ldap"}
+    return [full, more, *(load(f"examples/{name}.yml") for name in ("minimal", "own"))]
+
+
+@functools.cache
+def made() -> tuple[tuple[resolve.Model, tuple[Json, ...]], ...]:
+    """The models, and all objects of each but those that are shared with others."""
+    found = []
+    for document in documents():
+        model = resolve.model(document, sizes={})
+        objects: list[Json] = []
+        for role in sorted({part.role for part in components.COMPONENTS}):
+            folders = [ROOT / "roles" / name / "templates" for name in (role, "cluster_base")]
+            templates = [path for path in sorted(folders[0].glob("*.j2")) if path.name in APPLIED | {"users_job.yml.j2"}]
+            objects.extend(render(templates, {"corral": model.to_dict(), **OWN}, folders)[0])
+        secrets = [{"kind": "Secret", "metadata": {key: one[key] for key in ("name", "namespace", "labels")}} for one in model.secrets]
+        found.append((model, (*objects, *secrets)))
+    return tuple(found)
+
+
+def kinds() -> dict[str, set[str]]:
+    """The kinds of each component's objects, by their label. Namespaces and classes are of nobody's, whatever label they have."""
+    found = defaultdict(set)
+    for _model, objects in made():
+        for item in objects:
+            if item["kind"] not in ("Namespace", "PriorityClass"):
+                found[item["metadata"]["labels"][components.LABEL]].add(item["kind"])
+    return found
+
+
+def test_the_objects_of_each_component_are_of_its_kinds() -> None:
+    assert {name: sorted(found) for name, found in kinds().items()} == {name: sorted(part.kinds) for name, part in PARTS.items()}
+
+
+def test_all_kinds_are_watched() -> None:
+    wanted = {kind for part in PARTS.values() for kind in part.kinds} - {"PersistentVolume"}
+    assert set(components.KINDS) == wanted
+    assert {kind.name for kind in KINDS} == wanted | {"Pod"}
+
+
+@pytest.mark.parametrize("kind", sorted(components.KINDS))
+def test_a_run_has_the_rights_that_it_needs(kind: str) -> None:
+    """Those of the operator are the same, see test_operator_role.py."""
+    version, plural = components.KINDS[kind]
+    rules = load("examples/rights.yml")["rules"]
+    given = [
+        set(rule["verbs"])
+        for rule in rules
+        if version.rpartition("/")[0] in rule["apiGroups"] and plural in rule["resources"] and "resourceNames" not in rule
+    ]
+    assert given == [ALL - {"list", "watch"} if kind == "Secret" else ALL]
+
+
+def test_names_that_clusters_could_share_are_all_known() -> None:
+    for model, objects in made():
+        known = {(kind, name) for kind, _namespace, name in names.of(model)}
+        there = {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in {kind for kind, _name in known}}
+        # A look at the directory, whose name holds a hash of it.
+        assert {one for one in there - known if "-base-sssd-check-" not in one[1]} == set()
+
+
+def test_components_go_in_the_other_order_than_they_come() -> None:
+    model = made()[0][0]
+    assert [one.name.removeprefix(f"{model.name}-") for one in model.teardown.applysets] == [
+        "login",
+        "worker",
+        "controller",
+        "jail-accounts",
+        "jail",
+        "base",
+    ]
+    assert list(model.components) == list(PARTS)
+
+
+def test_the_site_has_the_role_of_each() -> None:
+    site = text(Path("playbooks/site.yml"))
+    assert [part.role for part in components.COMPONENTS if f"name: corral.slurm.{part.role}\n" not in site] == []
+
+
+@pytest.mark.parametrize("name", [part.name for part in components.COMPONENTS if part.daemon])
+def test_the_daemon_of_each_is_looked_at(name: str) -> None:
+    daemon = PARTS[name].daemon
+    usage = text(Path("images/slurm/entry/probe.sh")).partition("probe.sh ")[2].split()[0]
+    assert daemon in usage.split("|")
+    for model, objects in made():
+        pods = [
+            item["spec"]["template"]["spec"]
+            for item in objects
+            if item["kind"] == "StatefulSet" and item["metadata"]["labels"][components.LABEL] == name
+        ]
+        assert pods
+        for pod in pods:
+            assert pod["serviceAccountName"] == model.components[name].account
+            (container,) = pod["containers"]
+            assert container["name"] == daemon
+            assert all(container[probe]["exec"]["command"][1] == daemon for probe in ("startupProbe", "readinessProbe", "livenessProbe"))
+
+
+def test_pods_have_an_account_of_their_component() -> None:
+    for model, objects in made():
+        wanted = {f"{model.name}-{name}" for name, part in PARTS.items() if part.account}
+        assert {item["metadata"]["name"] for item in objects if item["kind"] == "ServiceAccount"} == wanted
