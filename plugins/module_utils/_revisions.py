@@ -70,7 +70,7 @@ class _Work:
         self._ref = Ref(BUILTIN["", "ConfigMap"], str(params.get("namespace") or client.access.namespace), revisions.name(self._cluster))
         live = self._read(self._ref.path, str(self._ref), NotFound)
         self._labels = (live.get("metadata") or {}).get("labels") or {}
-        self.history = revisions.parse(dict(live.get("data") or {}))
+        self.history = revisions.parse(live.get("binaryData") or {})
 
     def record(self) -> Json:
         """Note that a run of the document goes, or that it has come to its end."""
@@ -79,14 +79,14 @@ class _Work:
         tries = self._params["state"] == "tried"
         found = history.trying(document) if tries else history.done(document, str(self._client.clock or ""))
         # Without its labels it is none of the cluster's that is looked after, or goes with it.
-        drifted = bool(found.data()) and not self._params["labels"].items() <= self._labels.items()
+        drifted = found != revisions.History() and not self._params["labels"].items() <= self._labels.items()
         changed = found is not history or drifted
         if changed and not self._check:
             body = {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": self._params["labels"]},
-                "data": found.data(),
+                "binaryData": found.data(),
             }
             query = {"fieldManager": _MANAGER, "force": "true"}
             self._client.request("PATCH", self._ref.path, what=f"apply {self._ref}", query=query, body=body, content_type=APPLY)
