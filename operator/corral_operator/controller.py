@@ -908,7 +908,7 @@ class Controller:
             if api.code(error) != 404:
                 raise
             return []
-        history = revisions.parse(found.get("data") or {})
+        history = revisions.parse(found.get("binaryData") or {})
         tried = [history.tried] if history.tried else []
         done = [one.document for one in reversed(history.known)]
         whole = {"metadata": {"name": name, "namespace": namespace}}
@@ -1469,5 +1469,6 @@ def _is_ready(document: Json) -> bool:
 
 def _write(path: Path, content: Json) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(content, file)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        # As small as the API server keeps it: a run reads no file that is larger than a document may be.
+        json.dump(content, file, ensure_ascii=False, separators=(",", ":"))

@@ -82,7 +82,7 @@ class _Work:
         self._ref = Ref(BUILTIN["", "ConfigMap"], str(params.get("namespace") or client.access.namespace), revisions.name(self._cluster))
         live = self._read(self._ref.path, str(self._ref), NotFound)
         self._labels = (live.get("metadata") or {}).get("labels") or {}
-        self.history = revisions.parse(dict(live.get("data") or {}))
+        self.history = revisions.parse(live.get("binaryData") or {})
 
     def record(self) -> Json:
         """Note that a run of the document goes, or that it has come to its end."""
@@ -96,7 +96,7 @@ class _Work:
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": self._params["labels"]},
-                "data": found.data(),
+                "binaryData": found.data(),
             }
             query = {"fieldManager": _MANAGER, "force": "true"}
             self._client.request("PATCH", self._ref.path, what=f"apply {self._ref}", query=query, body=body, content_type=APPLY)
@@ -113,7 +113,7 @@ class _Work:
 
     def has_drifted(self, history: revisions.History) -> bool:
         """True for an object without its labels: it is none of the cluster's that is looked after, or goes with it."""
-        return bool(history.data()) and not self._params["labels"].items() <= self._labels.items()
+        return history != revisions.History() and not self._params["labels"].items() <= self._labels.items()
 
     def restore(self) -> Json:
         """Return a document that was kept; where an operator makes the cluster of a SlurmCluster, have that say the same."""

@@ -11,6 +11,8 @@ short_description: Keep the documents by which a cluster was made, and give it o
 version_added: 0.1.0
 description:
   - The last ten documents by which a run came to its end are kept in the ConfigMap C(CLUSTER-base-revisions), numbered in their order.
+    Of large ones that have little in common, there are fewer.
+  - They are packed together, which needs Python's module C(lzma). Pythons of distributions have it.
   - A document that says the same as the newest one is not kept again. One that was kept before gets a new number.
 extends_documentation_fragment:
   - corral.slurm.kubernetes

@@ -26,11 +26,16 @@ class Table:
         self.exists = found is not None
         self._old = found[0] if found else ""
         self._status = found[1] if found else None
-        self.lines = [line for line in self._old.split("\n") if line]
+        self._set([line for line in self._old.split("\n") if line])
+
+    def _set(self, lines: list[str]) -> None:
+        self.lines = lines
+        # Where the first entry of each name is: there may be thousands.
+        self._places = {line.split(":", 1)[0]: index for index, line in reversed(list(enumerate(lines)))}
 
     def fields(self, key: str) -> list[str] | None:
         """The fields of an entry."""
-        return next((line.split(":") for line in self.lines if line.split(":", 1)[0] == key), None)
+        return self.lines[self._places[key]].split(":") if key in self._places else None
 
     def ids(self) -> dict[int, str]:
         """Which entry has an id (third field)."""
@@ -40,22 +45,22 @@ class Table:
     def put(self, fields: list[str]) -> None:
         """Adds or changes an entry."""
         text = ":".join(fields)
-        for index, line in enumerate(self.lines):
-            if line.split(":", 1)[0] == fields[0]:
-                self.lines[index] = text
-                return
-        self.lines.append(text)
+        if fields[0] in self._places:
+            self.lines[self._places[fields[0]]] = text
+        else:
+            self._places[fields[0]] = len(self.lines)
+            self.lines.append(text)
 
-    def drop(self, key: str) -> None:
-        """Removes an entry."""
-        self.lines = [line for line in self.lines if line.split(":", 1)[0] != key]
+    def drop(self, keys: set[str]) -> None:
+        """Removes entries."""
+        self._set([line for line in self.lines if line.split(":", 1)[0] not in keys])
 
-    def drop_member(self, name: str) -> None:
-        """Takes a user out of the members (fourth field) of every group."""
+    def drop_members(self, names: set[str]) -> None:
+        """Takes users out of the members (fourth field) of every group."""
         for index, line in enumerate(self.lines):
             fields = line.split(":")
-            if len(fields) == 4 and name in fields[3].split(","):
-                fields[3] = ",".join(m for m in fields[3].split(",") if m != name)
+            if len(fields) == 4 and not names.isdisjoint(fields[3].split(",")):
+                fields[3] = ",".join(m for m in fields[3].split(",") if m not in names)
                 self.lines[index] = ":".join(fields)
 
     def save(self) -> bool:
@@ -120,10 +125,11 @@ class Accounts:
 
     def check(self, wanted: Document, ours: Ours) -> None:
         """Refuses to take over what is somebody else's. Raises UsersError before anything is written."""
+        gids, uids = self.group.ids(), self.passwd.ids()
         for group in wanted.groups:
-            self._check_free("group", group.name, group.gid, self.group, ours.groups)
+            self._check_free("group", group.name, self.group, gids.get(group.gid), group.gid, ours.groups)
         for user in wanted.users:
-            self._check_free("user", user.name, user.uid, self.passwd, ours.users)
+            self._check_free("user", user.name, self.passwd, uids.get(user.uid), user.uid, ours.users)
             if ours.users.get(user.name, user.uid) != user.uid:
                 raise UsersError(
                     f"user {user.name} has the uid {ours.users[user.name]} and can not get {user.uid}, since the files would stay with the "
@@ -131,38 +137,38 @@ class Accounts:
                 )
 
     @staticmethod
-    def _check_free(kind: str, name: str, number: int, table: Table, ours: dict[str, int]) -> None:
+    def _check_free(kind: str, name: str, table: Table, holder: str | None, number: int, ours: dict[str, int]) -> None:
         if table.fields(name) is not None and name not in ours:
             raise UsersError(f"{kind} {name} is in the jail already and is not corral's: choose another name, or remove it there")
-        holder = table.ids().get(number)
         if holder is not None and holder != name and holder not in ours:
             raise UsersError(f"{kind} {name}: the id {number} is that of {holder} in the jail, which is not corral's: choose another id")
 
     def apply(self, wanted: Document, ours: Ours) -> None:
         """Makes the tables say what is wanted."""
-        names, groups = {u.name for u in wanted.users}, {g.name for g in wanted.groups}
-        for name in sorted(ours.users.keys() - names):
-            if self.passwd.fields(name):
-                self.changes.append(f"removed user {name} (its home stays)")
-            self.passwd.drop(name)
-            self.shadow.drop(name)
-            self.group.drop_member(name)
-            self.gshadow.drop_member(name)
-        for name in sorted(ours.groups.keys() - groups):
-            if self.group.fields(name):
-                self.changes.append(f"removed group {name}")
-            self.group.drop(name)
-            self.gshadow.drop(name)
+        users = ours.users.keys() - {u.name for u in wanted.users}
+        self.changes += [f"removed user {name} (its home stays)" for name in sorted(users) if self.passwd.fields(name)]
+        for table in (self.passwd, self.shadow):
+            table.drop(users)
+        groups = ours.groups.keys() - {g.name for g in wanted.groups}
+        self.changes += [f"removed group {name}" for name in sorted(groups) if self.group.fields(name)]
+        for table in (self.group, self.gshadow):
+            table.drop_members(users)
+            table.drop(groups)
+        managed = {u.name for u in wanted.users} | users
+        members: dict[str, list[str]] = {}
+        for user in wanted.users:
+            for name in dict.fromkeys(user.groups):
+                members.setdefault(name, []).append(user.name)
         for group in wanted.groups:
-            self._put_group(group, wanted, names | ours.users.keys())
+            self._put_group(group, members.get(group.name, []), managed)
         for user in wanted.users:
             self._put_user(user)
 
-    def _put_group(self, group: Group, wanted: Document, managed: set[str]) -> None:
+    def _put_group(self, group: Group, ours: list[str], managed: set[str]) -> None:
         old = self.group.fields(group.name)
         # Members that are not ours were put there by an administrator of the jail.
         foreign = [m for m in (old[3].split(",") if old and len(old) == 4 else []) if m and m not in managed]
-        members = foreign + [u.name for u in wanted.users if group.name in u.groups]
+        members = foreign + ours
         new = [group.name, old[1] if old else "x", str(group.gid), ",".join(members)]
         if old != new:
             self.changes.append(f"{'changed' if old else 'added'} group {group.name} ({group.gid})")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import re
@@ -75,8 +76,8 @@ def _path(value: Any) -> str:
 
 
 def _once(what: str, values: list[Any]) -> None:
-    for value in values:
-        if values.count(value) > 1:
+    for value, count in collections.Counter(values).items():
+        if count > 1:
             raise UsersError(f"{what} {value} stands twice in the document: give each its own")
 
 
@@ -102,9 +103,9 @@ def read_document(text: str) -> Document:
         raise UsersError(f"the document of users is not what it should be ({error}): look at the ConfigMap of the users") from error
     known = {g.gid for g in groups}
     groups += [Group(u.name, u.gid) for u in users if u.gid == u.uid and u.gid not in known]
-    names = {g.name for g in groups}
+    names, gids = {g.name for g in groups}, {g.gid for g in groups}
     for user in users:
-        if user.gid not in {g.gid for g in groups}:
+        if user.gid not in gids:
             raise UsersError(f"user {user.name}: no group has the gid {user.gid}: add it to spec.groups, or leave gid out")
         for missing in [g for g in user.groups if g not in names]:
             raise UsersError(f"user {user.name}: there is no group {missing}: add it to spec.groups")

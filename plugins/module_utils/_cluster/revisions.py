@@ -1,26 +1,41 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The documents by which a cluster was made, as a ConfigMap keeps them: one a key, numbered in the order in which they were applied. Pure.
+"""The documents by which a cluster was made, as a ConfigMap keeps them, numbered in the order in which they were applied. Pure.
 
 Each is a document that can be run as it is. They have the schema's defaults, so that one that the API server has filled in is the same as one of a file.
 That of a run that goes, or has failed, is kept beside them until a run comes to its end: it is not one to go back to, but one to go back from.
+
+They are packed together (xz), since one is much like the next: several large documents take hardly more room than one.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+try:
+    import lzma
+except ImportError:  # Python can be built without it
+    lzma = None  # type: ignore[assignment]
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
 RECORDED = "corral.hpc/recorded"
 TRIED = "tried"
 KEEP = 10
-# A ConfigMap holds 1 MiB.
-MOST = 900_000
+# The binary data of the ConfigMap: JSON, packed.
+KEY = "documents"
+# A ConfigMap holds 1 MiB. Text that can hardly be packed takes 92 % of its room, so one of the largest documents always fits.
+MOST = 1_000_000
+# Whoever may write the ConfigMap could have few bytes stand for gigabytes.
+MOST_TEXT = 5_000_000
+# For reading; ours take the size of their text.
+_MEMORY = 32 << 20
 
 Json = dict[str, Any]
 
@@ -91,21 +106,31 @@ class History:
 
     def _that_fits(self, least: int) -> History:
         """Return it without as many of the oldest as it takes to fit into a ConfigMap, but with ``least`` of them."""
-        left = self.size - MOST
-        known = list(self.known)
-        while left > 0 and len(known) > least:
-            left -= _size(known.pop(0).document)
-        return History(tuple(known), self.tried)
+        found = self
+        while len(found.known) > least and not found._fits:
+            found = History(found.known[1:], found.tried)
+        return found
 
     @property
-    def size(self) -> int:
-        """Return how many bytes of the ConfigMap it takes."""
-        return sum(_size(one) for one in (*(one.document for one in self.known), self.tried) if one is not None)
+    def _fits(self) -> bool:
+        size = len(self._text)
+        return size <= MOST or (size <= MOST_TEXT and len(self.packed) <= MOST)
+
+    @functools.cached_property
+    def _text(self) -> bytes:
+        documents = {str(one.number): one.document for one in self.known}
+        return text(documents if self.tried is None else {**documents, TRIED: self.tried}).encode()
+
+    @functools.cached_property
+    def packed(self) -> bytes:
+        """Return the documents as the ConfigMap holds them. Raises CorralError."""
+        # The quick preset, for all that there is to find is that documents are alike; with all of them within its reach.
+        options = {"id": _lzma().FILTER_LZMA2, "preset": 1, "dict_size": max(4096, len(self._text))}
+        return bytes(_lzma().compress(self._text, filters=[options]))
 
     def data(self) -> dict[str, str]:
-        """Return what the ConfigMap holds."""
-        texts = {str(one.number): json.dumps(one.document) for one in self.known}
-        return texts if self.tried is None else {**texts, TRIED: json.dumps(self.tried)}
+        """Return the binary data of the ConfigMap. Raises CorralError."""
+        return {KEY: base64.b64encode(self.packed).decode()}
 
     def chosen(self, number: int | None, cluster: str) -> Revision:
         """Return the document of this number; else the newest where a run of another has not come to its end, or the one before it. Raises CorralError."""
@@ -123,8 +148,18 @@ class History:
         return self.known[-back]
 
 
-def _size(document: Json) -> int:
-    return len(json.dumps(document))
+def text(value: Any) -> str:
+    """Return it as JSON as the API server keeps it: a document's size is that of this."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _lzma() -> Any:
+    if lzma is None:
+        raise CorralError(
+            "The Python that runs this task was built without its module lzma, by which a cluster's documents are kept; take one that has it: "
+            "all distributions' have, and those of pyenv when liblzma's headers are there (liblzma-dev, xz-devel)."
+        )
+    return lzma
 
 
 def name(cluster: str) -> str:
@@ -133,16 +168,30 @@ def name(cluster: str) -> str:
 
 
 def parse(data: Mapping[str, str]) -> History:
-    """Read a ConfigMap. What is no document was not written by this collection, and is left out."""
-    found = []
-    for key, text in data.items():
+    """Read the binary data of a ConfigMap. What is no document was not written by this collection, and is left out. Raises CorralError."""
+    known: list[Revision] = []
+    tried: Json | None = None
+    for key, document in _unpacked(data.get(KEY, "")):
         try:
-            document = json.loads(text)
             recorded = str(((document.get("metadata") or {}).get("annotations") or {}).get(RECORDED, ""))
-            if (key.isdecimal() or key == TRIED) and isinstance(document["spec"], dict):
-                found.append((key, recorded, document))
-        except (ValueError, AttributeError, KeyError, TypeError):
+            if not isinstance(document["spec"], dict):
+                continue
+            if key == TRIED:
+                tried = document
+            elif key.isdecimal():
+                known.append(Revision(int(key), recorded, document))
+        except (AttributeError, KeyError, TypeError, ValueError):
             continue
-    known = (Revision(int(key), recorded, document) for key, recorded, document in found if key != TRIED)
-    tried = next((document for key, _recorded, document in found if key == TRIED), None)
     return History(tuple(sorted(known, key=lambda one: one.number)), tried)
+
+
+def _unpacked(encoded: str) -> Iterable[tuple[str, Any]]:
+    """Return the documents of the packed text; none where it is damaged, or more than is ever packed."""
+    if not encoded:
+        return ()
+    try:
+        reader = _lzma().LZMADecompressor(memlimit=_MEMORY)
+        found = reader.decompress(base64.b64decode(encoded), max_length=MOST_TEXT + 1)
+        return tuple(json.loads(found).items()) if reader.eof and len(found) <= MOST_TEXT else ()
+    except (_lzma().LZMAError, ValueError, AttributeError, RecursionError):
+        return ()

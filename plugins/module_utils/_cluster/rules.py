@@ -167,7 +167,7 @@ def errors(metadata: Json, spec: Json, written: Json) -> Iterator[str]:
     # Without any of the document's, corral makes this partition.
     named = shapes.Document({**spec, "partitions": spec["partitions"] or [{"name": defaults.PARTITION}]})
     yield from _declared(spec, schema.spec(), "spec", named)
-    yield from apiserver.errors(metadata["name"], spec, written)
+    yield from apiserver.errors(spec, written)
     yield from _login_limits(spec["login"])
     yield from _node_sets(metadata["name"], spec["nodeSets"])
     yield from _partitions(spec)

@@ -1198,10 +1198,7 @@ def test_a_cluster_whose_document_has_become_invalid_is_taken_away_by_the_one_th
             await asyncio.sleep(10)
             if kept:
                 wrong = {**good, "spec": {**good["spec"], "partitions": [{"name": "main", "nodeSets": ["gone"]}]}}
-                data = {"3": json.dumps(good), "4": json.dumps(wrong)}
-                world.api.put(
-                    "/api/v1/namespaces/one/configmaps/a-base-revisions", {"metadata": {"name": "a-base-revisions"}, "data": data}
-                )
+                world.keep(good, wrong)
             edited = {"partitions": [{"name": "main", "nodeSets": ["nowhere"]}], "deletion": {"data": "Delete"}}
             world.edit(**edited)
             await asyncio.sleep(10)
@@ -1496,8 +1493,7 @@ def test_a_pause_that_comes_while_something_is_asked_is_heeded(tmp_path: Path, d
             if part == path():
                 assert not armed and world.engine.playbooks() == []
                 return
-            name = "/api/v1/namespaces/one/configmaps/a-base-revisions"
-            world.api.put(name, {"metadata": {"name": "a-base-revisions"}, "data": {"1": json.dumps(document())}})
+            world.keep(document())
             if during == "the kept documents":
                 world.edit(partitions=[{"name": "main", "nodeSets": ["nowhere"]}])
                 await asyncio.sleep(5)
@@ -1528,9 +1524,7 @@ def test_one_whose_first_run_failed_goes_by_the_document_that_was_tried(tmp_path
         world.api.put(path(), tried)
         async with world:
             await asyncio.sleep(3)
-            name = "/api/v1/namespaces/one/configmaps/a-base-revisions"
-            data = {"1": json.dumps(done), "tried": json.dumps(tried)}
-            world.api.put(name, {"metadata": {"name": "a-base-revisions"}, "data": data})
+            world.keep(done, tried=tried)
             world.edit(partitions=[{"name": "main", "nodeSets": ["nowhere"]}])
             await asyncio.sleep(5)
             world.api.delete(path())

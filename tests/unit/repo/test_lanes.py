@@ -85,7 +85,7 @@ def test_a_play_of_roles_does_all_that_the_site_does(tmp_path: Path) -> None:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": revisions.name("full")},
-        "data": revisions.parse({}).done(before, "2026-01-01T00:00:00Z").data(),
+        "binaryData": revisions.parse({}).done(before, "2026-01-01T00:00:00Z").data(),
     }
     with serving(slurmnodesets=[asked], configmaps=[kept]) as server:
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "ANSIBLE_NOCOLOR": "1"}
