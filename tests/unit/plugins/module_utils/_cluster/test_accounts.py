@@ -75,7 +75,7 @@ def test_pods_do_not_change_with_the_number_of_config_maps() -> None:
 def refused(document: dict[str, Any]) -> str:
     with pytest.raises(validate.InvalidDocument) as caught:
         resolve.model(document)
-    (said,) = caught.value.data["mistakes"]
+    (said,) = caught.value.data["errors"]
     return str(said)
 
 
