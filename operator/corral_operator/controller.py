@@ -1255,15 +1255,12 @@ class Controller:
             self._metrics.tasks.labels(kind).inc(count)
         for task, seconds in outcome.tasks.items():
             self._metrics.task_seconds.labels(task).observe(seconds)
-        if outcome.replayed is not None:
-            self._metrics.replays.labels(str(outcome.replayed).lower()).inc()
         log.log(
             level if outcome.successful and not outcome.changed else logging.INFO,
             "run ended",
             extra={
                 **where,
                 "result": result,
-                "replayed": bool(outcome.replayed),
                 "seconds": round(outcome.seconds, 3),
                 "changed": outcome.changed,
                 "changes": outcome.changes[:20],
@@ -1300,12 +1297,7 @@ class Controller:
         cluster.runs += 1
         # In the order of time by name, over restarts too.
         ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.runs:06d}-{errand}"
-        if playbook == "destroy" or not self._settings.replay:
-            return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
-        word = plan.word(document, variables, plan.annotation(cluster.document, plan.REQUESTED), self._content)
-        # After a failure the playbook itself has the last word.
-        failures = cluster.facts.failures if playbook == "site" else self._backoff.count(cluster.sync_key)
-        return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts), word, replay=not failures)
+        return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
 
     async def _hold(self, cluster: Cluster, *, finalizer: bool = True) -> None:
         """Put this operator's name on the document before anything is written of it, and the finalizer before anything is made of it."""

@@ -33,8 +33,8 @@ _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug",
 # What SIGINT does while a task is done here; None: what it did before.
 _leave: Callable[[int, Any], None] | None = None
 
-# How many tasks this process has begun, and how many of them were left to a process of their own.
-begun = elsewhere = 0
+# How many tasks this process has begun.
+begun = 0
 
 # Code of Jinja's compiler by what it was made of.
 _compiled: dict[tuple[Any, ...], Any] = {}
@@ -76,16 +76,15 @@ _fork: Any = StrategyBase._queue_task
 
 def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> None:
     """Do a task, and leave its result where a worker's would be."""
-    global begun, elsewhere
+    global begun
     begun += 1
     if not is_done_here(task):
-        elsewhere += 1
         _fork(strategy, host, task, task_vars, play_context)
         return
     strategy._queued_task_cache[host.name, task._uuid] = {"host": host, "task": task, "task_vars": task_vars, "play_context": play_context}
     strategy._tqm.send_callback("v2_runner_on_start", host, task)
     mine = task.copy(exclude_tasks=True)  # its templates are replaced by their values, those of its blocks too
-    with _task.TaskContext(mine), ended_at_once():
+    with _task.TaskContext(mine), _ended_at_once():
         executor = TaskExecutor(
             host,
             mine,
@@ -105,7 +104,7 @@ def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], 
 
 
 @contextlib.contextmanager
-def ended_at_once() -> Iterator[None]:
+def _ended_at_once() -> Iterator[None]:
     """Let SIGINT end the process as it ends a worker: an exception would wait for the threads of what is done here, and they would go on writing."""
     if _leave is None:
         yield

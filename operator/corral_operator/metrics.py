@@ -18,12 +18,6 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.runs = Counter("corral_operator_runs", "Runs of a playbook.", ("playbook", "result"), registry=registry)
-        self.replays = Counter(
-            "corral_operator_replays",
-            "Runs that began with the calls of one that found nothing to do; held: these found nothing, and no playbook was run.",
-            ("held",),
-            registry=registry,
-        )
         self.run_seconds = Histogram(
             "corral_operator_run_seconds", "How long runs took.", ("playbook", "result"), buckets=_SECONDS, registry=registry
         )

@@ -23,8 +23,6 @@ class Outcome:
     role: str = ""
     begun: int = 0
     planned: int = 0
-    # Whether calls of an earlier run stood for this one; None where it was not tried.
-    replayed: bool | None = None
     changed: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     nodes: Json | None = None
@@ -67,12 +65,9 @@ class Outcome:
                 self._failure = line
         elif kind == "error":
             self._error = str(line["text"])
-        elif kind in ("stats", "replayed"):
+        elif kind == "stats":
             self._time(now)
-            if kind == "replayed":
-                self.replayed, self.task, self.role, self.begun = bool(line["held"]), "", "", 0  # the playbook begins anew
-            else:
-                self.counts = {name: int(line.get(name) or 0) for name in ("ok", "changed", "failures", "dark", "rescued")}
+            self.counts = {name: int(line.get(name) or 0) for name in ("ok", "changed", "failures", "dark", "rescued")}
 
     def _time(self, now: float) -> None:
         if self._began is not None and self.task:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from corral_operator import limits, replay, report
+from corral_operator import limits, report
 from corral_operator.processes import descendants, die_with_parent
 
 # ansible-playbook's own exit status for it.
@@ -44,17 +44,12 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Request:
-    """What to run. The document and the variables are files: neither is ever seen in a process list.
-
-    ``word`` stands for all that the run depends on, "" for a run that is not to be remembered; with ``replay`` one that is remembered may stand for it.
-    """
+    """What to run. The document and the variables are files: neither is ever seen in a process list."""
 
     ident: str
     playbook: str
     private_data_dir: str
     artifacts: str
-    word: str = ""
-    replay: bool = False
 
     @property
     def extravars(self) -> Path:
@@ -65,11 +60,6 @@ class Request:
     def artifact_dir(self) -> Path:
         """Return where this run's artifacts go; no two runs of an operator have the same."""
         return Path(self.artifacts) / self.ident
-
-    @property
-    def calls(self) -> Path:
-        """Return where the calls of a run are that found nothing to do. It is where the document is, and they are of it."""
-        return Path(self.private_data_dir) / f"calls-{Path(self.playbook).name}"
 
     def to_json(self) -> str:
         """Return the request as a line."""
@@ -86,8 +76,6 @@ class Reporter:
 
     def __init__(self, descriptor: int) -> None:
         self._file: TextIO | None = os.fdopen(descriptor, "w", buffering=1)
-        # Is told the same.
-        self.listener: Callable[[dict[str, Any]], None] | None = None
 
     def __call__(self, event: dict[str, Any]) -> bool:
         """Tell of one event; True: have it written to disk, without what is large in it."""
@@ -99,8 +87,6 @@ class Reporter:
 
     def tell(self, line: dict[str, Any] | None) -> None:
         """Tell of something else."""
-        if line is not None and self.listener is not None:
-            self.listener(line)
         if line is not None and self._file is not None:
             try:
                 self._file.write(json.dumps(line) + "\n")
@@ -165,7 +151,7 @@ def _warm(request: Request, descriptor: int) -> int:
     # Imported by the zygote before it forked.
     from ansible_runner.utils import OutputEventFilter
 
-    from corral_operator import in_process
+    from corral_operator import in_process, warmth
 
     os.umask(0o077)
     directory = request.artifact_dir
@@ -191,44 +177,13 @@ def _warm(request: Request, descriptor: int) -> int:
 
         in_process.leave_by(leave)
         try:
-            code = 0 if _replayed(request, reporter) else _played(request, reporter)
+            reporter.tell(warmth.plan(request.playbook))
+            code = warmth.run(request.playbook, request.extravars)
         finally:
             for stream in (sys.stdout, sys.stderr):
                 stream.close()
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
             _finish(directory, "successful" if code == 0 else "canceled" if code == KEYBOARD_INTERRUPT else "failed", code)
-    return code
-
-
-def _replayed(request: Request, reporter: Reporter) -> bool:
-    """Whether the calls of a run that found nothing to do were made again, and found nothing."""
-    from corral_operator import in_process, warmth
-
-    known = replay.read(request.calls, request.word) if request.word and request.replay else None
-    if known is None:
-        return False
-    backends = {action.__module__.rpartition(".")[2]: action.backend for action in warmth.actions()}
-    with in_process.ended_at_once():
-        held = known.go(backends, reporter.tell, print)
-    if held and known.known.changed:  # an object has another version, and is the same in all that is applied to it
-        known.write(request.calls, request.word)
-    return held
-
-
-def _played(request: Request, reporter: Reporter) -> int:
-    """Run the playbook, and remember it if it finds nothing to do. Returns the exit status."""
-    from corral_operator import in_process, warmth
-
-    reporter.tell(warmth.plan(request.playbook))
-    if not request.word:
-        return warmth.run(request.playbook, request.extravars)
-    recorder = replay.Recorder()
-    recorder.listen(warmth.actions())
-    reporter.listener = recorder.hear
-    elsewhere = in_process.elsewhere
-    code = warmth.run(request.playbook, request.extravars)
-    if code == 0 and in_process.elsewhere == elsewhere:
-        recorder.keep(request.calls, request.word, request.ident)
     return code
 
 

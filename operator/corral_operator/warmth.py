@@ -122,12 +122,6 @@ def plan(playbook: str) -> dict[str, Any] | None:
     return None if tasks is None else {"kind": "plan", "tasks": tasks}
 
 
-def actions() -> list[Any]:
-    """Return the collection's actions."""
-    found: list[Any] = _made["actions"]
-    return found
-
-
 def run(playbook: str, extravars: Path) -> int:
     """Do what ``ansible-playbook -i localhost, -e @extravars playbook`` does; return its exit status."""
     loader, inventory, variables = _made["loader"], _made["inventory"], _made["variables"]

@@ -623,44 +623,6 @@ def test_an_annotation_asks_for_a_run(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_run_may_stand_for_the_next_of_the_same_wish_but_not_after_a_failure(tmp_path: Path) -> None:
-    async def story(folder: Path, *, replays: bool = True) -> World:
-        fails = False
-
-        async def script(request: Request) -> tuple[list[Json], int]:
-            if fails:
-                return FAILED, 2
-            lines, code = await world.well(request)
-            return ([{"kind": "replayed", "held": True}, *lines] if request.replay and lines == OK else lines), code
-
-        world = World(folder, script, replay=replays, resync=100.0)
-        world.api.put(path(), document())
-        async with world:
-            await asyncio.sleep(10)
-            found = world.api.objects[path()]
-            found["metadata"]["annotations"] = {"corral.hpc/requested-at": "now"}
-            world.api.put(path(), found)
-            await asyncio.sleep(10)
-            world.edit(partitions=[{"name": "all"}])
-            await asyncio.sleep(30)
-            fails = True
-            await asyncio.sleep(100)
-            fails = False
-            await asyncio.sleep(400)
-        return world
-
-    world = run(story(tmp_path / "a"))
-    words = [request.word for request in world.engine.started]
-    assert words[0] == words[1] and len(set(words)) == 3, "another wish, another document"
-    may = [request.replay for request in world.engine.started]
-    assert may.index(False) > 3, "the first failure is of a later look"
-    assert may[-1], "once it went well"
-    assert world.metrics.replays.labels("true")._value.get() == sum(may) - 2, "one made the cluster, and one failed"
-    assert world.metrics.replays.labels("false")._value.get() == 0
-    without = run(story(tmp_path / "b", replays=False))
-    assert {(request.word, request.replay) for request in without.engine.started} == {("", False)}
-
-
 @pytest.mark.parametrize(("policy", "keep"), [(None, True), ("Keep", True), ("Delete", False)])
 def test_a_deleted_document_takes_the_cluster_away(tmp_path: Path, policy: str | None, keep: bool) -> None:
     async def story() -> None:

@@ -231,7 +231,7 @@ def test_cold_runs_are_too_dear_to_look_so_often(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("made", [False, True], ids=["never made", "once made"])
 def test_a_broken_cluster_costs_ten_requests_a_minute_at_the_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: bool) -> None:
-    # What runs send: the whole playbook 42, of which one that fails does not come to the end, and a look that is made again without the playbook.
+    # What runs send: the whole playbook 42, of which one that fails does not come to the end, and one that looks at nodes.
     cost = {"site": 30, "sync": 4}
 
     class Broken(Syncs):
