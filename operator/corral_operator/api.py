@@ -13,16 +13,14 @@ import errno
 import json
 import logging
 import random
-import ssl
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
-from urllib.parse import urlencode
 
 import aiohttp
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Unreachable, api_error, parse_status
-from corral_operator import stream
 
 Json = dict[str, Any]
 
@@ -35,6 +33,11 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 # asyncio gives each TLS connection a buffer of 256 KiB and writes to all of it; an operator that starts has dozens of connections.
 asyncio.sslproto.SSLProtocol.max_size = 4 << 10
+# A watch says nothing for minutes, so nobody else notices that the other side is gone without a word: after 35 s, where the kernel's own wish is 2 h.
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 20, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+_CONNECT = 5.0
+# A watch that the server has not ended by itself so long after its time is cut off.
+_SILENCE = 15.0
 
 _NOT_NOW = frozenset((429, 500, 502, 503, 504))
 
@@ -80,14 +83,14 @@ class Client:
         # Asked before each try of a request: for how many seconds it has to wait.
         self._pace = pace
         self._patience = patience
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0)
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT)
         self._session: aiohttp.ClientSession | None = None
-        self._context: ssl.SSLContext | None = None
         self.sent = {"all": 0, "write": 0}
 
     async def __aenter__(self) -> Client:
-        self._context = self._access.ssl_context()
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._context or True, keepalive_timeout=60)
+        connector = aiohttp.TCPConnector(
+            limit=0, ssl=self._access.ssl_context() or True, keepalive_timeout=60, socket_factory=_socket_with_keepalive
+        )
         self._session = aiohttp.ClientSession(connector=connector, read_bufsize=16 << 10)
         return self
 
@@ -148,37 +151,54 @@ class Client:
             payload = json.dumps(body).encode()
             headers.append(("Content-Type", content_type))
         async with self._session.request(
-            method, self._access.server + path, params=query, data=payload, headers=headers, timeout=self._timeout, allow_redirects=False
+            method,
+            self._access.server + path,
+            params=query,
+            data=payload,
+            headers=headers,
+            timeout=self._timeout,
+            server_hostname=self._access.tls_server_name,
+            allow_redirects=False,
         ) as answer:
             return answer.status, await answer.read(), answer.headers.get("Retry-After")
 
     async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
         """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for a refusal."""
+        assert self._session is not None
         self.sent["all"] += 1
         wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         headers = [*self._access.headers(), ("Accept", accept)]
         try:
-            async with stream.get(
-                self._access.server,
-                f"{path}?{urlencode(wanted)}",
-                headers,
-                self._context,
-                name=self._access.tls_server_name,
-                silence=seconds + 15.0,
+            async with self._session.get(
+                self._access.server + path,
+                params=wanted,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT, sock_read=seconds + _SILENCE),
+                server_hostname=self._access.tls_server_name,
+                allow_redirects=False,
             ) as answer:
                 if answer.status >= 300:
-                    status = parse_status(answer.status, await answer.read(), answer.headers.get("retry-after"))
+                    status = parse_status(answer.status, await answer.read(), answer.headers.get("Retry-After"))
                     raise api_error(status, what, server=self._access.server)
                 rest = b""
-                async for piece in answer.pieces:
+                async for piece in answer.content.iter_any():
                     *lines, rest = (rest + piece).split(b"\n")
                     for line in lines:
                         if line.strip():
                             yield json.loads(line)
-        except (OSError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 log.warning("a watch has no file descriptor left", extra={"watch": path, "error": str(error)})
             return  # cut off: the caller goes on from the last version that it has seen
+
+
+def _socket_with_keepalive(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, *_where = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return sock
 
 
 async def items(api: Api, path: str, *, what: str, query: Mapping[str, str], accept: str = JSON) -> tuple[list[Json], str]:

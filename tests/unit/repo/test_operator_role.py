@@ -265,7 +265,12 @@ def test_settings_may_be_numbers_booleans_and_mappings() -> None:
     found = {entry["name"]: entry["value"] for entry in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert all(isinstance(value, str) for value in found.values())
     settings = read({name: value for name, value in found.items() if value})
-    assert (settings.resync, settings.metrics_secure, settings.variables, settings.selector) == (3600, False, {"a": [1, True]}, "team=physics")
+    assert (settings.resync, settings.metrics_secure, settings.variables, settings.selector) == (
+        3600,
+        False,
+        {"a": [1, True]},
+        "team=physics",
+    )
 
 
 def test_the_lease_may_have_another_name() -> None:

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watches over bare sockets: what comes in whatever pieces, refusals, silence, and connections that break; with TLS and without."""
+"""Watches over real connections: what comes in whatever pieces, refusals, silence, and connections that break; with TLS and without."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import ipaddress
 import json
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,8 +22,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access, Pem
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError
-from corral_operator import api, stream
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Unreachable
+from corral_operator import api
 
 Story = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 EVENTS = [{"type": "ADDED", "object": {"metadata": {"name": "ä" * size}}} for size in (1, 3000, 200_000)]
@@ -49,7 +50,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def serve(story: Story, certificate: Path | None) -> AsyncIterator[Access]:
+async def serve(story: Story, certificate: Path | None, **more: Any) -> AsyncIterator[Access]:
     context = None
     if certificate is not None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -69,7 +70,8 @@ async def serve(story: Story, certificate: Path | None) -> AsyncIterator[Access]
     port = server.sockets[0].getsockname()[1]
     scheme = "http" if certificate is None else "https"
     try:
-        yield Access(server=f"{scheme}://127.0.0.1:{port}/root", source="a test", ca=Pem(path=str(certificate)) if certificate else Pem())
+        ca = Pem(path=str(certificate)) if certificate else Pem()
+        yield Access(**{"server": f"{scheme}://127.0.0.1:{port}/root", "source": "a test", "ca": ca, **more})
     finally:
         server.close()
         for one in stories:
@@ -106,7 +108,7 @@ def test_events_come_whole_in_whatever_pieces(tls: bool, size: int, certificate:
 
     asyncio.run(go())
     assert heads[0].startswith(
-        "GET /root/things?labelSelector=a%3Db%2Cc&watch=1&allowWatchBookmarks=true&timeoutSeconds=5 HTTP/1.1\r\nHost: 127.0.0.1:"
+        "GET /root/things?labelSelector=a%3Db,c&watch=1&allowWatchBookmarks=true&timeoutSeconds=5 HTTP/1.1\r\nHost: 127.0.0.1:"
     )
 
 
@@ -162,7 +164,7 @@ def test_what_came_before_the_break_counts(certificate: Path) -> None:
     asyncio.run(go())
 
 
-def test_silence_ends_it_and_so_does_whoever_listened(certificate: Path) -> None:
+def test_silence_ends_it_and_so_does_whoever_listened(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone: list[bool] = []
 
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -173,10 +175,11 @@ def test_silence_ends_it_and_so_does_whoever_listened(certificate: Path) -> None
 
     async def go() -> None:
         async with serve(story, certificate) as access:
-            context = access.ssl_context()
-            with pytest.raises(TimeoutError):
-                async with stream.get(access.server, "/", [], context, name=None, silence=0.2) as answer:
-                    await answer.read()
+            with monkeypatch.context() as patched:
+                patched.setattr(api, "_SILENCE", -0.8)
+                began = time.monotonic()
+                assert await watched(access, seconds=1) == []
+                assert 0.2 <= time.monotonic() - began < 4
             listening = asyncio.create_task(watched(access))
             await asyncio.sleep(0.3)
             listening.cancel()
@@ -191,23 +194,37 @@ def test_silence_ends_it_and_so_does_whoever_listened(certificate: Path) -> None
     asyncio.run(go())
 
 
-def test_the_certificate_is_checked(certificate: Path) -> None:
+@pytest.mark.parametrize(
+    ("more", "right"),
+    [({}, True), ({"tls_server_name": "other.name"}, True), ({"tls_server_name": "wrong.name"}, False), ({"ca": Pem()}, False)],
+)
+def test_the_certificate_is_checked(more: dict[str, Any], right: bool, certificate: Path) -> None:
+    data = b'{"kind": "Thing", "apiVersion": "v1", "type": "ADDED"}\n'
+
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        await writer.drain()
+        while (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET /root/thing"):
+            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+            await writer.drain()
 
     async def go() -> None:
-        async with serve(story, certificate) as access:
-            for name, right in ((None, True), ("other.name", True), ("wrong.name", False)):
-                ask = stream.get(access.server, "/", [], access.ssl_context(), name=name, silence=5)
-                if right:
-                    async with ask as answer:
-                        assert await answer.read() == b"ok"
-                else:
-                    with pytest.raises(ssl.SSLCertVerificationError):
-                        await ask.__aenter__()
-            with pytest.raises(ssl.SSLCertVerificationError):
-                await stream.get(access.server, "/", [], ssl.create_default_context(), name=None, silence=5).__aenter__()
+        async with serve(story, certificate, **more) as access, api.Client(access) as client:
+            asked = client.request("GET", "/thing", what="read a thing", patience=0.0)
+            if right:
+                assert (await asked)["type"] == "ADDED"
+            else:
+                with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                    await asked
+            events = [event["type"] async for event in client.watch("/things", what="watch things", query={}, seconds=5)]
+            assert events == (["ADDED"] if right else [])
 
     asyncio.run(go())
+
+
+def test_the_other_side_is_asked_whether_it_is_there() -> None:
+    sock = api._socket_with_keepalive((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0)))
+    with sock:
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, interval, count = (
+            sock.getsockopt(socket.IPPROTO_TCP, option) for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + count * interval == 35
