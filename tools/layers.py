@@ -35,7 +35,7 @@ ALLOWED = {
 FORBIDDEN = ("ansible", "ansible_test", "corral_operator")
 # The operator takes documents and the way to the API server from the collection, and nothing else; Ansible is known to what runs a playbook only.
 OPERATOR = (f"{UTILS}._cluster", f"{UTILS}._kube", f"{UTILS}._errors")
-OPERATOR_RUNS = ("guard", "in_process", "play", "warmth", "zygote")
+OPERATOR_RUNS = ("guard", "in_process", "playbook", "preload", "zygote")
 
 
 def within(module: str, prefix: str) -> bool:

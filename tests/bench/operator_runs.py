@@ -19,9 +19,10 @@ from typing import Any
 
 import yaml
 
-from corral_operator.engine import Cold, Engine, Run, Warm
-from corral_operator.outcome import Outcome
-from corral_operator.play import Request
+from corral_operator.runs.engine import Cold, Engine, Warm
+from corral_operator.runs.outcome import Outcome
+from corral_operator.runs.playbook import Request
+from corral_operator.runs.run import Run
 
 WARM, COLD = 40, 3
 

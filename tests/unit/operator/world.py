@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
-from corral_operator import api, checker
-from corral_operator.children import COMPONENT, INSTANCE
-from corral_operator.controller import Controller
-from corral_operator.engine import Process
-from corral_operator.metrics import Metrics
-from corral_operator.play import Request
+from corral_operator.api.client import JSON
+from corral_operator.reconcile.children import COMPONENT, INSTANCE
+from corral_operator.reconcile.controller import Controller
+from corral_operator.runs import checker
+from corral_operator.runs.engine import Process
+from corral_operator.runs.playbook import Request
+from corral_operator.serving.metrics import Metrics
 from corral_operator.settings import Settings
 
 Json = dict[str, Any]
@@ -128,8 +129,8 @@ class FakeApi:
         what: str,
         query: Mapping[str, str] | None = None,
         body: Json | None = None,
-        content_type: str = api.JSON,
-        accept: str = api.JSON,
+        content_type: str = JSON,
+        accept: str = JSON,
         patience: float | None = None,
     ) -> Json:
         await asyncio.sleep(0)
@@ -160,7 +161,7 @@ class FakeApi:
         await asyncio.sleep(self.answers_after)
         return answer
 
-    async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = api.JSON) -> AsyncIterator[Json]:
+    async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
         queue: asyncio.Queue[Json | None] = asyncio.Queue()
         entry = (path, queue)
         self.watches.append(entry)

@@ -17,7 +17,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
-from corral_operator.metrics import Metrics
+from corral_operator.serving.metrics import Metrics
 from corral_operator.settings import read
 
 from .repository import ROOT, load, text

@@ -1,0 +1,117 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run tells the controller, and what it comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from corral_operator.reconcile.children import KINDS
+from corral_operator.runs import report
+from corral_operator.runs.outcome import Outcome
+
+Json = dict[str, Any]
+KIND = {kind.name: kind for kind in KINDS}
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
+
+
+def event(kind: str, **data: Any) -> Json:
+    return {"event": kind, "event_data": {"task": "Apply", "role": "workers", "resolved_action": "corral.slurm.k8s_apply", **data}}
+
+
+def test_a_report_names_the_task_and_the_reason_and_nothing_else() -> None:
+    failed = report.line(event("runner_on_failed", res={"msg": "StatefulSet x\n was refused.", "secret": "s3cret"}))
+    assert failed == {
+        "kind": "failed", "task": "Apply", "role": "workers", "changed": False, "objects": [], "ignored": False,
+        "message": "StatefulSet x was refused.",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["slurm_node_info", "slurm_sync"])
+def test_a_report_tells_how_many_nodes_there_are_and_not_how_busy_they_are(module: str) -> None:
+    counts = {"total": 4, "in_service": 2, "drained": 1, "down": 1}
+    answer = {"nodes": [{"in_service": True, "state": ["ALLOCATED"]}], "counts": counts}
+    line = report.line(event("runner_on_ok", resolved_action=f"corral.slurm.{module}", res=answer))
+    assert line is not None
+    assert line["nodes"] == {"total": 4, "inService": 2, "drained": 1, "down": 1}
+
+
+@pytest.mark.parametrize(
+    ("res", "left"),
+    [
+        ({"held": {}}, False),
+        ({"held": {"nodes": [], "replicas": {"gpu": 2}, "partitions": []}}, True),
+        ({"held": {"hardware": [[]], "gres": []}}, False),
+        ({"left": "gpu-1"}, True),
+    ],
+)
+def test_a_report_says_whether_a_later_run_goes_on(res: Json, left: bool) -> None:
+    """Nodes that keep the lines of their pods do so for as long as nobody deletes these; where somebody shall, the roll-out says that they are left."""
+    line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_scale", res=res))
+    assert line is not None
+    assert line["left"] == {"slurm_scale": left}
+
+
+def test_a_report_says_who_is_waited_for() -> None:
+    """Of the nodes that go and of those that get another pod; each task's last word counts."""
+    outcome = Outcome()
+    goes = [{"node": "cpu-3", "jobs": [{"id": "12", "name": "x", "user": "ada"}]}, {"node": "cpu-4", "jobs": []}]
+    for action, waiting in (("slurm_scale", goes), ("slurm_scale", goes[:1]), ("slurm_rollout", [{"node": "gpu-0", "jobs": []}])):
+        line = report.line(event("runner_on_ok", resolved_action=f"corral.slurm.{action}", res={"waiting": waiting}))
+        assert line is not None
+        outcome.add(line)
+    assert outcome.waiting == ["cpu-3 (job 12 of ada)", "gpu-0"]
+
+
+@pytest.mark.parametrize("kind", ["playbook_on_start", "runner_on_start", "runner_on_skipped", "EOF", ""])
+def test_other_events_are_not_reported(kind: str) -> None:
+    assert report.line(event(kind)) is None
+
+
+def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
+    outcome = Outcome()
+    for line in (
+        {"kind": "task", "task": "First", "role": ""},
+        {"kind": "failed", "task": "First", "changed": True, "message": "Ignored.", "ignored": True},
+        {"kind": "failed", "task": "Second", "changed": False, "message": "It was refused", "ignored": False},
+        {"kind": "stats", "ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1},
+    ):
+        outcome.add(line)
+    outcome.code = 2
+    assert outcome.failure == "Second: It was refused."
+    assert outcome.changed == 1
+    assert outcome.counts == {"ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1}
+    outcome.ended = "superseded"
+    assert outcome.failure == ""
+
+
+def test_an_outcome_says_which_of_how_many_tasks_is_done() -> None:
+    outcome = Outcome()
+    assert outcome.doing == ""
+    said = []
+    for line in (
+        {"kind": "task", "task": "First", "role": ""},
+        {"kind": "plan", "tasks": 2},
+        *[{"kind": "task", "task": "Next", "role": "x"}] * 2,
+    ):
+        outcome.add(line)
+        said.append(outcome.doing)
+    assert said == ["First (task 1)", "First (task 1 of 2)", "Next (task 2 of 2)", "Next (task 3)"]
+
+
+def test_an_outcome_without_a_word_still_says_something() -> None:
+    outcome = Outcome(code=-9, task="Apply")
+    assert (
+        outcome.failure
+        == "The run ended by signal 9 in the task 'Apply'; its output is kept in the operator's pod, and the run is repeated."
+    )
+
+
+def test_a_failure_that_was_rescued_is_none() -> None:
+    outcome = Outcome()
+    outcome.add({"kind": "failed", "task": "Try", "changed": False, "message": "No.", "ignored": False})
+    outcome.code = 0
+    assert outcome.successful
+    assert outcome.failure == ""
