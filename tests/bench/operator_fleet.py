@@ -25,7 +25,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.tests.bench.operator_process import Metrics, definition, memory, operator, processor, until
 from corral_operator import content
 from corral_operator.api.client import MERGE, Client, list_all
-from corral_operator.reconcile import conditions, decisions
+from corral_operator.reconcile import conditions, decisions, metadata
 from corral_operator.reconcile.children import COMPONENT, INSTANCE, KINDS, Children
 
 Json = dict[str, Any]
@@ -129,7 +129,7 @@ class _Fleet:
 
         async def one(name: str) -> None:
             async with turns:
-                await self.document(name, finalizers=[decisions.FINALIZER])
+                await self.document(name, finalizers=[metadata.FINALIZER])
                 for path, body in _objects():
                     await self._post(path.format(f"bench-{name}"), body)
 
@@ -174,8 +174,7 @@ class _Fleet:
         facts = conditions.Facts(
             generation=generation,
             observed=generation,
-            hash=decisions.observed(document, revision, mine),
-            revision=revision,
+            fingerprints=conditions.Fingerprints(site=decisions.observed(document, revision, mine), revision=revision),
             nodes={"total": 0, "inService": 0, "drained": 0, "down": 0},
             children=mine,
         )

@@ -64,15 +64,15 @@ async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
         "cold": statistics.median(outcome.seconds for outcome in slow) if slow else None,
         "memory": memory,
         **_asked(home / "runs" / f"warm-{warm - 1}" / "job_events"),
-        "tasks": {name: round(took * 1000, 1) for name, took in quick[-1].tasks.items()},
+        "tasks": {name: round(took * 1000, 1) for name, took in quick[-1].progress.seconds.items()},
     }
 
 
 async def _run(engine: Engine, home: Path, ident: str) -> Outcome:
     asked = Request(ident, "corral.slurm.site", str(home), str(home / "runs"))
     outcome = await Run(engine, asked, timeout=300, grace=5).go()
-    if not outcome.successful or outcome.changed:
-        sys.exit(f"bench: the operator's run did not find the cluster at rest: {outcome.failure or outcome.changes}")
+    if not outcome.successful or outcome.changes.count:
+        sys.exit(f"bench: the operator's run did not find the cluster at rest: {outcome.failure or outcome.changes.objects}")
     return outcome
 
 

@@ -51,7 +51,7 @@ class Election:
         self._duration = lease
         self._renewed: float | None = None
 
-    def look(self, lease: Json | None) -> Step:
+    def observe(self, lease: Json | None) -> Step:
         """Return what to do about the lease as it was just read; None: there is none."""
         if lease is None:
             return Step.CREATE
@@ -173,7 +173,7 @@ class Elector:
             if status_code(error) != 404:
                 raise
             lease = None
-        step = self._election.look(lease)
+        step = self._election.observe(lease)
         # A leader that was frozen until its time had run out ends first what it has begun, also where the lease is still, or again, to be had.
         if step is Step.WAIT or (self.leading and not self._election.leads):
             self._election.lost()

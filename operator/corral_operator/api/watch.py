@@ -81,7 +81,7 @@ class Watch:
         self.synced = False
         self.restarts = 0
 
-    def look(self) -> None:
+    def retry(self) -> None:
         """A right may be there now: what was refused is asked for at once."""
         self._again.set()
 

@@ -269,5 +269,5 @@ def resized(children: Iterable[Child]) -> dict[str, int]:
 
 
 def fingerprint(children: Iterable[Child]) -> str:
-    """Return one word for all that was observed."""
+    """Return the fingerprint of all that was observed."""
     return _digest([[one.kind, one.name, one.spec, one.state] for one in children])

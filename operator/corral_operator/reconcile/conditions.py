@@ -21,20 +21,42 @@ _LONGEST = 1024
 
 
 @dataclass
-class Facts:
-    """What is known of a cluster. ``observed`` is the generation that a run made real last; ``stalled`` and ``failure`` are (reason, sentence)."""
+class Fingerprints:
+    """What the last good runs were made of: of the site one that found nothing to do, of corral.slurm.sync, and the content."""
 
-    generation: int = 0
-    observed: int = 0
-    hash: str = ""
-    synced: str = ""
+    site: str = ""
+    sync: str = ""
     revision: str = ""
+
+
+@dataclass
+class Activity:
+    """What goes on: the run and its task, the nodes whose jobs are waited for, and how far a roll-out is."""
+
     running: bool = False
     doing: str = ""
     waiting: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    failure: tuple[str, str] | None = None
-    failures: int = 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The last of ``count`` failures in a row."""
+
+    reason: str
+    message: str
+    count: int = 1
+
+
+@dataclass
+class Facts:
+    """What is known of a cluster. ``observed`` is the generation that a run made real last; ``stalled`` is (reason, message)."""
+
+    generation: int = 0
+    observed: int = 0
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+    activity: Activity = field(default_factory=Activity)
+    failure: Failure | None = None
     stalled: tuple[str, str] | None = None
     paused: bool = False
     deleting: bool = False
@@ -48,16 +70,14 @@ class Facts:
         """Return what a status remembers for an operator that has just begun."""
         facts = cls(
             observed=int(status.get("observedGeneration") or 0),
-            hash=str(status.get("observedHash") or ""),
-            synced=str(status.get("syncedHash") or ""),
-            revision=str(status.get("revision") or ""),
+            fingerprints=Fingerprints(*(str(status.get(key) or "") for key in ("observedHash", "syncedHash", "revision"))),
             nodes=status.get("nodes"),
         )
         for condition in status.get("conditions") or ():
             if condition.get("type") == "Stalled" and condition.get("status") == "True":
                 facts.observed = max(0, facts.observed - 1)  # of this generation nothing has been made
             if condition.get("type") == "Degraded" and condition.get("status") == "True" and status.get("lastFailure"):
-                facts.failure, facts.failures = (str(condition.get("reason")), str(status["lastFailure"])), 2
+                facts.failure = Failure(str(condition.get("reason")), str(status["lastFailure"]), 2)
         return facts
 
 
@@ -79,13 +99,13 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
     optional = {
         # One that is refused has been seen to its end, too: kstatus takes anything older for progress that it has to wait for.
         "observedGeneration": facts.generation if facts.stalled else facts.observed,
-        "observedHash": facts.hash,
-        "syncedHash": facts.synced,
-        "revision": facts.revision,
+        "observedHash": facts.fingerprints.site,
+        "syncedHash": facts.fingerprints.sync,
+        "revision": facts.fingerprints.revision,
         "nodes": facts.nodes,
         "login": _login(facts.children, before),
         "waitingFor": _cut(_waiting_for(facts)),
-        "lastFailure": _cut(facts.failure[1]) if facts.failure else "",
+        "lastFailure": _cut(facts.failure.message) if facts.failure else "",
     }
     status.update({key: value for key, value in optional.items() if value})
     return status
@@ -106,14 +126,14 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
     missing = [part["message"] for part in parts if part["status"] == "False"]
     unknown = any(part["status"] == "Unknown" for part in parts)
     current = facts.observed == facts.generation
-    # One failed look at a cluster that was well, in an API server's bad moment, is no news; two are.
-    failed = facts.failure is not None and (facts.failures > 1 or not current)
+    # One failed run of a cluster that was well, in an API server's bad moment, is no news; two are.
+    failure = facts.failure if facts.failure is not None and (facts.failure.count > 1 or not current) else None
     if facts.stalled:
         ready = ("False", *facts.stalled)
     elif facts.deleting:
         ready = ("False", "Deleting", "The cluster is being taken away.")
-    elif failed and facts.failure:
-        ready = ("False", *facts.failure)
+    elif failure:
+        ready = ("False", failure.reason, failure.message)
     elif facts.contested:
         ready = ("False", "DoesNotSettle", _contested(facts))
     elif missing:
@@ -131,7 +151,7 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
         _condition("Ready", *ready, seen),
         _condition("Reconciling", *_reconciling(facts), facts.generation),
         _condition("Stalled", *(("True", *facts.stalled) if facts.stalled else ("False", "NotStalled", "")), facts.generation),
-        _condition("Degraded", *_degraded(facts, missing, failed), facts.generation),
+        _condition("Degraded", *_degraded(facts, missing, failure), facts.generation),
         *parts,
     ]
 
@@ -143,25 +163,25 @@ def _reconciling(facts: Facts) -> tuple[str, str, str]:
         return "True", "Deleting", "The cluster is being taken away."
     if facts.stalled:
         return "False", facts.stalled[0], ""
-    if facts.running:
+    if facts.activity.running:
         return "True", "Running", "The cluster is made as the document says."
-    if facts.waiting:
+    if facts.activity.waiting:
         return "True", "WaitingForJobs", _sentence([_waiting_for(facts)])
     if facts.failure:
-        return "False", facts.failure[0], "The last run failed; it is repeated."
+        return "False", facts.failure.reason, "The last run failed; it is repeated."
     if facts.observed != facts.generation:
         return "True", "Queued", "The document has changed."
     return "False", "Done", ""
 
 
-def _degraded(facts: Facts, missing: list[str], failed: bool) -> tuple[str, str, str]:
+def _degraded(facts: Facts, missing: list[str], failure: Failure | None) -> tuple[str, str, str]:
     if facts.stalled:
         return "True", *facts.stalled
-    if failed and facts.failure:
-        return "True", *facts.failure
+    if failure:
+        return "True", failure.reason, failure.message
     if facts.contested and not facts.deleting:
         return "True", "DoesNotSettle", _contested(facts)
-    if missing and facts.observed and not facts.running and not facts.deleting:
+    if missing and facts.observed and not facts.activity.running and not facts.deleting:
         return "True", "NotReady", _sentence(missing)
     out = {name: int((facts.nodes or {}).get(name) or 0) for name in ("drained", "down")}
     if any(out.values()):
@@ -207,9 +227,9 @@ def _no_nodes(facts: Facts) -> bool:
 
 def _legacy(facts: Facts) -> list[Json]:
     """The three of the Go ansible-operator, for tools that wait for them."""
-    bad = facts.failure or facts.stalled
+    bad = (facts.failure and facts.failure.message) or (facts.stalled and facts.stalled[1])
     return [
-        _condition("Running", "True", "Running" if facts.running else "Successful", "", facts.generation),
+        _condition("Running", "True", "Running" if facts.activity.running else "Successful", "", facts.generation),
         _condition(
             "Successful",
             "True" if facts.observed == facts.generation and not bad else "False",
@@ -217,7 +237,7 @@ def _legacy(facts: Facts) -> list[Json]:
             "",
             facts.generation,
         ),
-        _condition("Failure", "True" if bad else "False", "Failed" if bad else "None", bad[1] if bad else "", facts.generation),
+        _condition("Failure", "True" if bad else "False", "Failed" if bad else "None", bad or "", facts.generation),
     ]
 
 
@@ -238,10 +258,11 @@ def _login(children: list[Child] | None, before: Json) -> str:
 
 
 def _waiting_for(facts: Facts) -> str:
-    if facts.running and facts.doing:
-        return facts.doing
-    jobs = ["the jobs on nodes that go: " + ", ".join(facts.waiting)] if facts.waiting else []
-    return "; ".join([*facts.lines, *jobs])
+    activity = facts.activity
+    if activity.running and activity.doing:
+        return activity.doing
+    jobs = ["the jobs on nodes that go: " + ", ".join(activity.waiting)] if activity.waiting else []
+    return "; ".join([*activity.lines, *jobs])
 
 
 def _sentence(parts: Iterable[str]) -> str:

@@ -92,8 +92,8 @@ class Places:
         return {place.cluster for place in self._places.values() if place.machine in names}
 
 
-def word(places: Iterable[Place], known: Machines, signs: tuple[Iterable[str], Iterable[str]], *rest: object) -> str:
-    """Return one word for all that a run of corral.slurm.sync depends on and Kubernetes knows.
+def fingerprint(places: Iterable[Place], known: Machines, signs: tuple[Iterable[str], Iterable[str]], *rest: object) -> str:
+    """Return the fingerprint of all that a run of corral.slurm.sync depends on and Kubernetes knows.
 
     ``signs`` are the taints and the conditions of machines that go, ``rest`` is what else counts.
     """

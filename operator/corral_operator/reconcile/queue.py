@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-Key = tuple[str, ...]
+from corral_operator.reconcile.metadata import Key
 
 # After so long in the queue a key goes before all younger ones.
 PATIENCE = 30.0
@@ -25,8 +25,8 @@ def owner(key: Key) -> Key:
     return key[:2]
 
 
-class Why(IntEnum):
-    """Reasons, the more urgent the smaller."""
+class Trigger(IntEnum):
+    """Why a cluster is requeued, the more urgent the smaller."""
 
     EDIT = 0
     DRIFT = 1
@@ -36,7 +36,7 @@ class Why(IntEnum):
 
 @dataclass
 class _Entry:
-    why: Why
+    trigger: Trigger
     first: float
     due: float
 
@@ -46,35 +46,40 @@ class Taken:
     """A key that is to be worked on now; ``waited`` is how long it was due."""
 
     key: Key
-    why: Why
+    trigger: Trigger
     waited: float
 
 
 class WorkQueue:
     """``working`` limits the keys that use the processor, ``open_limit`` all that were taken and are not done: one that only waits is parked."""
 
-    def __init__(self, clock: Callable[[], float], *, working: int, open_limit: int) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, working: int, open_limit: int, added: Callable[[Trigger], None] = lambda _trigger: None
+    ) -> None:
         self._clock = clock
+        # Is told of each request.
+        self._added = added
         self._working = working
         self._open_limit = max(working, open_limit)
         self._entries: dict[Key, _Entry] = {}
         self._open: dict[Key, bool] = {}
         self._taken: dict[Key, float] = {}
 
-    def add(self, key: Key, why: Why, delay: float = 0.0, most: float | None = None) -> None:
+    def add(self, key: Key, trigger: Trigger, delay: float = 0.0, most: float | None = None) -> None:
         """Ask for ``key``, in ``delay`` seconds. With ``most`` a new request puts an earlier one off, up to so long after the first: a debounce."""
+        self._added(trigger)
         now = self._clock()
         entry = self._entries.get(key)
         if entry is None:
-            self._entries[key] = _Entry(why, now, now + delay)
+            self._entries[key] = _Entry(trigger, now, now + delay)
             return
         if most is not None and entry.due > now + most:  # what is due much later is no burst that goes on
             entry.first, entry.due = now, now + delay
-        elif most is not None and why >= entry.why and entry.due > now:
+        elif most is not None and trigger >= entry.trigger and entry.due > now:
             entry.due = max(entry.due, min(now + delay, entry.first + most))
         else:
             entry.due = min(entry.due, now + delay)
-        entry.why = min(entry.why, why)
+        entry.trigger = min(entry.trigger, trigger)
 
     def take(self) -> Taken | None:
         """Return the next key and count it as working until ``done``; None when there is none, or no room."""
@@ -87,19 +92,19 @@ class WorkQueue:
         entry = self._entries.pop(key)
         self._open[owner(key)] = False
         self._taken[owner(key)] = now
-        return Taken(key, entry.why, now - entry.due)
+        return Taken(key, entry.trigger, now - entry.due)
 
     def _at_work(self) -> int:
         return sum(not parked for parked in self._open.values())
 
     def _may(self, key: Key, entry: _Entry, working: int) -> bool:
         """Whether there is room for it beside so many that work."""
-        room = working < self._working or (working == self._working and entry.why is Why.EDIT)
+        room = working < self._working or (working == self._working and entry.trigger is Trigger.EDIT)
         return room and len(self._open) < self._open_limit and owner(key) not in self._open
 
     @staticmethod
     def _place(entry: _Entry, now: float) -> tuple[int, float]:
-        return (-1 if now - entry.due > PATIENCE else int(entry.why), entry.due)
+        return (-1 if now - entry.due > PATIENCE else int(entry.trigger), entry.due)
 
     def done(self, key: Key) -> float:
         """The work on a key has ended. Returns how long it took."""
@@ -116,13 +121,13 @@ class WorkQueue:
         """Drop what is asked for; work under way goes on."""
         self._entries.pop(key, None)
 
-    def looking(self, key: Key) -> None:
-        """The work on a key looks at the world now: what was asked for until now is answered by it."""
+    def absorb(self, key: Key) -> None:
+        """The work on a key reads the world now: what is due is answered by it."""
         entry = self._entries.get(key)
         if entry is not None and entry.due <= self._clock():
             del self._entries[key]
 
-    def asked(self, key: Key) -> bool:
+    def pending(self, key: Key) -> bool:
         """True when the key is in the queue."""
         return key in self._entries
 
@@ -137,7 +142,7 @@ class WorkQueue:
         ]
         return min(waiting) if waiting else None
 
-    def parked_for(self) -> Key | None:
+    def preemptible(self) -> Key | None:
         """Return a parked key that stands in the way of others: all places are taken, one is due, and waiting can be gone on with later."""
         now = self._clock()
         if len(self._open) < self._open_limit or not any(e.due <= now for k, e in self._entries.items() if owner(k) not in self._open):

@@ -11,69 +11,69 @@ Json = dict[str, Any]
 
 
 @dataclass
-class Outcome:
-    """Grows line by line while the run goes; ``code`` is its exit status, None until then, and ``ended`` says who ended it before its time; ``kept`` is
-    the folder of its output, ``counts`` are Ansible's own of the tasks of all hosts (``dark``: unreachable)."""
+class Progress:
+    """In which of its tasks a run is, and how long each took."""
 
-    code: int | None = None
-    ended: str = ""
-    kept: str = ""
-    seconds: float = 0.0
     task: str = ""
     role: str = ""
     begun: int = 0
     planned: int = 0
-    changed: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    nodes: Json | None = None
-    leaving: Json = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)
-    # What others had added to objects, and was taken back: the field, the object and the manager.
+    seconds: dict[str, float] = field(default_factory=dict)
+    _since: float | None = None
+
+    def begin(self, task: str, role: str, now: float) -> None:
+        """Another task begins."""
+        self.stop(now)
+        self.task, self.role = task, role
+        self.begun += 1
+
+    def stop(self, now: float) -> None:
+        """The task has ended."""
+        if self._since is not None and self.task:
+            name = f"{self.role} : {self.task}" if self.role else self.task
+            self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
+        self._since = now
+
+    @property
+    def doing(self) -> str:
+        """Return the task, and which of how many that is, where that is known; a run with much to do has some more."""
+        if not self.task:
+            return ""
+        total = f" of {self.planned}" if self.begun <= self.planned else ""
+        return f"{self.task} (task {self.begun}{total})"
+
+
+@dataclass
+class Changes:
+    """What a run has changed: how many tasks did, which, which objects, and what others had added to these (field, object and manager)."""
+
+    count: int = 0
+    tasks: list[str] = field(default_factory=list)
+    objects: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
-    changed_tasks: list[str] = field(default_factory=list)
-    tasks: dict[str, float] = field(default_factory=dict)
+
+    def add(self, line: Json) -> None:
+        """Take the line of one task."""
+        if line.get("changed"):
+            self.count += 1
+            self.tasks.append(str(line["task"]))
+        self.objects += [f"{row['kind']} {row['name']} {row['result']}" for row in line.get("objects", ())]
+        self.foreign += line.get("foreign", ())
+
+
+@dataclass
+class Pending:
+    """What a later run goes on with, as each action told it last."""
+
     _waiting: dict[str, list[str]] = field(default_factory=dict)
     _left: dict[str, bool] = field(default_factory=dict)
     _lines: dict[str, list[str]] = field(default_factory=dict)
-    _failure: Json | None = None
-    _error: str = ""
-    _began: float | None = None
 
-    def add(self, line: Json, now: float = 0.0) -> None:
-        """Take one line of the run at the time ``now``."""
-        kind = line.get("kind")
-        if kind == "task":
-            self._time(now)
-            self.task, self.role = str(line["task"]), str(line["role"])
-            self.begun += 1
-        elif kind == "plan":
-            self.planned = int(line["tasks"])
-        elif kind in ("ok", "failed"):
-            self.changed += bool(line.get("changed"))
-            if line.get("changed"):
-                self.changed_tasks.append(str(line["task"]))
-            self.warnings += line.get("warnings", ())
-            self.changes += [f"{row['kind']} {row['name']} {row['result']}" for row in line.get("objects", ())]
-            self.foreign += line.get("foreign", ())
-            self.nodes = line.get("nodes", self.nodes)
-            self.leaving = line.get("leaving", self.leaving)
-            self._waiting |= line.get("waiting", {})
-            self._left |= line.get("left", {})
-            self._lines |= line.get("lines", {})
-            if kind == "failed" and not line.get("ignored"):
-                self._failure = line
-        elif kind == "error":
-            self._error = str(line["text"])
-        elif kind == "stats":
-            self._time(now)
-            self.counts = {name: int(line.get(name) or 0) for name in ("ok", "changed", "failures", "dark", "rescued")}
-
-    def _time(self, now: float) -> None:
-        if self._began is not None and self.task:
-            name = f"{self.role} : {self.task}" if self.role else self.task
-            self.tasks[name] = self.tasks.get(name, 0.0) + now - self._began
-        self._began = now
+    def add(self, line: Json) -> None:
+        """Take the line of one task."""
+        self._waiting |= line.get("waiting", {})
+        self._left |= line.get("left", {})
+        self._lines |= line.get("lines", {})
 
     @property
     def waiting(self) -> list[str]:
@@ -90,6 +90,48 @@ class Outcome:
         """Return how far a roll-out is, a line for each set that has something left."""
         return [line for lines in self._lines.values() for line in lines]
 
+
+@dataclass
+class Outcome:
+    """Grows line by line while the run goes; ``code`` is its exit status, None until then, and ``ended`` says who ended it before its time; ``kept`` is
+    the folder of its output, ``counts`` are Ansible's own of the tasks of all hosts (``dark``: unreachable)."""
+
+    code: int | None = None
+    ended: str = ""
+    kept: str = ""
+    seconds: float = 0.0
+    progress: Progress = field(default_factory=Progress)
+    changes: Changes = field(default_factory=Changes)
+    pending: Pending = field(default_factory=Pending)
+    counts: dict[str, int] = field(default_factory=dict)
+    nodes: Json | None = None
+    leaving: Json = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    # By the kind of the line that told it: a task's goes before what was printed.
+    _reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, line: Json, now: float = 0.0) -> None:
+        """Take one line of the run at the time ``now``."""
+        kind = line.get("kind")
+        if kind == "task":
+            self.progress.begin(str(line["task"]), str(line["role"]), now)
+        elif kind == "plan":
+            self.progress.planned = int(line["tasks"])
+        elif kind in ("ok", "failed"):
+            self.changes.add(line)
+            self.pending.add(line)
+            self.warnings += line.get("warnings", ())
+            self.nodes = line.get("nodes", self.nodes)
+            self.leaving = line.get("leaving", self.leaving)
+            if kind == "failed" and not line.get("ignored"):
+                message = str(line["message"]).strip()
+                self._reasons[kind] = f"{line['task']}: {message}" + ("" if message.endswith((".", "!", "?")) else ".")
+        elif kind == "error":
+            self._reasons[kind] = str(line["text"]).removeprefix("[ERROR]: ").partition("\n")[0]
+        elif kind == "stats":
+            self.progress.stop(now)
+            self.counts = {name: int(line.get(name) or 0) for name in ("ok", "changed", "failures", "dark", "rescued")}
+
     @property
     def successful(self) -> bool:
         """True when the playbook ran to its end."""
@@ -100,20 +142,9 @@ class Outcome:
         """Return why it did not, as a sentence that names the task; "" when it did, and when it was ended on purpose."""
         if self.successful or self.ended:
             return ""
-        if self._failure is not None:
-            where = self._failure["task"]
-            message = str(self._failure["message"]).strip()
-            return f"{where}: {message}" + ("" if message.endswith((".", "!", "?")) else ".")
-        if self._error:
-            return self._error.removeprefix("[ERROR]: ").splitlines()[0]
-        at = f" in the task {self.task!r}" if self.task else " before its first task"
+        reason = self._reasons.get("failed") or self._reasons.get("error")
+        if reason:
+            return reason
+        at = f" in the task {self.progress.task!r}" if self.progress.task else " before its first task"
         how = f"by signal {-self.code}" if self.code is not None and self.code < 0 else f"with status {self.code}"
         return f"The run ended {how}{at}; its output is kept in the operator's pod, and the run is repeated."
-
-    @property
-    def doing(self) -> str:
-        """Return what the run does at present: its task, and which of how many that is, where that is known; a run with much to do has some more."""
-        if not self.task:
-            return ""
-        total = f" of {self.planned}" if self.begun <= self.planned else ""
-        return f"{self.task} (task {self.begun}{total})"

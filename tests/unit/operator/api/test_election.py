@@ -288,16 +288,16 @@ def test_never_two_whatever_happens(seed: int) -> None:
 def test_the_steps() -> None:
     now = 0.0
     election = Election("me", lambda: now, lease=12, renew_deadline=8, fence=lambda _until: None)
-    assert election.look(None) is Step.CREATE
+    assert election.observe(None) is Step.CREATE
     theirs = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}}
-    assert election.look(theirs) is Step.WAIT
+    assert election.observe(theirs) is Step.WAIT
     now = 14.9
-    assert election.look(theirs) is Step.WAIT
+    assert election.observe(theirs) is Step.WAIT
     now = 15.0
-    assert election.look(theirs) is Step.TAKE, "not renewed for as long as its holder said"
-    assert election.look({**theirs, "metadata": {"resourceVersion": "2"}}) is Step.WAIT
-    assert election.look({"metadata": {"resourceVersion": "3"}, "spec": {"holderIdentity": ""}}) is Step.TAKE
-    assert election.look({"metadata": {"resourceVersion": "4"}, "spec": {"holderIdentity": "me"}}) is Step.RENEW
+    assert election.observe(theirs) is Step.TAKE, "not renewed for as long as its holder said"
+    assert election.observe({**theirs, "metadata": {"resourceVersion": "2"}}) is Step.WAIT
+    assert election.observe({"metadata": {"resourceVersion": "3"}, "spec": {"holderIdentity": ""}}) is Step.TAKE
+    assert election.observe({"metadata": {"resourceVersion": "4"}, "spec": {"holderIdentity": "me"}}) is Step.RENEW
     election.renewed(sent=now, version="5")
     assert election.leads
     now += 8

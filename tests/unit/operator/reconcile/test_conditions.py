@@ -12,7 +12,7 @@ import pytest
 
 from corral_operator.reconcile import conditions
 from corral_operator.reconcile.children import KINDS, Child
-from corral_operator.reconcile.conditions import Facts
+from corral_operator.reconcile.conditions import Activity, Facts, Failure, Fingerprints
 
 Json = dict[str, Any]
 KIND = {kind.name: kind for kind in KINDS}
@@ -22,7 +22,7 @@ NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
 def well() -> Facts:
     parts = [Child("StatefulSet", f"a-{part}", part, "1") for part in ("controller", "worker", "login")]
     nodes = {"total": 2, "inService": 2, "drained": 0, "down": 0}
-    return Facts(generation=4, observed=4, hash="h", revision="r", nodes=nodes, children=parts)
+    return Facts(generation=4, observed=4, fingerprints=Fingerprints("h", revision="r"), nodes=nodes, children=parts)
 
 
 def told(facts: Facts, before: Json | None = None) -> dict[str, tuple[str, str, int]]:
@@ -39,14 +39,14 @@ def test_the_same_facts_are_no_write() -> None:
 
 def test_only_what_changed_gets_a_new_time() -> None:
     before = conditions.build(well(), {}, NOW)
-    after = conditions.build(replace(well(), paused=True, failure=("RunFailed", "Why."), failures=2), before, LATER)
+    after = conditions.build(replace(well(), paused=True, failure=Failure("RunFailed", "Why.", 2)), before, LATER)
     times = {one["type"]: one["lastTransitionTime"] for one in after["conditions"]}
     assert times["Ready"] == times["Degraded"] == LATER
     assert times["WorkersReady"] == times["Stalled"] == NOW
 
 
 def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
-    before = conditions.build(replace(well(), failure=("RunFailed", "Why."), failures=2), {}, NOW)
+    before = conditions.build(replace(well(), failure=Failure("RunFailed", "Why.", 2)), {}, NOW)
     foreign = {"type": "Seen", "status": "True"}
     before["conditions"].append(foreign)
     before["extra"] = 1
@@ -62,14 +62,14 @@ def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
         ({}, {"Ready": ("True", "InService", 4), "Reconciling": ("False", "Done", 4), "Degraded": ("False", "AsExpected", 4)}),
         ({"observed": 3}, {"Ready": ("True", "InService", 3), "Reconciling": ("True", "Queued", 4)}),
         ({"observed": 0, "children": []}, {"Ready": ("False", "NotMade", 4)}),
-        ({"running": True}, {"Ready": ("True", "InService", 4), "Reconciling": ("True", "Running", 4)}),
-        ({"failure": ("RunFailed", "Why."), "failures": 1}, {"Ready": ("True", "InService", 4)}),
-        ({"failure": ("RunFailed", "Why."), "failures": 2}, {"Ready": ("False", "RunFailed", 4), "Degraded": ("True", "RunFailed", 4)}),
-        ({"failure": ("RunFailed", "Why."), "failures": 1, "observed": 3}, {"Ready": ("False", "RunFailed", 4)}),
+        ({"activity": Activity(running=True)}, {"Ready": ("True", "InService", 4), "Reconciling": ("True", "Running", 4)}),
+        ({"failure": Failure("RunFailed", "Why.", 1)}, {"Ready": ("True", "InService", 4)}),
+        ({"failure": Failure("RunFailed", "Why.", 2)}, {"Ready": ("False", "RunFailed", 4), "Degraded": ("True", "RunFailed", 4)}),
+        ({"failure": Failure("RunFailed", "Why.", 1), "observed": 3}, {"Ready": ("False", "RunFailed", 4)}),
         ({"stalled": ("DocumentInvalid", "Why.")}, {"Ready": ("False", "DocumentInvalid", 4), "Stalled": ("True", "DocumentInvalid", 4)}),
         ({"paused": True}, {"Reconciling": ("False", "Paused", 4)}),
         ({"deleting": True}, {"Ready": ("False", "Deleting", 4), "Reconciling": ("True", "Deleting", 4)}),
-        ({"waiting": ["cpu-1"]}, {"Ready": ("True", "InService", 4), "Reconciling": ("True", "WaitingForJobs", 4)}),
+        ({"activity": Activity(waiting=["cpu-1"])}, {"Ready": ("True", "InService", 4), "Reconciling": ("True", "WaitingForJobs", 4)}),
         (
             {"nodes": {"total": 2, "inService": 1, "drained": 1, "down": 0}},
             {"Ready": ("True", "InService", 4), "Degraded": ("True", "NodesOutOfService", 4)},
@@ -112,13 +112,22 @@ def kstatus(resource: Json) -> str:
     [
         ({}, "Current"),
         ({"observed": 3}, "InProgress"),
-        ({"running": True}, "InProgress"),
-        ({"waiting": ["cpu-1"]}, "InProgress"),
-        ({"failure": ("RunFailed", "Why."), "failures": 2}, "InProgress"),
+        ({"activity": Activity(running=True)}, "InProgress"),
+        ({"activity": Activity(waiting=["cpu-1"])}, "InProgress"),
+        ({"failure": Failure("RunFailed", "Why.", 2)}, "InProgress"),
         ({"stalled": ("DocumentInvalid", "Why.")}, "Failed"),
         ({"stalled": ("DocumentInvalid", "Why."), "observed": 3}, "Failed"),
-        ({"stalled": ("NotPermitted", "Why."), "observed": 0, "hash": "", "nodes": None, "children": None}, "Failed"),
-        ({"observed": 0, "hash": "", "children": []}, "InProgress"),
+        (
+            {
+                "stalled": ("NotPermitted", "Why."),
+                "observed": 0,
+                "fingerprints": Fingerprints(revision="r"),
+                "nodes": None,
+                "children": None,
+            },
+            "Failed",
+        ),
+        ({"observed": 0, "fingerprints": Fingerprints(revision="r"), "children": []}, "InProgress"),
         ({"nodes": {"total": 2, "inService": 1, "drained": 1, "down": 0}}, "Current"),
     ],
 )
@@ -130,7 +139,7 @@ def test_tools_that_know_kstatus_read_it_right(changes: Json, expected: str) -> 
 
 
 def test_a_new_operator_knows_from_the_status_what_the_last_one_knew() -> None:
-    facts = replace(well(), failure=("RunFailed", "Why."), failures=3)
+    facts = replace(well(), failure=Failure("RunFailed", "Why.", 3))
     before = conditions.build(facts, {}, NOW)
     again = replace(Facts.of(before), generation=4, children=facts.children)
     assert conditions.patch(conditions.build(again, before, LATER), before) == {}

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
-from corral_operator.reconcile import controller
+from corral_operator.reconcile import runner
 from corral_operator.runs import engine, report
 from corral_operator.runs import run as run_module
 
@@ -1036,7 +1036,7 @@ def test_a_leader_whose_watch_is_dead_makes_no_older_document(tmp_path: Path, wr
             if written == "a document":
                 world.controller.lead()
             else:
-                world.controller._resync(next(iter(world.controller._clusters.values())), 0.0)
+                world.controller.resync(next(iter(world.controller.cache.clusters.values())), 0.0)
             await asyncio.sleep(10)
             assert set(given) <= {4}
             if written == "an edit":
@@ -1094,7 +1094,7 @@ def test_what_changes_while_a_run_is_prepared_is_heeded(tmp_path: Path, how: str
                 assert world.engine.playbooks() == ["destroy"]
             else:
                 assert not given, "of what was decided nothing may be made"
-            assert len(world.controller._clusters) == (path() in world.api.objects)
+            assert len(world.controller.cache.clusters) == (path() in world.api.objects)
 
     run(story())
 
@@ -1118,14 +1118,14 @@ def test_what_goes_wrong_outside_a_run_is_in_the_status_until_it_is_over(
 
             monkeypatch.setattr(world.engine, "start", broken)
         else:
-            write = controller._write
+            write = runner.write_private
 
             def full(where: Path, content: Json) -> None:
                 if wrong:
                     raise OSError(errno.ENOSPC, "No space left on device")
                 write(where, content)
 
-            monkeypatch.setattr(controller, "_write", full)
+            monkeypatch.setattr(runner, "write_private", full)
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(60)
@@ -1313,8 +1313,8 @@ def test_what_it_writes_itself_is_its_own_whichever_comes_first(tmp_path: Path, 
                     world.api.put(WORKER, {**world.api.objects[WORKER], "status": {**state, "readyReplicas": ready}})
                     await asyncio.sleep(3)
                     assert 1 <= world.api.writes.count(("PATCH", f"{path()}/status")) <= 2
-            [cluster] = world.controller._clusters.values()
-            assert cluster.repairs == {}, "nothing was set back"
+            [cluster] = world.controller.cache.clusters.values()
+            assert cluster.convergence.conflicts._repairs == {}, "nothing was set back"
             count = len(world.engine.started)
             world.api.delete(CONFIG)
             await asyncio.sleep(4)
@@ -1351,7 +1351,7 @@ def test_a_look_that_was_asked_for_is_not_lost_with_a_run_that_makes_way(tmp_pat
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(10)
-            cluster = next(iter(world.controller._clusters.values()))
+            cluster = next(iter(world.controller.cache.clusters.values()))
             world.engine.started.clear()
 
             async def slow(request: Request) -> tuple[list[Json], int]:
@@ -1359,10 +1359,10 @@ def test_a_look_that_was_asked_for_is_not_lost_with_a_run_that_makes_way(tmp_pat
                 return await world.well(request)
 
             world.engine.script = slow
-            world.controller._resync(cluster, 0.0)
+            world.controller.resync(cluster, 0.0)
             await asyncio.sleep(1)
-            assert cluster.run is not None
-            cluster.run.end("preempted")
+            assert cluster.execution.run is not None
+            cluster.execution.run.end("preempted")
             await asyncio.sleep(20)
             assert world.engine.playbooks() == ["site", "site"]
 

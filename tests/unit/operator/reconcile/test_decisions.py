@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from corral_operator.reconcile import decisions
+from corral_operator.reconcile import decisions, metadata
 from corral_operator.reconcile.children import KINDS, Child
-from corral_operator.reconcile.decisions import Do
+from corral_operator.reconcile.decisions import Action
 
 from ..world import document
 
@@ -21,7 +21,7 @@ NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
 
 def ask(given: Json, **changes: Any) -> decisions.Decision:
     children: list[Child] = [Child("ConfigMap", "a-config", "base", "1")]
-    usual: Json = {"children": children, "refused": "", "mistakes": "", "content": "c", "hashed": "", "touched": True, "again": False}
+    usual: Json = {"children": children, "refused": "", "mistakes": "", "content": "c", "last": "", "touched": True, "forced": False}
     return decisions.decide(given, **{**usual, **changes})
 
 
@@ -31,8 +31,8 @@ def ask(given: Json, **changes: Any) -> decisions.Decision:
 )
 def test_how_often_a_cluster_is_looked_at_by_time_alone(wish: str, seconds: float) -> None:
     given = document()
-    given["metadata"]["annotations"] = {decisions.RESYNC: wish}
-    assert decisions.resync(given, 500) == seconds
+    given["metadata"]["annotations"] = {metadata.RESYNC: wish}
+    assert metadata.resync(given, 500) == seconds
 
 
 def gone(*finalizers: str) -> Json:
@@ -50,35 +50,35 @@ def held(**annotations: str) -> Json:
 @pytest.mark.parametrize(
     ("given", "changes", "deed"),
     [
-        (document(), {}, Do.MAKE),
-        (document(), {"children": None}, Do.WAIT),
-        (document(), {"refused": "No right."}, Do.STALL),
-        (document(), {"mistakes": "Wrong."}, Do.STALL),
-        (held(paused="true"), {}, Do.REST),
-        (held(paused="false"), {}, Do.MAKE),
-        (gone(decisions.FINALIZER), {}, Do.DESTROY),
-        (gone("others"), {}, Do.REST),
-        (gone(decisions.FINALIZER), {"refused": "No right."}, Do.STALL),
-        (gone(decisions.FINALIZER), {"refused": "No right.", "touched": False}, Do.RELEASE),
-        (gone(decisions.FINALIZER), {"mistakes": "Wrong.", "children": []}, Do.RELEASE),
-        (gone(decisions.FINALIZER), {"mistakes": "Wrong."}, Do.DESTROY),
-        (gone(decisions.FINALIZER), {"children": None}, Do.WAIT),
+        (document(), {}, Action.APPLY),
+        (document(), {"children": None}, Action.WAIT),
+        (document(), {"refused": "No right."}, Action.STALL),
+        (document(), {"mistakes": "Wrong."}, Action.STALL),
+        (held(paused="true"), {}, Action.REST),
+        (held(paused="false"), {}, Action.APPLY),
+        (gone(metadata.FINALIZER), {}, Action.DESTROY),
+        (gone("others"), {}, Action.REST),
+        (gone(metadata.FINALIZER), {"refused": "No right."}, Action.STALL),
+        (gone(metadata.FINALIZER), {"refused": "No right.", "touched": False}, Action.RELEASE),
+        (gone(metadata.FINALIZER), {"mistakes": "Wrong.", "children": []}, Action.RELEASE),
+        (gone(metadata.FINALIZER), {"mistakes": "Wrong."}, Action.DESTROY),
+        (gone(metadata.FINALIZER), {"children": None}, Action.WAIT),
     ],
 )
-def test_what_is_done(given: Json, changes: Json, deed: Do) -> None:
-    assert ask(given, **changes).do is deed
+def test_what_is_done(given: Json, changes: Json, deed: Action) -> None:
+    assert ask(given, **changes).action is deed
 
 
 def test_what_is_as_it_was_is_left_alone() -> None:
     children = [Child("ConfigMap", "a-config", "base", "1")]
     word = decisions.observed(document(), "c", children)
-    assert ask(document(), hashed=word).do is Do.KEEP
-    assert ask(document(), hashed=word, again=True).do is Do.MAKE
-    assert ask(document(), hashed=word, touched=False).do is Do.MAKE, "an operator that was taken away has let it go"
-    assert ask(document(), hashed=word, content="d").do is Do.MAKE
-    assert ask(document(partitions=[]), hashed=word).do is Do.MAKE
-    assert ask(held(**{"requested-at": "now"}), hashed=word).do is Do.MAKE
-    assert ask(document(), hashed=word, children=[]).do is Do.MAKE
+    assert ask(document(), last=word).action is Action.KEEP
+    assert ask(document(), last=word, forced=True).action is Action.APPLY
+    assert ask(document(), last=word, touched=False).action is Action.APPLY, "an operator that was taken away has let it go"
+    assert ask(document(), last=word, content="d").action is Action.APPLY
+    assert ask(document(partitions=[]), last=word).action is Action.APPLY
+    assert ask(held(**{"requested-at": "now"}), last=word).action is Action.APPLY
+    assert ask(document(), last=word, children=[]).action is Action.APPLY
 
 
 @pytest.mark.parametrize(

@@ -216,9 +216,9 @@ async def live(world: Life, first: Link) -> tuple[States, int]:
         await asyncio.wait((waiting, died), return_when=asyncio.FIRST_COMPLETED)
         died.cancel()
         if world.link.died.is_set() and not waiting.done():
-            for task in world.controller._tasks:
+            for task in world.controller.tasks:
                 task.cancel()
-            await asyncio.gather(world.controller.stop(), *world.controller._tasks, return_exceptions=True)
+            await asyncio.gather(world.controller.stop(), *world.controller.tasks, return_exceptions=True)
             links.append(Link(world.api))
             world.begin(links[-1])
         await waiting

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
-from corral_operator.reconcile import decisions
+from corral_operator.reconcile import metadata
 from corral_operator.settings import Settings
 
 from ..world import FakeApi, Json, World, document, path, run
 
-ANNOTATIONS = {decisions.OWNER: "default/corral-operator"}
+ANNOTATIONS = {metadata.OWNER: "default/corral-operator"}
 
 
 class Other(World):
@@ -85,7 +85,7 @@ def test_of_two_that_may_one_makes_the_cluster_and_the_other_says_who(tmp_path: 
         first.api.put(path(), document())
         async with first, second:
             await asyncio.sleep(60)
-            owner = first.api.objects[path()]["metadata"]["annotations"][decisions.OWNER]
+            owner = first.api.objects[path()]["metadata"]["annotations"][metadata.OWNER]
             made = {"default/corral-operator": first, "other/corral-operator": second}
             assert made.pop(owner).engine.playbooks() == ["site", "site"]
             assert [world.engine.started for world in made.values()] == [[]]
@@ -108,7 +108,7 @@ def test_a_document_is_handed_over_by_its_annotation_with_what_its_status_rememb
             async with second:
                 await asyncio.sleep(20)
                 found = first.api.objects[path()]
-                given = {**found["metadata"], "annotations": {decisions.OWNER: "other/corral-operator"}}
+                given = {**found["metadata"], "annotations": {metadata.OWNER: "other/corral-operator"}}
                 first.api.put(path(), {**found, "metadata": given})
                 await asyncio.sleep(20)
                 first.engine.started.clear()
@@ -153,7 +153,7 @@ def test_with_other_labels_it_is_the_operators_that_looks_after_those(tmp_path: 
                 if collection.endswith("slurmclusters"):
                     queue.put_nowait({"type": "DELETED", "object": {**found, "metadata": {**found["metadata"], "labels": {"team": "a"}}}})
             await asyncio.sleep(20)
-            assert first.api.objects[path()]["metadata"]["annotations"][decisions.OWNER] == "other/corral-operator"
+            assert first.api.objects[path()]["metadata"]["annotations"][metadata.OWNER] == "other/corral-operator"
             assert "Orphaned" not in reasons(first)
 
     run(story())
@@ -188,7 +188,7 @@ def test_what_somebody_takes_off_a_document_is_back_within_a_second(tmp_path: Pa
             world.api.put(path(), harm(world.api.objects[path()]))
             await asyncio.sleep(1)
             found = world.api.objects[path()]["metadata"]
-            assert (found["finalizers"], found["annotations"]) == ([decisions.FINALIZER], ANNOTATIONS)
+            assert (found["finalizers"], found["annotations"]) == ([metadata.FINALIZER], ANNOTATIONS)
             assert world.condition("Ready")[0] == "True"
             await asyncio.sleep(60)
             assert world.engine.started == [], "the cluster itself is as it was"
@@ -213,7 +213,7 @@ def test_a_finalizer_comes_back_while_a_run_is_under_way(tmp_path: Path) -> None
             await asyncio.sleep(20)
             world.api.put(path(), without_finalizer(world.api.objects[path()]))
             await asyncio.sleep(1)
-            assert world.api.objects[path()]["metadata"]["finalizers"] == [decisions.FINALIZER]
+            assert world.api.objects[path()]["metadata"]["finalizers"] == [metadata.FINALIZER]
             assert len(world.engine.started) == 1
 
     run(story())

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from corral_operator.reconcile import decisions
-from corral_operator.reconcile.places import Machines, Places, word
+from corral_operator.reconcile import metadata
+from corral_operator.reconcile.places import Machines, Places, fingerprint
 from corral_operator.runs import report
 from corral_operator.runs import run as run_module
 from corral_operator.runs.outcome import Outcome
@@ -217,7 +217,7 @@ def test_looks_by_time_say_nothing_again_and_leave_the_output_of_other_runs(monk
         await asyncio.sleep(120)
         assert world.events() == events
         names = [request.ident.rpartition("-")[2] for request in world.engine.started]
-        assert (names.count("sync"), set(names)) == (1, {"site", "sync", "look"})
+        assert (names.count("sync"), set(names)) == (1, {"site", "sync", "probe"})
 
     story(monkeypatch, tmp_path, tell, sync_every=12.0)
 
@@ -358,7 +358,7 @@ def test_a_cluster_that_nobody_shall_touch_is_not(monkeypatch: pytest.MonkeyPatc
     async def tell(world: Syncs) -> None:
         found = world.api.objects[path()]
         if change == "paused":
-            found["metadata"]["annotations"] = {decisions.PAUSED: "true"}
+            found["metadata"]["annotations"] = {metadata.PAUSED: "true"}
         elif change == "wrong":
             found = {**found, "spec": {**found["spec"], "partitions": [{"name": "main", "nodeSets": ["nosuch"]}]}}
         if change == "deleted":
@@ -388,17 +388,17 @@ def test_only_what_matters_changes_the_word() -> None:
     }
     machine: Json = {"metadata": {"name": "n1"}, "spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}}
     machines, places = Machines(), Places()
-    unknown = word(places.of("a"), machines, (["mine"], []))
+    unknown = fingerprint(places.of("a"), machines, (["mine"], []))
     assert machines.cause("n1", ["mine"]) is None
     assert machines.replace([machine]) == {"n1"}
     assert machines.seen("MODIFIED", {**machine, "status": {"images": []}}) == set()
     assert [place.pod for place in places.replace([pod, {"metadata": {"name": "a-login-0"}}])] == ["a-cpu-0"]
     assert places.seen("MODIFIED", {**pod, "metadata": {**pod["metadata"], "annotations": {"a": "b"}}}) == []
-    one = word(places.of("a"), machines, (["mine"], []))
-    assert one not in (unknown, word(places.of("a"), machines, (["other"], [])))
+    one = fingerprint(places.of("a"), machines, (["mine"], []))
+    assert one not in (unknown, fingerprint(places.of("a"), machines, (["other"], [])))
     assert (machines.cause("n1", ["mine"]), machines.cause("n1", ["other"])) == ("machine n1 has the taint mine", "")
     assert places.seen("MODIFIED", {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "now"}})[0].settled is False
-    assert word(places.of("a"), machines, (["mine"], [])) != one
+    assert fingerprint(places.of("a"), machines, (["mine"], [])) != one
     assert places.on({"n1"}) == {"a"}
     assert [place.pod for place in places.seen("DELETED", pod)] == ["a-cpu-0"]
     assert places.of("a") == []

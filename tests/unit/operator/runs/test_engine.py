@@ -205,7 +205,7 @@ def test_a_run_leaves_what_ansible_runner_leaves_and_reports_the_same(make: Call
     async def story(engine: Engine) -> None:
         outcome = await play(engine, request(tmp_path, GOOD))
         assert outcome.successful, outcome.failure
-        assert (outcome.changed, outcome.changed_tasks) == (1, ["Change"])
+        assert (outcome.changes.count, outcome.changes.tasks) == (1, ["Change"])
         left = tmp_path / "runs" / "1"
         assert (left / "status").read_text() == "successful"
         assert (left / "rc").read_text() == "0"
@@ -216,7 +216,7 @@ def test_a_run_leaves_what_ansible_runner_leaves_and_reports_the_same(make: Call
         assert left.stat().st_mode & 0o077 == 0
         bad = await play(engine, request(tmp_path, BAD, "2"))
         assert bad.failure == "Refuse: ConfigMap x was refused."
-        assert (bad.code, bad.changed) == (2, 1)
+        assert (bad.code, bad.changes.count) == (2, 1)
         assert (tmp_path / "runs" / "2" / "status").read_text() == "failed"
 
     with_engine(make, story)
@@ -294,7 +294,7 @@ def test_what_is_large_in_a_result_is_not_kept(make: Callable[[], Engine], tmp_p
 def test_a_run_that_wants_more_memory_than_it_may_have_fails_alone(make: Callable[[], Engine], tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
         outcome = await play(engine, request(tmp_path, LARGE, "large"))
-        assert (outcome.code, outcome.task) == (2, "ansible.builtin.assert")
+        assert (outcome.code, outcome.progress.task) == (2, "ansible.builtin.assert")
         assert (await play(engine, request(tmp_path, GOOD, "good"))).successful
 
     with_engine(make, story)
@@ -409,7 +409,7 @@ def test_several_runs_at_once_do_not_mix(tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
         asked = [request(tmp_path / str(n), GOOD, str(n), word=f"word{n}") for n in range(4)]
         outcomes = await asyncio.gather(*(play(engine, one) for one in asked))
-        assert all(outcome.successful and outcome.changed == 1 for outcome in outcomes)
+        assert all(outcome.successful and outcome.changes.count == 1 for outcome in outcomes)
         for n in range(4):
             said = (tmp_path / str(n) / "runs" / str(n) / "stdout").read_text()
             assert [f"word{other}" in said for other in range(4)] == [other == n for other in range(4)]

@@ -10,7 +10,7 @@ import pytest
 
 from corral_operator.reconcile.children import KINDS
 from corral_operator.runs import report
-from corral_operator.runs.outcome import Outcome
+from corral_operator.runs.outcome import Outcome, Progress
 
 Json = dict[str, Any]
 KIND = {kind.name: kind for kind in KINDS}
@@ -62,7 +62,7 @@ def test_a_report_says_who_is_waited_for() -> None:
         line = report.line(event("runner_on_ok", resolved_action=f"corral.slurm.{action}", res={"waiting": waiting}))
         assert line is not None
         outcome.add(line)
-    assert outcome.waiting == ["cpu-3 (job 12 of ada)", "gpu-0"]
+    assert outcome.pending.waiting == ["cpu-3 (job 12 of ada)", "gpu-0"]
 
 
 @pytest.mark.parametrize("kind", ["playbook_on_start", "runner_on_start", "runner_on_skipped", "EOF", ""])
@@ -81,7 +81,7 @@ def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
         outcome.add(line)
     outcome.code = 2
     assert outcome.failure == "Second: It was refused."
-    assert outcome.changed == 1
+    assert outcome.changes.count == 1
     assert outcome.counts == {"ok": 3, "changed": 1, "failures": 1, "dark": 2, "rescued": 1}
     outcome.ended = "superseded"
     assert outcome.failure == ""
@@ -89,7 +89,7 @@ def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
 
 def test_an_outcome_says_which_of_how_many_tasks_is_done() -> None:
     outcome = Outcome()
-    assert outcome.doing == ""
+    assert outcome.progress.doing == ""
     said = []
     for line in (
         {"kind": "task", "task": "First", "role": ""},
@@ -97,12 +97,12 @@ def test_an_outcome_says_which_of_how_many_tasks_is_done() -> None:
         *[{"kind": "task", "task": "Next", "role": "x"}] * 2,
     ):
         outcome.add(line)
-        said.append(outcome.doing)
+        said.append(outcome.progress.doing)
     assert said == ["First (task 1)", "First (task 1 of 2)", "Next (task 2 of 2)", "Next (task 3)"]
 
 
 def test_an_outcome_without_a_word_still_says_something() -> None:
-    outcome = Outcome(code=-9, task="Apply")
+    outcome = Outcome(code=-9, progress=Progress(task="Apply"))
     assert (
         outcome.failure
         == "The run ended by signal 9 in the task 'Apply'; its output is kept in the operator's pod, and the run is repeated."
