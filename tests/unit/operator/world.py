@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import itertools
 import json
 import os
 import selectors
@@ -27,6 +28,8 @@ from corral_operator.settings import Settings
 
 Json = dict[str, Any]
 T = TypeVar("T")
+CONFIG = "/api/v1/namespaces/one/configmaps/a-config"
+WORKER = "/apis/apps/v1/namespaces/one/statefulsets/a-worker"
 LABELS = {"app.kubernetes.io/managed-by": "corral", "app.kubernetes.io/part-of": "corral"}
 
 
@@ -230,6 +233,17 @@ CHANGED: list[Json] = [
 ]
 FAILED: list[Json] = [{"kind": "failed", "task": "Apply", "role": "base", "changed": False, "message": "ConfigMap a-config was refused."}]
 
+# Runs are no processes here; no real one has such a number.
+_PIDS = itertools.count(10_000_000)
+_RUNS: dict[int, asyncio.Task[None]] = {}
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Stands for os.kill."""
+    assert number in (signal.SIGINT, signal.SIGKILL, signal.SIGSTOP)
+    _RUNS[pid].cancel()
+
+
 Script = Callable[[Request], Awaitable[tuple[list[Json], int]]]
 
 
@@ -243,7 +257,6 @@ class FakeEngine:
         self.most_at_once = 0
         self.well = True
         self.stuck = False
-        self._tasks: dict[int, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
         """It is open."""
@@ -268,14 +281,9 @@ class FakeEngine:
                 self.at_once -= 1
                 ended.set_result(code)
 
-        pid = 10_000_000 + len(self.started)
-        self._tasks[pid] = asyncio.create_task(go())
+        pid = next(_PIDS)
+        _RUNS[pid] = asyncio.create_task(go())
         return Process(pid, ended)
-
-    def signalled(self, pid: int, number: int) -> None:
-        """Stands for os.kill."""
-        assert number in (signal.SIGINT, signal.SIGKILL, signal.SIGSTOP)
-        self._tasks[pid].cancel()
 
     def playbooks(self) -> list[str]:
         return [request.playbook.rpartition(".")[2] for request in self.started]

@@ -8,10 +8,8 @@ What a run itself does at its writes is tested where it is real: tests/integrati
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import json
-import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,6 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, Unreachable, api_error
 from corral_operator.api.client import JSON
 from corral_operator.reconcile.children import INSTANCE
-from corral_operator.runs import run as run_module
 
 from ..world import LABELS, OK, FakeApi, Json, Request, World, document, path, run
 
@@ -173,20 +170,6 @@ def _deleting(real: FakeApi, where: str) -> Callable[[], Any]:
     return send
 
 
-@pytest.fixture(autouse=True)
-def signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kill(pid: int, number: int = signal.SIGKILL) -> None:
-        for made in _lives:
-            with contextlib.suppress(KeyError):
-                made.engine.signalled(pid, number)
-
-    monkeypatch.setattr(run_module, "kill_tree", kill)
-    monkeypatch.setattr(run_module.os, "kill", kill)
-
-
-_lives: list[Life] = []
-
-
 def masked(world: World) -> Json:
     """Everything that there is, without what differs between two lives that went well: versions, times, and what is counted in events."""
     found = {}
@@ -247,7 +230,6 @@ def lives(folder: Path, **link: Any) -> tuple[States, int, bool]:
 
     async def story() -> tuple[States, int, bool]:
         world = Life(folder)
-        _lives[:] = [world]
         first = Link(world.api, **link)
         states, writes = await live(world, first)
         return states, writes, first.died.is_set() or (first.events if "event" in link else first.writes) >= link.get("at", 0) > 0
