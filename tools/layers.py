@@ -37,7 +37,7 @@ MODULES_OWN = f"{UTILS}._module"
 FORBIDDEN = ("ansible", "ansible_test", "corral_operator", MODULES_OWN)
 # The operator takes documents and the way to the API server from the collection, and nothing else; Ansible is known to what runs a playbook only.
 OPERATOR = (f"{UTILS}._cluster", f"{UTILS}._kube", f"{UTILS}._errors")
-OPERATOR_RUNS = ("guard", "in_process", "play", "warmth", "zygote")
+OPERATOR_RUNS = ("guard", "in_process", "playbook", "preload", "zygote")
 
 
 def within(module: str, prefix: str) -> bool:

@@ -9,7 +9,9 @@ import os
 import sys
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from corral_operator import fence, limits, log, pace, settings, zygote
+from corral_operator import limits, log, settings
+from corral_operator.api import fence, rate_limit
+from corral_operator.runs import zygote
 
 
 def main() -> int:
@@ -23,8 +25,8 @@ def main() -> int:
         log.configure(wanted.log_level)
         limits.raise_descriptors()
         limit = fence.Fence()
-        common = pace.Pace(rate=wanted.qps, burst=wanted.burst)
-        os.environ[pace.VARIABLE] = common.path  # for all that runs are made by
+        common = rate_limit.RateLimiter(rate=wanted.qps, burst=wanted.burst)
+        os.environ[rate_limit.VARIABLE] = common.path  # for all that runs are made by
         # It takes longest to get ready, so it begins before this process imports what it needs itself.
         started = None if wanted.engine == "cold" else zygote.start(limit.path)
         from corral_operator import service

@@ -13,22 +13,27 @@ import signal
 from pathlib import Path
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-from corral_operator import api, content, engine, fence, limits, pace, settings, web
-from corral_operator.admission import Admission
-from corral_operator.checker import Checker
-from corral_operator.controller import Controller
-from corral_operator.election import Election, Elector
-from corral_operator.metrics import Metrics
-from corral_operator.webhook import Webhook
-from corral_operator.zygote import Started
+from corral_operator import content, limits, settings
+from corral_operator.api import fence
+from corral_operator.api.client import Client
+from corral_operator.api.election import Election, Elector
+from corral_operator.api.rate_limit import RateLimiter
+from corral_operator.reconcile.controller import Controller
+from corral_operator.runs import engine
+from corral_operator.runs.checker import Checker
+from corral_operator.runs.zygote import Started
+from corral_operator.serving.authorization import Authorizer
+from corral_operator.serving.health import serve_health, serve_metrics
+from corral_operator.serving.metrics import Metrics
+from corral_operator.serving.webhook import Webhook
 
 logger = logging.getLogger("corral_operator")
 
 
-async def run(wanted: settings.Settings, limit: fence.Fence, common: pace.Pace, zygote: Started | None) -> int:
+async def run(wanted: settings.Settings, limit: fence.Fence, common: RateLimiter, zygote: Started | None) -> int:
     """Work until SIGTERM.
 
-    ``common`` is the pace that the controller and its runs keep to; ``zygote`` is the one that warm runs are forked by, None: runs are cold.
+    ``common`` is the rate limit of the controller and its runs; ``zygote`` is the one that warm runs are forked by, None: runs are cold.
     Raises CorralError.
     """
     access = auth.resolve({})
@@ -47,9 +52,9 @@ async def run(wanted: settings.Settings, limit: fence.Fence, common: pace.Pace, 
     checker = Checker()
     # The election writes to be let write, so it has a client of its own.
     async with (
-        api.Client(access) as voter,
-        api.Client(access, pace=pace.Pace(rate=5.0, burst=20.0).take) as porter,
-        api.Client(access, before_write=limit.check, pace=common.take) as client,
+        Client(access) as voter,
+        Client(access, rate_limit=RateLimiter(rate=5.0, burst=20.0).reserve) as porter,
+        Client(access, before_write=limit.check, rate_limit=common.reserve) as client,
     ):
         controller = Controller(client, runs, wanted, metrics, content=revision, limits=room, may_write=lambda: limit.open, check=checker)
         election = Election(wanted.identity, fence.now, lease=wanted.lease, renew_deadline=wanted.renew_deadline, fence=limit.move)
@@ -77,16 +82,16 @@ async def run(wanted: settings.Settings, limit: fence.Fence, common: pace.Pace, 
             return controller.unhealthy
 
         controller.start()
-        health = await web.serve_health(
+        health = await serve_health(
             address=wanted.address, port=wanted.health_port, unhealthy=unhealthy, unready=lambda: controller.unready
         )
         showing = asyncio.create_task(
-            web.serve_metrics(
+            serve_metrics(
                 address=wanted.address,
                 port=wanted.metrics_port,
                 metrics=metrics,
                 refresh=controller.refresh_metrics,
-                admission=Admission(porter, loop.time) if wanted.metrics_secure else None,
+                authorizer=Authorizer(porter, loop.time) if wanted.metrics_secure else None,
                 scratch=wanted.scratch,
             )
         )

@@ -30,8 +30,6 @@ class Settings:
     variables: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Variables of the playbooks that each run is given, as JSON; those that the operator itself gives go before them."""
     engine: str = "warm"
-    replay: bool = True
-    """A run that found nothing to do may stand for the next one of the same document, without the playbook. Of warm runs only."""
     scratch: Path = Path("/run/corral-operator")
     """Documents and variables of runs under way; on tmpfs."""
     runs: Path = Path("/var/lib/corral-operator/runs")

@@ -27,8 +27,8 @@ import yaml
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.tests.bench.operator_process import REPOSITORY, Metrics, definition, operator, until
-from corral_operator import api
-from corral_operator.children import INSTANCE, KINDS
+from corral_operator.api.client import MERGE, Client, list_all
+from corral_operator.reconcile.children import INSTANCE, KINDS
 
 Json = dict[str, Any]
 
@@ -45,7 +45,7 @@ def measure(document: Path, scratch: Path, edits: int = EDITS, drifts: int = DRI
 
 
 async def _measure(document: Json, scratch: Path, edits: int, drifts: int) -> dict[str, Any]:
-    async with api.Client(auth.resolve({})) as client:
+    async with Client(auth.resolve({})) as client:
         await definition(client)
         served = _Served(client, document)
         try:
@@ -125,7 +125,7 @@ async def _when(what: str, began: float, condition: Callable[[], Awaitable[bool]
 class _Served:
     """The demonstration's cluster as a document of the operator's."""
 
-    def __init__(self, client: api.Client, document: Json) -> None:
+    def __init__(self, client: Client, document: Json) -> None:
         self._client = client
         self.document = document
         self.name, self.namespace = document["metadata"]["name"], document["metadata"].get("namespace", "default")
@@ -150,7 +150,7 @@ class _Served:
     async def patch(self, path: str, change: Json) -> None:
         """Change an object, as somebody else would."""
         await self._client.request(
-            "PATCH", path, what=f"change {path}", body=change, content_type=api.MERGE, query={"fieldManager": "somebody"}
+            "PATCH", path, what=f"change {path}", body=change, content_type=MERGE, query={"fieldManager": "somebody"}
         )
 
     async def says(self, path: str, text: str) -> bool:
@@ -172,7 +172,7 @@ class _Served:
             path = kind.path(self.namespace)
             # Of the ConfigMaps not those that are a set's own record, of which a run looks at what it needs of them.
             query = {"labelSelector": f"{kind.selector},{INSTANCE}={self.name},{_LABEL},!applyset.kubernetes.io/id"}
-            for one in (await api.items(self._client, path, what="list", query=query))[0][:1]:
+            for one in (await list_all(self._client, path, what="list", query=query))[0][:1]:
                 found[kind.name] = f"{path}/{one['metadata']['name']}"
         return found
 

@@ -23,8 +23,10 @@ import yaml
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.tests.bench.operator_process import Metrics, definition, memory, operator, processor, until
-from corral_operator import api, content, plan, status
-from corral_operator.children import COMPONENT, INSTANCE, KINDS, Children
+from corral_operator import content
+from corral_operator.api.client import MERGE, Client, list_all
+from corral_operator.reconcile import conditions, decisions, metadata
+from corral_operator.reconcile.children import COMPONENT, INSTANCE, KINDS, Children
 
 Json = dict[str, Any]
 
@@ -41,7 +43,7 @@ def measure(document: Path, scratch: Path) -> dict[str, float]:
 
 
 async def _measure(images: Json, scratch: Path) -> dict[str, float]:
-    async with api.Client(auth.resolve({})) as client:
+    async with Client(auth.resolve({})) as client:
         await definition(client)
         fleet = _Fleet(client, images)
         try:
@@ -105,7 +107,7 @@ async def _succession(fleet: _Fleet, scratch: Path) -> dict[str, float]:
 
 
 class _Fleet:
-    def __init__(self, client: api.Client, images: Json) -> None:
+    def __init__(self, client: Client, images: Json) -> None:
         self._client = client
         self._images = images
         self.names = [f"{NAME}-{number}" for number in range(COUNT)]
@@ -120,14 +122,14 @@ class _Fleet:
     async def make(self) -> None:
         """Namespaces, documents and objects, and what a run would have found."""
         await self.remove()
-        documents, _version = await api.items(self._client, "/apis/corral.hpc/v1alpha1/slurmclusters", what="list documents", query={})
+        documents, _version = await list_all(self._client, "/apis/corral.hpc/v1alpha1/slurmclusters", what="list documents", query={})
         self.alone = not documents
         await asyncio.gather(*(self._namespace(name) for name in (*self.names, "new")))
         turns = asyncio.Semaphore(8)
 
         async def one(name: str) -> None:
             async with turns:
-                await self.document(name, finalizers=[plan.FINALIZER])
+                await self.document(name, finalizers=[metadata.FINALIZER])
                 for path, body in _objects():
                     await self._post(path.format(f"bench-{name}"), body)
 
@@ -162,23 +164,22 @@ class _Fleet:
         children = Children()
         for kind in KINDS:
             path = kind.path(f"bench-{name}")
-            found, _version = await api.items(self._client, path, what=f"list {kind.plural}", query={"labelSelector": kind.selector})
+            found, _version = await list_all(self._client, path, what=f"list {kind.plural}", query={"labelSelector": kind.selector})
             children.replace(kind, found)
         mine = children.of(NAME)
         if not all(child.ready for child in mine):
             sys.exit(f"bench: objects in bench-{name} are not ready: {[child.words for child in mine if not child.ready]}")
         generation = int(document["metadata"]["generation"])
         revision = content.revision({})
-        facts = status.Facts(
+        facts = conditions.Facts(
             generation=generation,
             observed=generation,
-            hash=plan.observed(document, revision, mine),
-            revision=revision,
+            fingerprints=conditions.Fingerprints(site=decisions.observed(document, revision, mine), revision=revision),
             nodes={"total": 0, "inService": 0, "drained": 0, "down": 0},
             children=mine,
         )
-        body = {"status": status.build(facts, {}, datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))}
-        await self._client.request("PATCH", f"{_document(name)}/status", what="write a status", body=body, content_type=api.MERGE)
+        body = {"status": conditions.build(facts, {}, datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))}
+        await self._client.request("PATCH", f"{_document(name)}/status", what="write a status", body=body, content_type=MERGE)
 
     async def _namespace(self, name: str) -> None:
         await self._post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"bench-{name}"}})
@@ -192,7 +193,7 @@ class _Fleet:
         async def one(name: str) -> None:
             with contextlib.suppress(CorralError):
                 body = {"metadata": {"finalizers": None}}
-                await self._client.request("PATCH", _document(name), what="let go", body=body, content_type=api.MERGE)
+                await self._client.request("PATCH", _document(name), what="let go", body=body, content_type=MERGE)
             with contextlib.suppress(CorralError):
                 await self._client.request("DELETE", f"/api/v1/namespaces/bench-{name}", what="delete a namespace")
 

@@ -22,14 +22,14 @@ import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
-from corral_operator import api
-from corral_operator.processes import descendants
+from corral_operator.api.client import Client, status_code
+from corral_operator.runs.processes import descendants
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _DEFINITIONS = REPOSITORY / "playbooks" / "files"
 
 
-async def definition(client: api.Client) -> None:
+async def definition(client: Client) -> None:
     """Have the API server know SlurmClusters and SlurmNodeSets. What is there is left as it is, and all is left there: somebody may have begun to need it."""
     for file in sorted(_DEFINITIONS.glob("*.corral.hpc.yml")):
         body = yaml.safe_load(file.read_text())
@@ -37,7 +37,7 @@ async def definition(client: api.Client) -> None:
         try:
             await client.request("GET", path, what="look for the definition")
         except CorralError as error:
-            if api.code(error) != 404:
+            if status_code(error) != 404:
                 raise
             await asyncio.to_thread(run, {"objects": [body], "wait": True}, check=False, diff=False)
 

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import json
 import os
-import re
 import statistics
 import sys
 import tempfile
@@ -20,15 +19,16 @@ from typing import Any
 
 import yaml
 
-from corral_operator.engine import Cold, Engine, Run, Warm
-from corral_operator.outcome import Outcome
-from corral_operator.play import Request
+from corral_operator.runs.engine import Cold, Engine, Warm
+from corral_operator.runs.outcome import Outcome
+from corral_operator.runs.playbook import Request
+from corral_operator.runs.run import Run
 
-WARM, PLAYED, COLD = 40, 8, 3
+WARM, COLD = 40, 3
 
 
-def measure(document: Path, scratch: Path, warm: int = WARM, played: int = PLAYED, cold: int = COLD) -> dict[str, Any]:
-    """Return the seconds of warm runs, of those by the playbook and of cold ones, what they cost, and the zygote's memory in MiB."""
+def measure(document: Path, scratch: Path, warm: int = WARM, cold: int = COLD) -> dict[str, Any]:
+    """Return the seconds of warm runs and of cold ones, what warm ones cost, and the zygote's memory in MiB."""
     home = scratch / "operator"
     for name in ("env", "project"):
         (home / name).mkdir(parents=True)
@@ -41,22 +41,17 @@ def measure(document: Path, scratch: Path, warm: int = WARM, played: int = PLAYE
         "slurm_workers_rollout_timeout": 0,
     }
     (home / "env" / "extravars").write_text(json.dumps(variables))
-    return asyncio.run(_measure(home, warm, played, cold))
+    return asyncio.run(_measure(home, warm, cold))
 
 
-async def _measure(home: Path, warm: int, played: int, cold: int) -> dict[str, Any]:
+async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
     engine = Warm()
     await engine.open()
     try:
-        await _run(engine, home, "first")  # waits until the zygote is warm, and is remembered
+        await _run(engine, home, "first")  # waits until the zygote is warm
         before = _cpu(engine)
-        quick = [await _run(engine, home, f"warm-{number}", replay=True) for number in range(warm)]
+        quick = [await _run(engine, home, f"warm-{number}") for number in range(warm)]
         spent = _cpu(engine) - before
-        if not all(outcome.replayed for outcome in quick):
-            sys.exit(f"bench: a run that finds nothing was run by the playbook: {(home / 'runs' / 'warm-0' / 'stdout').read_text()}")
-        before = _cpu(engine)
-        whole = [await _run(engine, home, f"played-{number}") for number in range(played)]
-        spent_whole = _cpu(engine) - before
         memory = engine.memory
     finally:
         await engine.close()
@@ -66,20 +61,18 @@ async def _measure(home: Path, warm: int, played: int, cold: int) -> dict[str, A
         "p50": statistics.median(seconds),
         "p99": seconds[-1],  # of so few the longest
         "cpu": spent / warm,
-        "played": statistics.median(outcome.seconds for outcome in whole),
-        "played_cpu": spent_whole / played,
         "cold": statistics.median(outcome.seconds for outcome in slow) if slow else None,
         "memory": memory,
-        **_asked(home / "runs" / f"warm-{warm - 1}" / "stdout"),
-        "tasks": {name: round(took * 1000, 1) for name, took in quick[-1].tasks.items()},
+        **_asked(home / "runs" / f"warm-{warm - 1}" / "job_events"),
+        "tasks": {name: round(took * 1000, 1) for name, took in quick[-1].progress.seconds.items()},
     }
 
 
-async def _run(engine: Engine, home: Path, ident: str, *, replay: bool = False) -> Outcome:
-    asked = Request(ident, "corral.slurm.site", str(home), str(home / "runs"), "bench", replay)
+async def _run(engine: Engine, home: Path, ident: str) -> Outcome:
+    asked = Request(ident, "corral.slurm.site", str(home), str(home / "runs"))
     outcome = await Run(engine, asked, timeout=300, grace=5).go()
-    if not outcome.successful or outcome.changed:
-        sys.exit(f"bench: the operator's run did not find the cluster at rest: {outcome.failure or outcome.changes}")
+    if not outcome.successful or outcome.changes.count:
+        sys.exit(f"bench: the operator's run did not find the cluster at rest: {outcome.failure or outcome.changes.objects}")
     return outcome
 
 
@@ -90,18 +83,17 @@ def _cpu(engine: Warm) -> float:
     return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
 
-def _asked(stdout: Path) -> dict[str, int]:
-    """Count what a run asked the API server for, by its own words."""
-    said = stdout.read_text()
-    return {name: sum(int(number) for number in re.findall(rf'"{name}": (\d+)', said)) for name in ("requests", "writes")}
+def _asked(events: Path) -> dict[str, int]:
+    """Count what a run asked the API server for, by the results of its tasks."""
+    results = [(json.loads(path.read_text()).get("event_data") or {}).get("res") or {} for path in events.glob("*.json")]
+    return {name: sum(int(one.get(name) or 0) for one in results) for name in ("requests", "writes")}
 
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("document", type=Path)
     arguments.add_argument("--warm", type=int, default=WARM)
-    arguments.add_argument("--played", type=int, default=PLAYED)
     arguments.add_argument("--cold", type=int, default=COLD)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(options.document, Path(folder), options.warm, options.played, options.cold), indent=1))
+        print(json.dumps(measure(options.document, Path(folder), options.warm, options.cold), indent=1))

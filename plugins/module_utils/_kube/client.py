@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
@@ -200,17 +200,10 @@ class Client:
         ``what`` names the deed for error sentences ("apply ConfigMap demo/x"). ``body`` is sent as JSON, which is also YAML.
         Raises ApiError (see errors.api_error) for a refusal and Unreachable when no answer came.
         """
-        if _memory is not None and accept == JSON:
-            known = _memory.recall(self.access.server, method, _where(path, query), body)
-            if known is not None:
-                return Response(200, known)
         answer = self._answer(
             method, path, what=what, query=query, body=body, content_type=content_type, accept=accept, retry_conflict=retry_conflict
         )
-        response = Response(answer.status, self._object(answer, method, what))
-        if _memory is not None and accept == JSON:
-            _memory.note(self.access.server, method, _where(path, query), body, response)
-        return response
+        return Response(answer.status, self._object(answer, method, what))
 
     def _object(self, answer: urllib3.BaseHTTPResponse, method: str, what: str) -> dict[str, Any]:
         """Return the object in a successful answer. A login page, or whatever else is no API server, has something else there.
@@ -318,7 +311,7 @@ class Client:
             answer.close()
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
-        return self._prefix + _where(path, query)
+        return self._prefix + path + (f"?{urlencode(query, quote_via=quote)}" if query else "")
 
     def _send(self, method: str, url: str, payload: bytes | None, content_type: str, accept: str) -> urllib3.BaseHTTPResponse:
         self.count(writes=method != "GET")
@@ -431,10 +424,6 @@ class Stop:
             _shutdown(answer)
 
 
-def _where(path: str, query: Mapping[str, str] | None) -> str:
-    return path + (f"?{urlencode(query, quote_via=quote)}" if query else "")
-
-
 def _shutdown(answer: urllib3.BaseHTTPResponse) -> None:
     connection = getattr(answer, "connection", None)
     sock = getattr(connection, "sock", None)
@@ -474,25 +463,6 @@ def ask_before_requests(ask: Callable[[bool], None]) -> None:
     request for which it raises a CorralError is not sent."""
     global _before_request
     _before_request = ask
-
-
-class Memory(Protocol):
-    """Is told of each request that was answered, and may know an answer before a request is sent: see the operator's known.py."""
-
-    def recall(self, server: str, method: str, where: str, body: Any) -> dict[str, Any] | None:
-        """Return the answer to a request that need not be sent; None for one that is to be."""
-
-    def note(self, server: str, method: str, where: str, body: Any, response: Response) -> None:
-        """Take the answer to a request that was sent."""
-
-
-_memory: Memory | None = None
-
-
-def remember_by(memory: Memory | None) -> None:
-    """Have the clients of this process ask and tell a memory."""
-    global _memory
-    _memory = memory
 
 
 # Whether clients leave their connections to later ones of the same process, and those that were left.

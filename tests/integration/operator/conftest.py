@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from corral_operator import processes, zygote
+from corral_operator.runs import processes, zygote
 
 from ..conftest import REPOSITORY, Cluster, Clusters, Run, eventually, playbook
 from ..kubectl import KINDS, Kubectl

@@ -20,7 +20,9 @@ from typing import Any
 
 import pytest
 
-from corral_operator import engine, outcome, play, processes
+from corral_operator.runs import engine, outcome, processes
+from corral_operator.runs.playbook import Request
+from corral_operator.runs.run import Run
 
 from ...faultproxy.proxy import TRANSIENT, Fault, FaultProxy, changed
 from ..conftest import VOLUMES, Cluster, eventually
@@ -44,7 +46,7 @@ class Warm(engine.Warm):
 
     pid = 0
 
-    async def start(self, request: play.Request, descriptor: int) -> engine.Process:
+    async def start(self, request: Request, descriptor: int) -> engine.Process:
         process = await super().start(request, descriptor)
         self.pid = process.pid
         return process
@@ -97,10 +99,10 @@ class Runs:
             **variables,
         }
         (directory / "env" / "extravars").write_text(json.dumps(given))
-        request = play.Request("run", f"corral.slurm.{playbook}", str(directory), str(directory / "artifacts"))
+        request = Request("run", f"corral.slurm.{playbook}", str(directory), str(directory / "artifacts"))
 
         async def go() -> outcome.Outcome:
-            return await engine.Run(self._warm, request, timeout=300, grace=1).go()
+            return await Run(self._warm, request, timeout=300, grace=1).go()
 
         return self._do(go())
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from corral_operator import processes
+from corral_operator.runs import processes
 
 from ...faultproxy.proxy import Fault, FaultProxy, changed
 from ..conftest import REPOSITORY, VOLUMES, Cluster, eventually

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import itertools
 import json
 import os
 import selectors
@@ -17,16 +18,19 @@ from typing import Any, TypeVar
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import revisions
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
-from corral_operator import api, checker
-from corral_operator.children import COMPONENT, INSTANCE
-from corral_operator.controller import Controller
-from corral_operator.engine import Process
-from corral_operator.metrics import Metrics
-from corral_operator.play import Request
+from corral_operator.api.client import JSON
+from corral_operator.reconcile.children import COMPONENT, INSTANCE
+from corral_operator.reconcile.controller import Controller
+from corral_operator.runs import checker
+from corral_operator.runs.engine import Process
+from corral_operator.runs.playbook import Request
+from corral_operator.serving.metrics import Metrics
 from corral_operator.settings import Settings
 
 Json = dict[str, Any]
 T = TypeVar("T")
+CONFIG = "/api/v1/namespaces/one/configmaps/a-config"
+WORKER = "/apis/apps/v1/namespaces/one/statefulsets/a-worker"
 LABELS = {"app.kubernetes.io/managed-by": "corral", "app.kubernetes.io/part-of": "corral"}
 
 
@@ -129,8 +133,8 @@ class FakeApi:
         what: str,
         query: Mapping[str, str] | None = None,
         body: Json | None = None,
-        content_type: str = api.JSON,
-        accept: str = api.JSON,
+        content_type: str = JSON,
+        accept: str = JSON,
         patience: float | None = None,
     ) -> Json:
         await asyncio.sleep(0)
@@ -161,7 +165,7 @@ class FakeApi:
         await asyncio.sleep(self.answers_after)
         return answer
 
-    async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = api.JSON) -> AsyncIterator[Json]:
+    async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
         queue: asyncio.Queue[Json | None] = asyncio.Queue()
         entry = (path, queue)
         self.watches.append(entry)
@@ -230,6 +234,17 @@ CHANGED: list[Json] = [
 ]
 FAILED: list[Json] = [{"kind": "failed", "task": "Apply", "role": "base", "changed": False, "message": "ConfigMap a-config was refused."}]
 
+# Runs are no processes here; no real one has such a number.
+_PIDS = itertools.count(10_000_000)
+_RUNS: dict[int, asyncio.Task[None]] = {}
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Stands for os.kill."""
+    assert number in (signal.SIGINT, signal.SIGKILL, signal.SIGSTOP)
+    _RUNS[pid].cancel()
+
+
 Script = Callable[[Request], Awaitable[tuple[list[Json], int]]]
 
 
@@ -243,7 +258,6 @@ class FakeEngine:
         self.most_at_once = 0
         self.well = True
         self.stuck = False
-        self._tasks: dict[int, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
         """It is open."""
@@ -268,14 +282,9 @@ class FakeEngine:
                 self.at_once -= 1
                 ended.set_result(code)
 
-        pid = 10_000_000 + len(self.started)
-        self._tasks[pid] = asyncio.create_task(go())
+        pid = next(_PIDS)
+        _RUNS[pid] = asyncio.create_task(go())
         return Process(pid, ended)
-
-    def signalled(self, pid: int, number: int) -> None:
-        """Stands for os.kill."""
-        assert number in (signal.SIGINT, signal.SIGKILL, signal.SIGSTOP)
-        self._tasks[pid].cancel()
 
     def playbooks(self) -> list[str]:
         return [request.playbook.rpartition(".")[2] for request in self.started]

@@ -17,7 +17,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
-from corral_operator.metrics import Metrics
+from corral_operator.serving.metrics import Metrics
 from corral_operator.settings import read
 
 from .repository import ROOT, load, text
@@ -260,12 +260,17 @@ def test_definitions_are_brought_up_to_date_after_the_pods() -> None:
 
 def test_settings_may_be_numbers_booleans_and_mappings() -> None:
     """A variable of the environment is a text; the API server refuses anything else."""
-    given = {"CORRAL_RESYNC": 3600, "CORRAL_REPLAY": False, "CORRAL_VARIABLES": {"a": [1, True]}, "CORRAL_SELECTOR": "team=physics"}
+    given = {"CORRAL_RESYNC": 3600, "CORRAL_METRICS_SECURE": False, "CORRAL_VARIABLES": {"a": [1, True]}, "CORRAL_SELECTOR": "team=physics"}
     deployment = next(obj for obj in objects(operator_environment=given) if obj["kind"] == "Deployment")
     found = {entry["name"]: entry["value"] for entry in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert all(isinstance(value, str) for value in found.values())
     settings = read({name: value for name, value in found.items() if value})
-    assert (settings.resync, settings.replay, settings.variables, settings.selector) == (3600, False, {"a": [1, True]}, "team=physics")
+    assert (settings.resync, settings.metrics_secure, settings.variables, settings.selector) == (
+        3600,
+        False,
+        {"a": [1, True]},
+        "team=physics",
+    )
 
 
 def test_the_lease_may_have_another_name() -> None:

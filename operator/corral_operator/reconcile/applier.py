@@ -1,0 +1,186 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes a cluster as its document says, or takes it away, by a run of the site or the destroy playbook, and judges what came of that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from corral_operator.reconcile import decisions
+from corral_operator.reconcile.cluster import Cluster
+from corral_operator.reconcile.conditions import Failure
+from corral_operator.reconcile.conflicts import report_conflict
+from corral_operator.reconcile.context import Context
+from corral_operator.reconcile.decisions import CONFLICT
+from corral_operator.reconcile.documents import Documents
+from corral_operator.reconcile.metadata import Json
+from corral_operator.reconcile.node_sync import NodeSync
+from corral_operator.reconcile.queue import Trigger
+from corral_operator.reconcile.runner import OVERDUE, Runner
+from corral_operator.reconcile.status import StatusWriter
+from corral_operator.runs.outcome import Outcome
+
+log = logging.getLogger(__name__)
+
+# Kinds whose objects change with the size of a node set.
+_SCALING = ("StatefulSet", "SlurmNodeSet")
+# Of the site: a cluster is the operator's to make, and what waits for jobs is gone on with by the next run.
+_VARIABLES = {
+    "corral_force": True,
+    "cluster_base_create_namespace": False,
+    "slurm_workers_scale_timeout": 0,
+    "slurm_workers_rollout_timeout": 0,
+}
+
+
+class Applier:
+    """``decided`` is always the document as it was when that was decided."""
+
+    def __init__(self, context: Context, documents: Documents, status: StatusWriter, runner: Runner, sync: NodeSync) -> None:
+        self._context = context
+        self._documents = documents
+        self._status = status
+        self._runner = runner
+        self._sync = sync
+
+    async def apply(self, cluster: Cluster, trigger: Trigger, decided: Json) -> None:
+        """Run the site playbook."""
+        context, facts, execution = self._context, cluster.facts, cluster.execution
+        cluster.convergence.settling = False
+        if trigger is Trigger.DRIFT and facts.fingerprints.site:
+            context.metrics.drift.inc()
+        await self._documents.hold(cluster)
+        document = cluster.document
+        if context.foreign(document):
+            return
+        before = self._observed(cluster)
+        requested = [child.spec for child in context.cache.children(cluster) or () if child.kind == "SlurmNodeSet"]
+        scaled, cluster.convergence.requested = cluster.convergence.requested not in (None, requested), requested
+        if facts.observed != cluster.generation:
+            facts.activity.running = True
+        if facts.fingerprints.site and (facts.observed, facts.fingerprints.revision) != (cluster.generation, context.content):
+            # What a run leaves that is cut off need not show in any object (a node that it drained): going back to the former document takes a run then.
+            facts.fingerprints.site = ""
+            await self._status.write(cluster)
+        if not await self._documents.unchanged(cluster, decided):
+            facts.activity.running = False
+            return
+        outcome = await self._runner.run(cluster, "site", _VARIABLES)
+        if outcome is None:
+            return
+        if not outcome.successful:
+            await self._failed(cluster, outcome)
+            return
+        recovered, first = facts.failure is not None, facts.observed != execution.generation
+        self._note_success(cluster, outcome)
+        await asyncio.sleep(0)  # what the watches have to tell
+        self._settle(cluster, trigger, outcome, before, scaled=scaled)
+        if self._unsettled(cluster, outcome) == CONFLICT:
+            await report_conflict(context.events, document, ", ".join(sorted(set(outcome.changes.tasks))))
+        self._sync.request(cluster, urgent=False)
+        await self._status.write(cluster)
+        await self._report(cluster, document, trigger, outcome, news="Recovered" if recovered else "Made" if first else "", scaled=scaled)
+
+    def _observed(self, cluster: Cluster) -> str:
+        return decisions.observed(cluster.document, self._context.content, self._context.cache.children(cluster) or [])
+
+    def _note_success(self, cluster: Cluster, outcome: Outcome) -> None:
+        facts, requests = cluster.facts, cluster.requests
+        self._context.backoff.reset(cluster.key)
+        requests.forced, requests.errors, requests.backoff_cut = False, 0, False
+        if facts.failure is not None:
+            cluster.probe.due = self._context.clock()
+        facts.failure = None
+        facts.observed, facts.fingerprints.revision, facts.nodes = cluster.execution.generation, self._context.content, outcome.nodes
+        facts.activity.waiting, facts.activity.lines = outcome.pending.waiting, outcome.pending.lines
+        facts.contested &= cluster.execution.overtaken
+
+    def _settle(self, cluster: Cluster, trigger: Trigger, outcome: Outcome, before: str, *, scaled: bool) -> None:
+        """Decide whether the cluster is known to be as its document says, and queue it for what is left."""
+        context, convergence, pending = self._context, cluster.convergence, outcome.pending
+        convergence.unsettled = convergence.unsettled + 1 if outcome.changes.count else 0
+        if trigger is Trigger.DRIFT:
+            # What a person or an autoscaler has scaled, and what is replaced in turn, is nobody's work against ours.
+            moves = _SCALING if scaled or pending.waiting or pending.left else ()
+            convergence.conflicts.note(one.rpartition(" ")[0] for one in outcome.changes.objects if one.partition(" ")[0] not in moves)
+        unsettled = self._unsettled(cluster, outcome)
+        settled = decisions.settle(
+            changed=outcome.changes.count,
+            waiting=bool(pending.waiting),
+            left=pending.left,
+            before=before,
+            after=self._observed(cluster),
+            unsettled=unsettled,
+            scale_again=context.settings.scale_again,
+            backoff_most=context.settings.backoff_most,
+        )
+        cluster.facts.fingerprints.site = settled.hash
+        convergence.settling = bool(settled.again and not pending.waiting and not pending.left and unsettled < CONFLICT)
+        if settled.again is not None:
+            context.queue.add(cluster.key, Trigger.RETRY if pending.waiting or pending.left else Trigger.DRIFT, settled.again)
+        if not all(convergence.conflicts.backoff(name) for name in cluster.execution.overtaken):  # the others are told of
+            context.queue.add(cluster.key, Trigger.DRIFT, context.settings.debounce)
+
+    @staticmethod
+    def _unsettled(cluster: Cluster, outcome: Outcome) -> int:
+        """Return how often in a row runs, or one object, were set right."""
+        return max(cluster.convergence.unsettled, cluster.convergence.conflicts.most) if outcome.changes.count else 0
+
+    async def _report(self, cluster: Cluster, document: Json, trigger: Trigger, outcome: Outcome, *, news: str, scaled: bool) -> None:
+        """Write the events of a run that went well."""
+        write, changes, waiting = self._context.events.write, outcome.changes, outcome.pending.waiting
+        done = [one for one in changes.objects if one.rpartition(" ")[0] not in cluster.execution.overtaken]
+        if news:
+            nodes = outcome.nodes or {}
+            serving = f"{nodes.get('inService', 0)} of {nodes.get('total', 0)} nodes are in service."
+            await write(document, "Normal", news, f"The cluster is as the document says: {serving}")
+        elif trigger is Trigger.DRIFT and done:
+            reason = "Scaled" if scaled else "Repaired"
+            await write(document, "Normal", reason, f"{reason}: {', '.join(done[:10])}.")
+        if changes.foreign:
+            what = "; ".join(sorted(set(changes.foreign))[:10])
+            message = f"What others had added was taken back: {what}. Fields that may stay are named in spec.foreignFields."
+            await write(document, "Warning", "TakenBack", message)
+        if waiting:
+            message = f"Nodes go, or get another pod, when their jobs have ended: {', '.join(waiting)}."
+            await write(document, "Normal", "WaitingForJobs", message)
+
+    async def destroy(self, cluster: Cluster, decided: Json, specs: list[object]) -> None:
+        """Run the destroy playbook for each spec with the data policy of the document, and let the document go."""
+        keep = ((decided.get("spec") or {}).get("deletion") or {}).get("data", "Keep") != "Delete"
+        cluster.facts.activity.running = True
+        await self._status.write(cluster)
+        variables = {"keep_data": True} if keep else {"keep_data": False, "confirm": cluster.key[1]}
+        for spec in specs:
+            if not await self._documents.unchanged(cluster, decided):
+                cluster.facts.activity.running = False
+                return
+            outcome = await self._runner.run(cluster, "destroy", variables, spec)
+            if outcome is None:
+                return
+            if not outcome.successful:
+                await self._failed(cluster, outcome)
+                return
+        message = "The cluster was taken away; its data " + ("is kept." if keep else "is gone, too.")
+        await self._context.events.write(decided, "Normal", "Removed", message)
+        await self._documents.release(cluster)
+
+    async def _failed(self, cluster: Cluster, outcome: Outcome) -> None:
+        context, settings = self._context, self._context.settings
+        if outcome.ended in OVERDUE:
+            silent = f"when it had said nothing for {settings.idle_timeout:g} s"
+            after = f"after {settings.run_timeout:g} s" if outcome.ended == "timeout" else silent
+            reason, message = "TimedOut", f"The run was ended {after}, in the task {outcome.progress.task!r}; it is repeated."
+        else:
+            reason, message = "RunFailed", outcome.failure
+        pause = context.backoff.failed(cluster.key)
+        cluster.requests.was_ready = context.cache.all_ready(cluster)
+        context.metrics.retries.inc()
+        cluster.facts.failure = Failure(reason, message, context.backoff.count(cluster.key))
+        cluster.facts.fingerprints.site = ""
+        log.warning("run failed", extra={"cluster": cluster.name, "error": message, "again_in": pause})
+        context.queue.add(cluster.key, Trigger.RETRY, pause)
+        await self._status.try_write(cluster)
+        where = f"Its output: {outcome.kept}/stdout in pod {settings.identity.partition('_')[0]}."
+        await context.events.write(cluster.document, "Warning", reason, message, where)

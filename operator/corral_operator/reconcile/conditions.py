@@ -1,0 +1,275 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The status of a SlurmCluster. Pure: facts in, status out, and the same facts give the same status, so that a quiet cluster is never written.
+
+It holds no times but when a condition changed. The conditions are those that tools know: Ready; Reconciling and Stalled, by which kstatus tells
+what goes on; Degraded; and one for each part of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components
+from corral_operator.reconcile.children import Child
+
+Json = dict[str, Any]
+
+COMPONENTS = {part.name: part.condition for part in components.COMPONENTS if part.condition}
+_LONGEST = 1024
+
+
+@dataclass
+class Fingerprints:
+    """What the last good runs were made of: of the site one that found nothing to do, of corral.slurm.sync, and the content."""
+
+    site: str = ""
+    sync: str = ""
+    revision: str = ""
+
+
+@dataclass
+class Activity:
+    """What goes on: the run and its task, the nodes whose jobs are waited for, and how far a roll-out is."""
+
+    running: bool = False
+    doing: str = ""
+    waiting: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The last of ``count`` failures in a row."""
+
+    reason: str
+    message: str
+    count: int = 1
+
+
+@dataclass
+class Facts:
+    """What is known of a cluster. ``observed`` is the generation that a run made real last; ``stalled`` is (reason, message)."""
+
+    generation: int = 0
+    observed: int = 0
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+    activity: Activity = field(default_factory=Activity)
+    failure: Failure | None = None
+    stalled: tuple[str, str] | None = None
+    paused: bool = False
+    deleting: bool = False
+    nodes: Json | None = None
+    children: list[Child] | None = None
+    # Objects that somebody else has written and that are left so for a while, since they do it again and again.
+    contested: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, status: Json) -> Facts:
+        """Return what a status remembers for an operator that has just begun."""
+        facts = cls(
+            observed=int(status.get("observedGeneration") or 0),
+            fingerprints=Fingerprints(*(str(status.get(key) or "") for key in ("observedHash", "syncedHash", "revision"))),
+            nodes=status.get("nodes"),
+        )
+        for condition in status.get("conditions") or ():
+            if condition.get("type") == "Stalled" and condition.get("status") == "True":
+                facts.observed = max(0, facts.observed - 1)  # of this generation nothing has been made
+            if condition.get("type") == "Degraded" and condition.get("status") == "True" and status.get("lastFailure"):
+                facts.failure = Failure(str(condition.get("reason")), str(status["lastFailure"]), 2)
+        return facts
+
+
+def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json:
+    """Return the new status; ``now`` becomes the time of conditions that changed since ``before``."""
+    wanted = _conditions(facts, before)
+    if legacy:
+        wanted += _legacy(facts)
+    ours = {condition["type"] for condition in wanted}
+    old = {condition.get("type"): condition for condition in before.get("conditions") or ()}
+    for condition in wanted:
+        earlier = old.get(condition["type"], {})
+        same = earlier.get("status") == condition["status"] and earlier.get("lastTransitionTime")
+        condition["lastTransitionTime"] = earlier["lastTransitionTime"] if same else now
+    status: Json = {
+        **{key: value for key, value in before.items() if key not in _OURS},
+        "conditions": [*wanted, *(condition for kind, condition in old.items() if kind not in ours and kind not in _LEGACY)],
+    }
+    optional = {
+        # One that is refused has been seen to its end, too: kstatus takes anything older for progress that it has to wait for.
+        "observedGeneration": facts.generation if facts.stalled else facts.observed,
+        "observedHash": facts.fingerprints.site,
+        "syncedHash": facts.fingerprints.sync,
+        "revision": facts.fingerprints.revision,
+        "nodes": facts.nodes,
+        "login": _login(facts.children, before),
+        "waitingFor": _cut(_waiting_for(facts)),
+        "lastFailure": _cut(facts.failure.message) if facts.failure else "",
+    }
+    status.update({key: value for key, value in optional.items() if value})
+    return status
+
+
+_OURS = ("conditions", "observedGeneration", "observedHash", "syncedHash", "revision", "nodes", "login", "waitingFor", "lastFailure")
+_LEGACY = ("Running", "Successful", "Failure")
+
+
+def patch(status: Json, before: Json) -> Json:
+    """Return the merge patch that makes ``before`` into ``status``; empty when nothing differs."""
+    change = {key: value for key, value in status.items() if before.get(key) != value}
+    return {**change, **{key: None for key in before if key not in status}}
+
+
+def _conditions(facts: Facts, before: Json) -> list[Json]:
+    parts = _components(facts, before)
+    missing = [part["message"] for part in parts if part["status"] == "False"]
+    unknown = any(part["status"] == "Unknown" for part in parts)
+    current = facts.observed == facts.generation
+    # One failed run of a cluster that was well, in an API server's bad moment, is no news; two are.
+    failure = facts.failure if facts.failure is not None and (facts.failure.count > 1 or not current) else None
+    if facts.stalled:
+        ready = ("False", *facts.stalled)
+    elif facts.deleting:
+        ready = ("False", "Deleting", "The cluster is being taken away.")
+    elif failure:
+        ready = ("False", failure.reason, failure.message)
+    elif facts.contested:
+        ready = ("False", "DoesNotSettle", _contested(facts))
+    elif missing:
+        ready = ("False", "NotReady", _sentence(missing))
+    elif no_node_serves(facts.nodes, facts.children):
+        ready = ("False", "NoNodeInService", f"{_in_service(facts)[:-1]}; corral.slurm.why tells more.")
+    elif not facts.observed:
+        ready = ("False", "NotMade", "The cluster has not been made yet.")
+    elif unknown:
+        ready = ("Unknown", "NotSeen", "The cluster's objects have not been seen yet.")
+    else:
+        ready = ("True", "InService", _in_service(facts))
+    seen = facts.observed if ready[0] == "True" else facts.generation
+    return [
+        _condition("Ready", *ready, seen),
+        _condition("Reconciling", *_reconciling(facts), facts.generation),
+        _condition("Stalled", *(("True", *facts.stalled) if facts.stalled else ("False", "NotStalled", "")), facts.generation),
+        _condition("Degraded", *_degraded(facts, missing, failure), facts.generation),
+        *parts,
+    ]
+
+
+def _reconciling(facts: Facts) -> tuple[str, str, str]:
+    if facts.paused:
+        return "False", "Paused", "Nothing is done while the annotation corral.hpc/paused is true."
+    if facts.deleting:
+        return "True", "Deleting", "The cluster is being taken away."
+    if facts.stalled:
+        return "False", facts.stalled[0], ""
+    if facts.activity.running:
+        return "True", "Running", "The cluster is made as the document says."
+    if facts.activity.waiting:
+        return "True", "WaitingForJobs", _sentence([_waiting_for(facts)])
+    if facts.failure:
+        return "False", facts.failure.reason, "The last run failed; it is repeated."
+    if facts.observed != facts.generation:
+        return "True", "Queued", "The document has changed."
+    return "False", "Done", ""
+
+
+def _degraded(facts: Facts, missing: list[str], failure: Failure | None) -> tuple[str, str, str]:
+    if facts.stalled:
+        return "True", *facts.stalled
+    if failure:
+        return "True", failure.reason, failure.message
+    if facts.contested and not facts.deleting:
+        return "True", "DoesNotSettle", _contested(facts)
+    if missing and facts.observed and not facts.activity.running and not facts.deleting:
+        return "True", "NotReady", _sentence(missing)
+    out = {name: int((facts.nodes or {}).get(name) or 0) for name in ("drained", "down")}
+    if any(out.values()):
+        words = " and ".join(f"{count} {name}" for name, count in out.items() if count)
+        return "True", "NodesOutOfService", f"Of {(facts.nodes or {}).get('total')} nodes {words}; corral.slurm.why tells more."
+    return "False", "AsExpected", ""
+
+
+def _contested(facts: Facts) -> str:
+    return (
+        f"Somebody else writes {', '.join(sorted(facts.contested)[:5])} again and again, so it is not as the document says and is set back ever more "
+        "seldom; kubectl get -o yaml --show-managed-fields names who."
+    )
+
+
+def _in_service(facts: Facts) -> str:
+    nodes = facts.nodes or {}
+    return f"{nodes.get('inService', 0)} of {nodes['total']} nodes are in service." if nodes.get("total") else "The cluster is in service."
+
+
+def _components(facts: Facts, before: Json) -> list[Json]:
+    if facts.children is None:  # not seen yet: what was written last still stands
+        return [condition for condition in before.get("conditions") or () if condition.get("type") in COMPONENTS.values()]
+    found: list[Json] = []
+    for component, kind in COMPONENTS.items():
+        workloads = [one for one in facts.children if one.component == component and one.kind in ("StatefulSet", "Job")]
+        words = [one.words for one in workloads if not one.ready]
+        if words:
+            found.append(_condition(kind, "False", "NotReady", _sentence(words), facts.generation))
+        elif workloads:
+            found.append(_condition(kind, "True", "Ready", "", facts.generation))
+        elif (
+            facts.observed and component != "jail" and not (component == "worker" and _no_nodes(facts))
+        ):  # a jail of the image's own has no workload
+            found.append(_condition(kind, "False", "Missing", f"There are no workloads of the {component}.", facts.generation))
+    return found
+
+
+def _no_nodes(facts: Facts) -> bool:
+    """True when the document wants none."""
+    return facts.nodes is not None and not facts.nodes.get("total")
+
+
+def _legacy(facts: Facts) -> list[Json]:
+    """The three of the Go ansible-operator, for tools that wait for them."""
+    bad = (facts.failure and facts.failure.message) or (facts.stalled and facts.stalled[1])
+    return [
+        _condition("Running", "True", "Running" if facts.activity.running else "Successful", "", facts.generation),
+        _condition(
+            "Successful",
+            "True" if facts.observed == facts.generation and not bad else "False",
+            "Successful" if not bad else "Failed",
+            "",
+            facts.generation,
+        ),
+        _condition("Failure", "True" if bad else "False", "Failed" if bad else "None", bad or "", facts.generation),
+    ]
+
+
+def _condition(kind: str, status: str, reason: str, message: str, generation: int) -> Json:
+    return {"type": kind, "status": status, "reason": reason, "message": _cut(message), "observedGeneration": generation}
+
+
+def no_node_serves(nodes: Json | None, children: list[Child] | None) -> bool:
+    """True when workers run and none of their nodes takes jobs. Those that Slurm starts on demand are no pods of a StatefulSet."""
+    workers = any(one.size for one in children or () if one.kind == "StatefulSet" and one.component == "worker")
+    return workers and bool((nodes or {}).get("total")) and not (nodes or {}).get("inService")
+
+
+def _login(children: list[Child] | None, before: Json) -> str:
+    if children is None:
+        return str(before.get("login") or "")
+    return next((one.address for one in children if one.kind == "Service" and one.component == "login" and one.address), "")
+
+
+def _waiting_for(facts: Facts) -> str:
+    activity = facts.activity
+    if activity.running and activity.doing:
+        return activity.doing
+    jobs = ["the jobs on nodes that go: " + ", ".join(activity.waiting)] if activity.waiting else []
+    return "; ".join([*activity.lines, *jobs])
+
+
+def _sentence(parts: Iterable[str]) -> str:
+    text = "; ".join(part.rstrip(".") for part in parts if part)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

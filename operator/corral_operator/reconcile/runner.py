@@ -1,0 +1,120 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs a playbook for a cluster: what it reads is written, how it ended is counted, and one that was ended on purpose is queued again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import os
+from pathlib import Path
+
+from corral_operator.reconcile.cluster import Cluster
+from corral_operator.reconcile.context import Context
+from corral_operator.reconcile.metadata import Json
+from corral_operator.reconcile.queue import Trigger
+from corral_operator.reconcile.status import StatusWriter
+from corral_operator.runs.engine import Engine
+from corral_operator.runs.outcome import Outcome
+from corral_operator.runs.playbook import Request
+from corral_operator.runs.run import Run, clear
+
+log = logging.getLogger(__name__)
+
+_PREEMPTED = 2.0
+# Runs that were ended for these have failed.
+OVERDUE = ("timeout", "idle")
+
+
+class Runner:
+    """Runs are started by ``engine``."""
+
+    def __init__(self, context: Context, engine: Engine, status: StatusWriter) -> None:
+        self._context = context
+        self._engine = engine
+        self._status = status
+
+    async def run(self, cluster: Cluster, playbook: str, variables: Json, spec: object = ..., *, probe: bool = False) -> Outcome | None:
+        """Run a playbook, for another spec than the document's where one is given; ``probe``: by time alone, of which there are many.
+
+        Returns None when it was ended for a reason that is no failure; the cluster is queued again then.
+        """
+        context, execution = self._context, cluster.execution
+        errand = cluster.sync_key if playbook == "sync" else cluster.key
+        name, level = ("probe", logging.DEBUG) if probe else (playbook, logging.INFO)
+        request = self._prepare(cluster, playbook, variables, cluster.document.get("spec") if spec is ... else spec, name)
+        execution.parked = execution.outdated = execution.yielding = False
+        execution.overtaken.clear()
+        execution.playbook, execution.generation, execution.began = playbook, cluster.generation, context.clock()
+        execution.run = Run(self._engine, request, timeout=context.settings.run_timeout, grace=context.settings.grace)
+        if cluster.facts.activity.running:
+            self._status.write_soon(cluster)
+        where = {"cluster": cluster.name, "run": request.ident}
+        log.log(level, "run started", extra={**where, "playbook": playbook, "generation": execution.generation})
+        execution.run.outcome.kept = str(request.artifact_dir)
+        try:
+            outcome = await execution.run.go()
+        finally:
+            execution.run = None
+            if errand == cluster.key:
+                cluster.facts.activity.running, cluster.facts.activity.doing = False, ""
+        if not context.leadership.active and outcome.ended in ("", *OVERDUE):
+            # What it failed in is that it was not let write, and what it has done is the next leader's to judge.
+            outcome.ended = "lost the lease"
+        self._tell(playbook, outcome, where, quiet=level)
+        clear(request.artifact_dir.parent, name, context.settings.keep_runs)
+        if outcome.ended in ("", *OVERDUE):
+            return outcome
+        if outcome.ended == "preempted":
+            context.queue.add(errand, Trigger.RETRY, _PREEMPTED)
+        elif outcome.ended in ("superseded", "paused") and not context.queue.pending(errand):
+            context.queue.add(errand, Trigger.EDIT)
+        return None
+
+    def _tell(self, playbook: str, outcome: Outcome, where: Json, quiet: int) -> None:
+        """Count a run and log it, at the level ``quiet`` where it went well and changed nothing."""
+        metrics, changes = self._context.metrics, outcome.changes
+        result = outcome.ended or ("successful" if outcome.successful else "failed")
+        metrics.runs.labels(playbook, result).inc()
+        metrics.run_seconds.labels(playbook, result).observe(outcome.seconds)
+        for kind, count in outcome.counts.items():
+            metrics.tasks.labels(kind).inc(count)
+        for task, seconds in outcome.progress.seconds.items():
+            metrics.task_seconds.labels(task).observe(seconds)
+        log.log(
+            quiet if outcome.successful and not changes.count else logging.INFO,
+            "run ended",
+            extra={
+                **where,
+                "result": result,
+                "seconds": round(outcome.seconds, 3),
+                "changed": changes.count,
+                "changes": changes.objects[:20],
+                "counts": outcome.counts,
+            },
+        )
+
+    def _prepare(self, cluster: Cluster, playbook: str, variables: Json, spec: object, errand: str) -> Request:
+        """Write what the run reads, for nobody else's eyes. ``errand`` ends the name of its output."""
+        namespace, name = cluster.key
+        settings = self._context.settings
+        directory, artifacts = settings.scratch / namespace / name, settings.runs / namespace / name
+        for folder in (directory / "env", directory / "project", artifacts):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kind = {key: cluster.document[key] for key in ("apiVersion", "kind")}
+        write_private(directory / "cluster.json", {**kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec})
+        file = {"slurm_cluster_file": str(directory / "cluster.json")}
+        write_private(directory / "env" / "extravars", {**settings.variables, **file, **variables})
+        cluster.execution.count += 1
+        # In the order of time by name, over restarts too.
+        ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.execution.count:06d}-{errand}"
+        return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
+
+
+def write_private(path: Path, content: Json) -> None:
+    """Write JSON that only this user may read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        # As small as the API server keeps it: a run reads no file that is larger than a document may be.
+        json.dump(content, file, ensure_ascii=False, separators=(",", ":"))
