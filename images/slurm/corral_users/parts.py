@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, the corral authors
 """The document of users as its files: one, or where a ConfigMap can not hold it, several.
 
-Then the first says ``{"parts": [digest, …]}``, and the parts lie beside it as ``users.json.0``, ``users.json.1``…; the document is one after the other.
+Then the first is the list of their digests, and the parts lie beside it as ``users.json.0``, ``users.json.1``…; the document is one after the other.
 Each ConfigMap comes by itself, so for a while there may be parts of different versions, or none. What is not whole is never taken: a missing part would
 look like users who have left. The writer is plugins/module_utils/_cluster/accounts.py.
 """
@@ -55,9 +55,10 @@ def settled(path: str, patience: float = PATIENCE) -> str:
 def _digests(first: str) -> list[str] | None:
     """Those of the parts; None where the file is the document itself."""
     try:
-        return [str(one) for one in json.loads(first)["parts"]]
-    except (ValueError, KeyError, TypeError):
+        found = json.loads(first)
+    except ValueError:
         return None  # what is wrong with a document is said when it is read
+    return [str(one) for one in found] if isinstance(found, list) and found else None
 
 
 def _part(path: str, digest: str, which: str) -> bytes:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The accounts of a document as files of ConfigMaps: ``users.json``, or where one ConfigMap can not hold it, its parts. Pure.
 
-Then ``users.json`` says which parts there are, by their digests, and so it still differs wherever the accounts do. The parts lie beside it as
-``users.json.0``, ``users.json.1`` and so on, the first in the same ConfigMap. Pods mount all ConfigMaps that there can be, so more users change no pod.
-The reader is images/slurm/corral_users/parts.py.
+Then ``users.json`` is the list of their digests, so it still differs wherever the accounts do, and nobody can take it for a document without users. The
+parts lie beside it as ``users.json.0``, ``users.json.1`` and so on, the first in the same ConfigMap. Pods mount all ConfigMaps that there can be, so that
+more users change no pod. The reader is images/slurm/corral_users/parts.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def maps(cluster: str, text: str) -> list[Json]:
     parts = list(_parts(text.encode()))
     digests = [hashlib.sha256(part.encode()).hexdigest() for part in parts]
     found: list[Json] = [{"name": names(cluster)[number], "data": {f"{FILE}.{number}": part}} for number, part in enumerate(parts)]
-    found[0]["data"] = {FILE: json.dumps({"parts": digests}) + "\n", **found[0]["data"]}
+    found[0]["data"] = {FILE: json.dumps(digests, indent=1) + "\n", **found[0]["data"]}
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import accounts, apiserver, resolve, validate
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import accounts, apiserver, names, resolve, validate
 
 from .documents import KEY, good
 from .documents import accounts as in_jails
@@ -62,6 +62,11 @@ def test_the_first_file_differs_wherever_the_accounts_do() -> None:
     assert len(seen) == 4, seen
 
 
+def test_another_cluster_can_not_have_the_same_config_maps() -> None:
+    model = resolve.model(good())
+    assert {("ConfigMap", "ns", name) for name in model.users.names} <= names.of(model)
+
+
 def test_pods_do_not_change_with_the_number_of_config_maps() -> None:
     few, many = (resolve.model(document).to_dict() for document in (people(1), people(1200, LONG)))
     assert few["users"]["volume"] == many["users"]["volume"]
@@ -85,11 +90,11 @@ def size(document: dict[str, Any]) -> int:
 
 def test_the_largest_document_has_room() -> None:
     """Nothing takes more of it than lists of groups, each a line of its own with its indentation."""
-    names = [f"{first}{second}" for first in "abcdefghijklmnop" for second in "0123456789abcdef"]
+    groups = [f"{first}{second}" for first in "abcdefghijklmnop" for second in "0123456789abcdef"]
 
     def of(count: int) -> dict[str, Any]:
-        document = people(count, groups=names)
-        document["spec"]["groups"] = [{"name": name, "gid": 20001 + number} for number, name in enumerate(names)]
+        document = people(count, groups=groups)
+        document["spec"]["groups"] = [{"name": name, "gid": 20001 + number} for number, name in enumerate(groups)]
         return document
 
     few, each = size(of(100)), size(of(101)) - size(of(100))
