@@ -5,7 +5,7 @@
 A second run changes nothing. With --watch it stays, and writes them again whenever the document changes.
 
 The document (JSON):  {"groups": [{name, gid}], "users": [{name, uid, gid, groups, sshKeys, sudo, shell}], "mountPoints": [path],
-"sshConfig": text, "motd": text}
+"sshConfig": text, "motd": text}; or, where that is too large for one file, which parts of it there are (corral_users/parts.py)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextlib
 import os
 import sys
 
-from corral_users import UsersError, watch
+from corral_users import UsersError, parts, watch
 from corral_users.accounts import Accounts, Ours, make_account_files, read_state, write_state, write_sudoers
 from corral_users.document import Document, read_document
 from corral_users.files import DIRECTORY, directory, locked, make_directories, opened, read
@@ -118,8 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if given.watch:
             watch.follow(given.document, given.written, write)
-        with open(given.document, encoding="utf-8") as file:
-            write(file.read())
+        write(parts.settled(given.document))
     except (UsersError, OSError) as error:
         print(f"users: {error}", file=sys.stderr)
         with contextlib.suppress(OSError), open(os.open(given.termination_log, os.O_WRONLY), "w", encoding="utf-8") as file:

@@ -28,7 +28,7 @@ Json = dict[str, Any]
 CPU = 4.0
 # An answer that has not come by then is asked for again; the process may have been stopped with its machine.
 _PATIENCE = 60.0
-# A document of the largest size that is taken, 800 KB, needs less than 192 MiB of addresses; several checks run at once in a pod of 1 GiB.
+# A document of the largest size that is taken, 1.1 MB, needs less than 96 MiB of addresses; several checks run at once in a pod of 1 GiB.
 _MEMORY = 384 << 20
 # So many are checked at once; a document that takes long holds up one of these, and not the operator.
 _MOST = 2

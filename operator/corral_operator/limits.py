@@ -13,7 +13,7 @@ from pathlib import Path
 _BASE = 256 << 20
 _RUN = 48 << 20
 _MOST = 64
-# Of one run's process, what it shares with the zygote included. The largest document (65 536 nodes, 800 KB) takes 76 MiB. What counts are data and not
+# Of one run's process, what it shares with the zygote included. The largest document (1.1 MB) takes 81 MiB. What counts are data and not
 # addresses (RLIMIT_AS), of which each thread sets aside 72 MiB that it does not use.
 RUN_DATA = 512 << 20
 _UNLIMITED = 1 << 60

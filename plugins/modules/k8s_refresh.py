@@ -76,7 +76,7 @@ EXAMPLES = r"""
     namespace: demo
     config_map: demo-jail-users
     key: users.json
-    hash: "{{ corral.jail.users.hash }}"
+    hash: "{{ corral.users.hash }}"
     selector: app.kubernetes.io/instance=demo
     container: users
     path: /run/corral-users

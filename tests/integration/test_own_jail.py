@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from .conftest import VOLUMES, Cluster, eventually
+from .conftest import VOLUMES, Cluster, eventually, playbook
 
 pytestmark = pytest.mark.lab
 
@@ -132,6 +134,40 @@ def test_an_edit_of_the_users_restarts_nothing_and_is_there_when_the_run_ends(cl
     assert cluster.ssh("true", user="bob", check=False).returncode == 255
     for node in ("one-0", "two-0"):
         assert "no such user" in on(cluster, node, "id bob 2>&1; true")
+    assert restarts(cluster) == pods
+    assert cluster.site().changed == 0
+
+
+def rsa_key(number: int) -> str:
+    """As long as one of 4096 bits; nobody has its other half."""
+    parts = (b"ssh-rsa", b"\1\0\1", b"\0\xff" + random.Random(number).randbytes(511))
+    return f"ssh-rsa {base64.b64encode(b''.join(len(part).to_bytes(4, 'big') + part for part in parts)).decode()} u{number:04d}@example.org"
+
+
+def test_more_users_than_a_config_map_holds_come_and_go_with_one_run_each(cluster: Cluster) -> None:
+    pods, before = restarts(cluster), cluster.objects()
+    first, *others = (f"ConfigMap/own-jail-users{suffix}" for suffix in ("", "-1", "-2"))
+    few = list(cluster.spec["users"])
+    many = [{"name": f"u{number:04d}", "uid": 20001 + number, "sshKeys": [rsa_key(number)]} for number in range(1200)]
+    many[-1]["sshKeys"].append(few[0]["sshKeys"][0])
+    cluster.spec["users"] = [*few, *many]
+    try:
+        run = cluster.site()
+        assert run.rc == 0, run.output
+        assert [name in cluster.objects() for name in (first, *others)] == [True, True, False]
+        assert cluster.ssh("srun -Q -N2 id -un; id -un", user="u1199").stdout.split() == ["u1199"] * 3
+        assert cluster.slurm("id", "-u", "u1199").strip() == "21200"
+        again = cluster.site()
+        assert (again.rc, again.changed) == (0, 0), again.output
+    finally:
+        cluster.spec["users"] = few
+    # By the document that the cluster had, which is kept beside a large one.
+    run = playbook("rollback", None, "-e", f"slurm_namespace={cluster.namespace}", "-e", f"slurm_name={NAME}")
+    assert run.rc == 0, run.output
+    assert cluster.ssh("true", user="u1199", check=False).returncode == 255
+    for node in ("one-0", "two-0"):
+        assert "no such user" in on(cluster, node, "id u0000 2>&1; true")
+    assert set(cluster.objects()) == set(before), "the part is pruned, and the job is that of before"
     assert restarts(cluster) == pods
     assert cluster.site().changed == 0
 

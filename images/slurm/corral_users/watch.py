@@ -12,38 +12,40 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from corral_users import UsersError
+from corral_users import UsersError, parts
 
-# The kubelet replaces the file by a rename, so a look at it is a few bytes of the page cache.
-PAUSE = 1.0
 # What is wrong may be mended in the jail itself, which nobody tells.
 PAUSE_AFTER_FAILURE = 10.0
 
 
 def follow(document: str, written: str, write: Callable[[str], None]) -> NoReturn:
     """Calls ``write`` with the document's text, now and after each change of it, and notes in the file ``written`` what has become of it: the
-    beginning of the text's SHA-256, or a sentence. The first failure is raised, later ones are said and tried again: a node that works goes on.
+    beginning of the SHA-256 of the first file, or a sentence. The first failure is raised, later ones are said and tried again: a node that works goes
+    on. While parts are missing nothing is written, from the beginning on.
     """
     # The first process of a container ignores signals that it has no handler for.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     done: str | None = None
     failed = ""
     while True:
+        pause = parts.PAUSE
         try:
-            with open(document, encoding="utf-8") as file:
-                text = file.read()
-            if text != done:
-                write(text)
-                note(written, hashlib.sha256(text.encode()).hexdigest()[:16])
-                done, failed = text, ""
+            first = parts.read(document)
+            # After a failure those of before are written anew, too: who asks is to find the note of what there is.
+            if first != done or failed:
+                write(parts.whole(document, first))
+                note(written, hashlib.sha256(first.encode()).hexdigest()[:16])
+                done, failed = first, ""
         except (UsersError, OSError) as error:
-            if done is None:
+            pause = parts.PAUSE if isinstance(error, parts.Incomplete) else PAUSE_AFTER_FAILURE
+            if done is None and pause == PAUSE_AFTER_FAILURE:
                 raise
             if str(error) != failed:
                 failed = str(error)
                 print(f"users: {failed}; this is tried again", file=sys.stderr, flush=True)
-                note(written, failed)
-        time.sleep(PAUSE_AFTER_FAILURE if failed else PAUSE)
+                if done is not None:
+                    note(written, failed)
+        time.sleep(pause)
 
 
 def note(written: str, text: str) -> None:

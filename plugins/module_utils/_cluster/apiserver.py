@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity, revisions
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity
 
 Json = dict[str, Any]
 
@@ -20,15 +19,18 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 MAX_ANNOTATIONS = 256 * 1024
 # A ConfigMap's most is 1 MiB with its names; the rest is room for labels and managed fields.
 MAX_CONFIG_MAP = 1_000_000
-# With what defaults add to a document, and what node sets and partitions add to lines of the user's own.
-MAX_DOCUMENT, MAX_FILES = 800_000, 500_000
+# As the API server keeps it, in bytes of JSON with the schema's defaults. etcd takes 1.5 MiB, and of a SlurmCluster it takes the API server's notes on who
+# owns which field too, some 150 bytes a user and manager; a push run has the same limit, so that a document can go to the operator at any time.
+MAX_DOCUMENT = 1_100_000
+# With what node sets and partitions add to lines of the user's own.
+MAX_FILES = 500_000
 _NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Below it are ports of the machine's own services, ssh's among them, which no range of node ports is meant for.
 MIN_NODE_PORT = 1024
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 
 
-def mistakes(cluster: str, spec: Json) -> Iterator[str]:
+def mistakes(spec: Json) -> Iterator[str]:
     """Yield a sentence for each mistake of a spec whose structure is right."""
     for path, part in _parts(spec):
         yield from _resources(f"{path}.resources", part.get("resources") or {})
@@ -41,8 +43,7 @@ def mistakes(cluster: str, spec: Json) -> Iterator[str]:
     yield from _directories(spec)
     yield from _sizes(spec)
     yield from _classes(spec.get("priorityClasses") or {})
-    yield from _users(cluster, spec)
-    yield from _config_maps(cluster, spec)
+    yield from _config_maps(spec)
 
 
 def qualified(path: str, key: str) -> Iterator[str]:
@@ -221,25 +222,8 @@ def _classes(classes: Json) -> Iterator[str]:
                 yield f"{path}.{field} is {name}, but names that begin with system- are Kubernetes' own and can not be made; choose another."
 
 
-def _users(cluster: str, spec: Json) -> Iterator[str]:
-    """All users are in one ConfigMap."""
-    users, groups = spec.get("users") or [], spec.get("groups") or []
-    size = len(json.dumps({"users": users, "groups": groups}, ensure_ascii=False, indent=1).encode()) if len(users) > 100 else 0
-    if size > MAX_CONFIG_MAP:
-        yield (
-            f"spec.users has {size} bytes, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {cluster}-jail-users; give users fewer or shorter keys "
-            "(ssh-ed25519 has 80 characters), or a directory (spec.sssd)."
-        )
-
-
-def _config_maps(cluster: str, spec: Json) -> Iterator[str]:
-    """What else is kept in one object: the document itself, Slurm's files, and the scripts of each kind of pods."""
-    size = len(json.dumps(spec))
-    if size > MAX_DOCUMENT:
-        yield (
-            f"spec has {size} bytes as JSON, more than the {MAX_DOCUMENT} that fit into the ConfigMap {revisions.name(cluster)}, where documents are kept; "
-            "write less, or put users into a directory (spec.sssd)."
-        )
+def _config_maps(spec: Json) -> Iterator[str]:
+    """What is kept in one object: Slurm's files, and the scripts of each kind of pods."""
     for path, part in _parts(spec):
         size = sum(len(script.get("script", "").encode()) for script in part.get("initScripts") or [])
         if size > MAX_CONFIG_MAP:
@@ -255,26 +239,26 @@ def _config_maps(cluster: str, spec: Json) -> Iterator[str]:
         yield f"spec.slurm, with the extra parameters of node sets and partitions, has {size} bytes of lines; {MAX_FILES} are the most, so write fewer."
 
 
-def oversized(cluster: str, *, config: str, files: Mapping[str, str], users: str, accounts: str, document: str) -> Iterator[str]:
-    """Yield a sentence for each text made of a document that its ConfigMap can not hold: Slurm's ``files`` in ``config``, the accounts in ``users``, and the
-    document with its defaults. What follows from few words can be long."""
+def too_large(document: str) -> str:
+    """Return a sentence where a document, as JSON with its defaults, is larger than what keeps it; "" where it has room."""
+    size = len(document.encode())
+    if size <= MAX_DOCUMENT:
+        return ""
+    return (
+        f"The document has {size} bytes as JSON with its defaults; {MAX_DOCUMENT} are the most that Kubernetes has room for, so write less: give users fewer "
+        "or shorter keys (ssh-ed25519 has 80 characters), or put them into a directory (spec.sssd)."
+    )
+
+
+def oversized(config: str, files: Mapping[str, str]) -> str:
+    """Return a sentence where Slurm's files are more than the ConfigMap ``config`` holds; "" where they have room. What follows from few words can be long."""
     size = sum(len(name.encode()) + len(text.encode()) for name, text in files.items())
-    if size > MAX_CONFIG_MAP:
-        yield (
-            f"The document makes {size} bytes of Slurm's files, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {config}; make names of node sets "
-            "shorter, or name in each of spec.partitions the nodeSets that are meant."
-        )
-    size = len(accounts.encode())
-    if size > MAX_CONFIG_MAP:
-        yield (
-            f"spec.users makes {size} bytes of accounts, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {users}; put users into a directory "
-            "(spec.sssd)."
-        )
-    if len(document) > MAX_CONFIG_MAP:
-        yield (
-            f"spec has {len(document)} bytes as JSON with its defaults, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {revisions.name(cluster)}, "
-            "where documents are kept; write less, or put users into a directory (spec.sssd)."
-        )
+    if size <= MAX_CONFIG_MAP:
+        return ""
+    return (
+        f"The document makes {size} bytes of Slurm's files, more than the {MAX_CONFIG_MAP} that fit into the ConfigMap {config}; make names of node sets "
+        "shorter, or name in each of spec.partitions the nodeSets that are meant."
+    )
 
 
 def _shown(text: str) -> str:

@@ -162,7 +162,7 @@ SUB_MOUNT_SOURCES = ("claimName", "storageClassName", "hostPath", "memory", "scr
 def mistakes(metadata: Json, spec: Json) -> Iterator[str]:
     """Yield a sentence for each mistake of a document whose structure is right."""
     yield from _volumes(spec)
-    yield from apiserver.mistakes(metadata["name"], spec)
+    yield from apiserver.mistakes(spec)
     yield from _controller(spec["controller"])
     yield from _login(spec)
     yield from _node_sets(metadata["name"], spec.get("nodeSets") or [])

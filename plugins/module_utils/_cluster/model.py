@@ -343,17 +343,27 @@ class Populate:
 
 
 @dataclass(frozen=True, slots=True)
-class Users:
-    """The job that writes users and groups into the jail at ``/mnt/jail`` of its pod, and homes; ``document`` is its input, JSON text.
+class UsersJob:
+    """What writes users and groups into the jail at ``/mnt/jail`` of its pod, and homes.
 
-    Where each pod has a jail of its own, its pods write them by ``document`` too, and the job makes the homes of all of them: ``job`` is
-    None without a volume for these. ``hash`` is that of the document; pods tell by it what they have written.
+    Where each pod has a jail of its own, its pods write the users too, and the job makes the homes of all of them: ``job`` is None without a volume
+    for these.
     """
 
-    volumes: PodVolumes
-    config_map: str
     job: str | None
-    document: str
+    volumes: PodVolumes
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The accounts of all jails: ``maps``, each a ConfigMap's name and data, which pods mount as ``volume``; ``names`` are those of all that there can be.
+
+    ``hash`` is that of the first one's users.json; pods tell by it what they have written. ``applyset`` is that of the jobs.
+    """
+
+    maps: list[Json]
+    names: list[str]
+    volume: Json
     hash: str
     selector: str
     applyset: ApplySet
@@ -372,7 +382,7 @@ class Jail:
     sub_path: str
     volume: Volume | None
     populate: Populate
-    users: Users
+    users: UsersJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +462,7 @@ class Model:
     egress: Egress
     sssd: Sssd | None
     secrets: list[Json]
+    users: Users
     jail: Jail
     jails: list[Jail]
     sub_mount_volumes: list[Volume]

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
+    accounts,
     apiserver,
     config,
     defaults,
@@ -47,6 +48,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Sync,
     Teardown,
     Users,
+    UsersJob,
     Volume,
     Workers,
 )
@@ -150,15 +152,16 @@ def _model(document: Any, sizes: dict[str, int] | None) -> Model:
         if "scale" in node_set:
             asked = (sizes or {}).get(node_set["name"], node_set["replicas"])
             node_set["replicas"] = min(max(asked, node_set["scale"]["minReplicas"]), node_set["scale"]["maxReplicas"])
-    found = _Resolver(name, namespace, spec, defaults.static(written), scalable=sizes is not None).model()
-    users = found.jail.users
-    large = apiserver.oversized(
-        name, config=found.config.name, files=found.config.files, users=users.config_map, accounts=users.document, document=found.document
-    )
-    mistakes = list(large)
-    if mistakes:
-        raise validate.InvalidDocument(mistakes)
+    resolver = _Resolver(name, namespace, spec, defaults.static(written), scalable=sizes is not None)
+    _refuse(apiserver.too_large(resolver.document()))
+    found = resolver.model()
+    _refuse(apiserver.oversized(found.config.name, found.config.files))
     return found
+
+
+def _refuse(mistake: str) -> None:
+    if mistake:
+        raise validate.InvalidDocument([mistake])
 
 
 class _Resolver:
@@ -183,7 +186,9 @@ class _Resolver:
         controller = self.controller()
         node_sets = [self.node_set(node_set) for node_set in self.spec["nodeSets"]]
         partitions = self.partitions(node_sets)
-        jails = self.jails(components.jail.labels)
+        found = self.jail_accounts()
+        users = self.users(components.jail.labels, found)
+        jails = [self.jail(name, spec, found) for name, spec in self.jail_specs()]
         sub_mount_volumes = [self.sub_mount_volume(mount) for mount in self.spec["jail"]["subMounts"] if "storageClassName" in mount]
         login = self.login()
         workers = self.workers(node_sets)
@@ -237,10 +242,11 @@ class _Resolver:
             egress=egress.resolve(self.name, self.spec, self.cluster_selector(), components),
             sssd=self.sssd(),
             secrets=secrets,
+            users=users,
             jail=jails[0],
             jails=jails,
             sub_mount_volumes=sub_mount_volumes,
-            teardown=self.teardown(components, jails, sub_mount_volumes, controller, secrets),
+            teardown=self.teardown(components, users, jails, sub_mount_volumes, controller, secrets),
             objects_owner=None,
             original=None,
         )
@@ -248,7 +254,7 @@ class _Resolver:
     def document(self) -> str:
         """As text, so that nobody on the way takes it for a structure with templates in it. What follows from other fields is left to follow from them."""
         metadata = {"name": self.name, "namespace": self.namespace}
-        return json.dumps({"apiVersion": schema.API_VERSION, "kind": schema.KIND, "metadata": metadata, "spec": self.written})
+        return revisions.text({"apiVersion": schema.API_VERSION, "kind": schema.KIND, "metadata": metadata, "spec": self.written})
 
     def domain(self, service: str) -> str:
         return f"{service}.{self.namespace}.svc.{self.spec['clusterDomain']}"
@@ -702,8 +708,9 @@ class _Resolver:
     def jail_volume(self, name: str, spec: Json) -> Volume:
         return self.volume("jail" if name == "default" else f"jail-{name}", spec["volume"], "ReadWriteMany")
 
-    def jails(self, labels: Labels) -> list[Jail]:
-        accounts = {
+    def jail_accounts(self) -> Json:
+        """What is to be in all jails."""
+        found = {
             "groups": self.spec["groups"],
             "users": [
                 {key: user[key] for key in ("name", "uid", "gid", "groups", "sshKeys", "sudo", "shell")} for user in self.spec["users"]
@@ -715,9 +722,19 @@ class _Resolver:
             "sshConfig": self.ssh_config(),
         }
         if "motd" in self.spec["login"]:
-            accounts["motd"] = self.spec["login"]["motd"].rstrip("\n") + "\n"
-        document = json.dumps(accounts, sort_keys=True, ensure_ascii=False, indent=1) + "\n"
-        return [self.jail(name, spec, labels, accounts, document) for name, spec in self.jail_specs()]
+            found["motd"] = self.spec["login"]["motd"].rstrip("\n") + "\n"
+        return found
+
+    def users(self, labels: Labels, found: Json) -> Users:
+        maps = accounts.maps(self.name, json.dumps(found, sort_keys=True, ensure_ascii=False, indent=1) + "\n")
+        return Users(
+            maps=maps,
+            names=accounts.names(self.name),
+            volume=accounts.volume(self.name),
+            hash=hashlib.sha256(maps[0]["data"][accounts.FILE].encode()).hexdigest()[:16],
+            selector=f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component in (controller,login,worker)",
+            applyset=ApplySet(name=f"{self.name}-jail-accounts", namespace=self.namespace, labels=labels),
+        )
 
     def ssh_config(self) -> str:
         """How ssh inside the jail reaches workers by their Slurm nodes' names; empty where they have no sshd."""
@@ -734,7 +751,7 @@ class _Resolver:
             "    IdentityFile ~/.ssh/corral\n"
         )
 
-    def jail(self, name: str, spec: Json, labels: Labels, accounts: Json, document: str) -> Jail:
+    def jail(self, name: str, spec: Json, users: Json) -> Jail:
         shared = name != "default" or self.shared
         volume = self.jail_volume(name, spec) if shared else None
         prefix = f"{self.name}-jail" if name == "default" else f"{self.name}-jail-{name}"
@@ -747,7 +764,7 @@ class _Resolver:
             sub_path="root",
             volume=volume,
             populate=self.populate(prefix, spec, volume),
-            users=self.users(prefix, spec, volume, labels, accounts, document),
+            users=self.users_job(prefix, spec, volume, users),
         )
 
     def populate(self, prefix: str, spec: Json, volume: Volume | None) -> Populate:
@@ -769,18 +786,10 @@ class _Resolver:
             requests=requests,
         )
 
-    def users(self, prefix: str, spec: Json, volume: Volume | None, labels: Labels, accounts: Json, document: str) -> Users:
+    def users_job(self, prefix: str, spec: Json, volume: Volume | None, users: Json) -> UsersJob:
         volumes = self.users_volumes(volume)
-        what = [accounts, self.spec["images"], volume.claim if volume else spec["populate"], volumes.mounts]
-        return Users(
-            volumes=volumes,
-            config_map=f"{self.name}-jail-users",
-            job=f"{prefix}-users-{_short(what)}" if volume or volumes.env else None,
-            document=document,
-            hash=hashlib.sha256(document.encode()).hexdigest()[:16],
-            selector=f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component in (controller,login,worker)",
-            applyset=ApplySet(name=f"{self.name}-jail-accounts", namespace=self.namespace, labels=labels),
-        )
+        what = [users, self.spec["images"], volume.claim if volume else spec["populate"], volumes.mounts]
+        return UsersJob(job=f"{prefix}-users-{_short(what)}" if volume or volumes.env else None, volumes=volumes)
 
     def users_volumes(self, jail: Volume | None) -> PodVolumes:
         """The jail, and the volume of /home where that is one: beside the jail, for the reason that ``jail_volumes`` gives.
@@ -828,7 +837,7 @@ class _Resolver:
         return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where, "labels": self.labels}, **kept_for}
 
     def teardown(
-        self, components: Components, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, secrets: list[Json]
+        self, components: Components, users: Users, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, secrets: list[Json]
     ) -> Teardown:
         data: list[Json] = []
         left: list[str] = []
@@ -851,7 +860,7 @@ class _Resolver:
                 components.login.applyset,
                 components.worker.applyset,
                 components.controller.applyset,
-                jails[0].users.applyset,
+                users.applyset,
                 components.jail.applyset,
                 components.base.applyset,
             ],

@@ -6,6 +6,7 @@ And it takes what a playbook takes.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import apiserver, reading, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
 from ..conftest import eventually
@@ -49,6 +50,25 @@ def group() -> Iterator[str]:
         yield name
     finally:
         kubectl("delete", f"crd/slurmclusters.{name}", "--wait=false")
+
+
+def test_the_largest_document_is_kept_whoever_else_has_written_it(group: str) -> None:
+    """etcd takes 1.5 MiB, and the API server notes for each field who has written it."""
+    kubectl, document = Kubectl(REPOSITORY), yaml.safe_load((REPOSITORY / "examples/minimal.yml").read_text())
+    key = document["spec"]["users"][0]["sshKeys"][0]
+    document["metadata"] = {"name": f"largest-{uuid.uuid4().hex[:8]}", "namespace": "default"}
+    document["spec"]["users"] = [{"name": f"u{number:04d}", "uid": 20001 + number, "sshKeys": [key]} for number in range(1300)]
+    more, rest = divmod(apiserver.MAX_DOCUMENT - len(resolve.model(document).document.encode()), 1300)
+    for number, user in enumerate(document["spec"]["users"]):
+        user["sshKeys"] = [f"{key}{'x' * (more + (number < rest))}"]
+    assert len(resolve.model(document).document.encode()) == apiserver.MAX_DOCUMENT
+    sent = json.dumps({**document, "apiVersion": f"{group}/v1alpha1"})
+    for who in ("one", "another"):
+        kubectl("apply", "--server-side", f"--field-manager={who}", "-f", "-", stdin=sent)
+    kept = kubectl.json("get", f"slurmclusters.{group}", document["metadata"]["name"], "-n", "default", "--show-managed-fields")
+    assert len(kept["metadata"]["managedFields"]) == 2
+    again = resolve.model({**document, "spec": kept["spec"]})
+    assert len(again.document.encode()) == apiserver.MAX_DOCUMENT, "what is run by the operator is as large"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -13,13 +14,17 @@ import stat
 import subprocess
 import sys
 import time
+import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import users
-from corral_users import UsersError
+from corral_users import UsersError, parts, watch
 from corral_users.document import read_document
 from corral_users.homes import BEGIN, END, with_keys
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import accounts
 
 ALICE: dict[str, Any] = {
     "name": "alice",
@@ -443,3 +448,179 @@ def test_watch_does_not_begin_with_a_mistake(jail: pathlib.Path, tmp_path: pathl
         signal.signal(signal.SIGTERM, before)
     assert "guest is in the jail already" in capsys.readouterr().err
     assert not (tmp_path / "written").exists()
+
+
+def split(folder: pathlib.Path, *texts: str) -> str:
+    """Writes the parts of a document as their ConfigMaps would show them, and returns what its first file says."""
+    digests = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    for number, text in enumerate(texts):
+        (folder / f"users.json.{number}").write_text(text)
+    (folder / "users.json").write_text(json.dumps(digests))
+    return (folder / "users.json").read_text()
+
+
+WHOLE = json.dumps({"groups": [LAB], "users": [ALICE, {**BOB, "name": "zoë"}]}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("cuts", [(), (40,), (40, 90), (0,), (len(WHOLE),)])
+def test_a_document_is_one_file_or_its_parts(tmp_path: pathlib.Path, cuts: tuple[int, ...]) -> None:
+    ends = (0, *cuts, len(WHOLE))
+    first = split(tmp_path, *(WHOLE[start:end] for start, end in itertools.pairwise(ends)))
+    path = str(tmp_path / "users.json")
+    assert parts.whole(path, first) == parts.settled(path) == WHOLE
+    assert parts.whole(path, WHOLE) == WHOLE, "by itself it needs no parts"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '"text"', '{"users": []}'])
+def test_what_names_no_parts_is_the_document(tmp_path: pathlib.Path, text: str) -> None:
+    assert parts.whole(str(tmp_path / "users.json"), text) == text
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("older", "part 2 of 2 of the users is of another version than the first file"),
+        ("missing", "part 2 of 2 of the users is missing"),
+        ("cut", "part 2 of 2 of the users is of another version"),
+        ("swapped", "part 1 of 2 of the users is of another version"),
+    ],
+)
+def test_parts_that_do_not_fit_are_no_document(tmp_path: pathlib.Path, trouble: str, words: str) -> None:
+    first = split(tmp_path, WHOLE[:50], WHOLE[50:])
+    one, two = tmp_path / "users.json.0", tmp_path / "users.json.1"
+    if trouble == "older":
+        two.write_text(WHOLE[50:].replace("alice", "older"))
+    elif trouble == "missing":
+        two.unlink()
+    elif trouble == "cut":
+        two.write_text(WHOLE[50:-1])
+    else:
+        one.write_text(WHOLE[50:])
+        two.write_text(WHOLE[:50])
+    with pytest.raises(parts.Incomplete, match=words):
+        parts.whole(str(tmp_path / "users.json"), first)
+    with pytest.raises(parts.Incomplete, match=words):
+        parts.settled(str(tmp_path / "users.json"), patience=0)
+
+
+def test_the_job_waits_for_the_parts_and_says_which_never_came(
+    jail: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps({"groups": [LAB], "users": [ALICE, BOB]})
+    split(tmp_path, text[:50], text[50:])
+    late, log = tmp_path / "users.json.1", tmp_path / "log"
+    late.unlink()
+    log.touch()
+    arguments = ["--jail", str(jail), "--document", str(tmp_path / "users.json"), "--termination-log", str(log)]
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(parts, "time", types.SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
+    before = snapshot(jail)
+    assert users.main(arguments) == 1 and now[0] > parts.PATIENCE
+    assert "part 2 of 2 of the users is missing" in log.read_text() and snapshot(jail) == before
+
+    def comes(seconds: float) -> None:
+        pause(seconds)
+        late.write_text(text[50:])
+
+    monkeypatch.setattr(parts, "time", types.SimpleNamespace(monotonic=lambda: now[0], sleep=comes))
+    assert users.main(arguments) == 0
+    assert line(jail, "passwd", "bob")
+
+
+class Enough(Exception):
+    """All steps have been taken."""
+
+
+def test_watch_takes_a_document_only_when_it_is_whole(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kubelet may show while versions follow one another, a look at it each time: what was written after it, and what the note says."""
+    path, written = tmp_path / "users.json", tmp_path / "written"
+    done: list[str] = []
+    late, last = tmp_path / "users.json.1", tmp_path / "users.json.2"
+
+    def note() -> str:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+    def only(text: str) -> Callable[[], object]:
+        return lambda: path.write_text(text)
+
+    def write(text: str) -> None:
+        if "bad" in text:
+            raise UsersError("it is bad")
+        done.append(text)
+
+    steps: list[tuple[str, Callable[[], object], list[str], Callable[[], str]]] = [
+        ("the second part is not there yet", late.unlink, [], lambda: ""),
+        ("it has come", lambda: late.write_text("two"), ["onetwo"], note),
+        ("nothing is new", lambda: None, ["onetwo"], note),
+        ("a part is lost", late.unlink, ["onetwo"], note),
+        (
+            "a newer version has begun to come",
+            only(json.dumps([hashlib.sha256(b"new").hexdigest()] * 3)),
+            ["onetwo"],
+            lambda: "part 1 of 3",
+        ),
+        (
+            "its parts come",
+            lambda: (tmp_path / "users.json.0").write_text("new"),
+            ["onetwo"],
+            lambda: "part 2 of 3 of the users is missing",
+        ),
+        ("one by one", lambda: late.write_text("new"), ["onetwo"], lambda: "part 3 of 3 of the users is missing"),
+        ("until it is whole", lambda: last.write_text("new"), ["onetwo", "newnewnew"], note),
+        ("it fits into one file, and the parts are there still", only("{}"), ["onetwo", "newnewnew", "{}"], note),
+        ("they are pruned", lambda: (late.unlink(), last.unlink()), ["onetwo", "newnewnew", "{}"], note),
+        ("it can not be written", only('{"bad": 1}'), ["onetwo", "newnewnew", "{}"], lambda: "it is bad"),
+        ("that of before is back", only("{}"), ["onetwo", "newnewnew", "{}", "{}"], note),
+    ]
+    split(tmp_path, "one", "two")
+    taken = iter(steps)
+    current = next(taken)
+    current[1]()
+
+    def looked(_seconds: float) -> None:
+        nonlocal current
+        what, _change, expected, words = current
+        said = written.read_text() if written.exists() else ""
+        assert (done, words() in said, bool(said)) == (expected, True, bool(expected)), (what, said)
+        try:
+            current = next(taken)
+        except StopIteration:
+            raise Enough from None
+        current[1]()
+
+    monkeypatch.setattr(watch, "time", types.SimpleNamespace(sleep=looked))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(Enough):
+            watch.follow(str(path), str(written), write)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("text", "maps"),
+    [
+        ('{"users": []}', 1),
+        ("x" * accounts.MOST, 1),
+        ("x" * (accounts.MOST + 1), 2),
+        ("x" * 2 * accounts.MOST, 2),
+        ("x" * (2 * accounts.MOST + 1), 3),
+        ("é" * accounts.MOST, 2),
+        ("x" + "🔥" * (accounts.MOST // 2), 3),
+    ],
+    ids=["none", "full", "one more", "two full", "three", "of two bytes", "of four bytes"],
+)
+def test_what_a_run_writes_is_what_is_read(tmp_path: pathlib.Path, text: str, maps: int) -> None:
+    found = accounts.maps("demo", text)
+    assert [one["name"] for one in found] == accounts.names("demo")[:maps]
+    for one in found:
+        assert sum(len(value.encode()) for value in one["data"].values()) < 1 << 20
+        for key, value in one["data"].items():
+            assert not (tmp_path / key).exists(), "two ConfigMaps have the same file"
+            (tmp_path / key).write_text(value)
+    path = str(tmp_path / "users.json")
+    assert parts.whole(path, parts.read(path)) == text

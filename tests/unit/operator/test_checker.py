@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import apiserver, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator import checker
 from corral_operator.checker import Checker
 
+from ..plugins.module_utils._cluster.documents import KEY
 from .world import Json, World, document, path, run
 
 # What the process of a check runs instead: its document says how it does.
@@ -93,6 +94,21 @@ def test_one_that_does_not_end_is_told_and_the_next_is_checked() -> None:
             await check(document(trouble="dies"))
         assert (await check(document())).mistakes == ""
         beating.cancel()
+        await check.close()
+
+    asyncio.run(story())
+
+
+def test_the_largest_document_is_within_the_limits() -> None:
+    async def story() -> None:
+        check = Checker()
+        users = [{"name": f"u{number}", "uid": 10001 + number, "sshKeys": [f"{KEY} {'x' * 640}"]} for number in range(1300)]
+        largest = document(users=users)
+        assert 0.95 < len(resolve.model(largest).document) / apiserver.MAX_DOCUMENT <= 1
+        assert (await check(largest)).mistakes == ""
+        users[-1]["sshKeys"] = users[0]["sshKeys"] * 64
+        users.extend({**users[0], "name": f"v{number}", "uid": 20001 + number} for number in range(100))
+        assert f"; {apiserver.MAX_DOCUMENT} are the most that Kubernetes has room for" in (await check(document(users=users))).mistakes
         await check.close()
 
     asyncio.run(story())

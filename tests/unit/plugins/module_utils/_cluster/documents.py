@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from typing import Any
 
@@ -47,3 +48,11 @@ def edited(path: str, value: Any) -> dict[str, Any]:
     else:
         place[steps[-1]] = value
     return document
+
+
+def accounts(model: dict[str, Any]) -> dict[str, Any]:
+    """What the jails shall have, of a model's ConfigMaps."""
+    maps = model["users"]["maps"]
+    texts = [maps[0]["data"]["users.json"]] if len(maps) == 1 else [one["data"][f"users.json.{number}"] for number, one in enumerate(maps)]
+    found: dict[str, Any] = json.loads("".join(texts))
+    return found

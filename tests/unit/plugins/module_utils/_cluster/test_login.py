@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, validate
 
-from .documents import edited, good
+from .documents import accounts, edited, good
 from .test_validate import mistakes
 
 
@@ -40,9 +39,8 @@ def test_connections_are_spread_over_the_login_nodes_unless_the_document_says_ot
 
 @pytest.mark.parametrize("text", ["Welcome.", "Welcome.\n", "Welcome.\n\n"])
 def test_words_at_login_are_the_jails_file(text: str) -> None:
-    users = resolve.model(edited("spec.login.motd", text)).to_dict()["jail"]["users"]
-    assert json.loads(users["document"])["motd"] == "Welcome.\n"
-    assert "motd" not in json.loads(resolve.model(good()).to_dict()["jail"]["users"]["document"])
+    assert accounts(resolve.model(edited("spec.login.motd", text)).to_dict())["motd"] == "Welcome.\n"
+    assert "motd" not in accounts(resolve.model(good()).to_dict())
 
 
 def test_without_limits_there_are_none() -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, resolve
 
-from .documents import KEY, good
+from .documents import KEY, accounts, good
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_whole_of_unicode_comes_through_to_the_objects() -> None:
     document["spec"]["users"][0]["sshKeys"] = [f"{KEY} Zoë 🔥 漢字"]
     document["spec"]["nodeSets"][0]["initScripts"] = [{"name": "say", "script": f"#!/bin/sh\necho '{motd}'\n"}]
     found = resolve.model(reading.document(json.dumps(document), "x")).to_dict()
-    written = json.loads(found["jail"]["users"]["document"])
+    written = accounts(found)
     assert written["motd"] == f"{motd}\n"
     assert written["users"][0]["sshKeys"] == document["spec"]["users"][0]["sshKeys"]
     assert found["login"]["service_annotations"] == {"example.com/note": motd}

@@ -13,7 +13,7 @@ import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, resolve, schema
 
-from .documents import edited, good
+from .documents import accounts, edited, good
 
 REPOSITORY = Path(__file__).resolve().parents[5]
 
@@ -376,7 +376,7 @@ def test_sub_mounts_go_where_they_are_wanted() -> None:
     assert _mounts(users) == {"/mnt/jail": "jail", "/mnt/homes": "homes"}
     assert users["env"] == [{"name": "CORRAL_HOMES", "value": "/mnt/homes"}]
     assert {volume["name"]: volume for volume in users["volumes"]}["homes"]["persistentVolumeClaim"] == {"claimName": "homes"}
-    assert json.loads(resolved["jail"]["users"]["document"])["mountPoints"] == ["/home", "/data", "/scratch", "/fast"]
+    assert accounts(resolved)["mountPoints"] == ["/home", "/data", "/scratch", "/fast"]
 
 
 def test_the_claim_of_a_sub_mount_keeps_its_name_when_others_go() -> None:
@@ -442,7 +442,7 @@ def test_shared_memory_is_half_of_the_memory() -> None:
 
 
 def test_workers_are_reached_by_the_names_of_their_slurm_nodes() -> None:
-    document = json.loads(model(good())["jail"]["users"]["document"])
+    document = accounts(model(good()))
     assert document["sshConfig"].splitlines()[1:4] == [
         "Host cpu-* big-* !*.*",
         "    HostName demo-%h.demo-worker.ns.svc.cluster.local",
@@ -453,7 +453,7 @@ def test_workers_are_reached_by_the_names_of_their_slurm_nodes() -> None:
 def test_workers_without_sshd_need_no_host_keys() -> None:
     found = model(edited("spec.workers", {"ssh": "Never"}))
     assert found["workers"]["ssh"] == "Never"
-    assert json.loads(found["jail"]["users"]["document"])["sshConfig"] == ""
+    assert accounts(found)["sshConfig"] == ""
     assert "demo-worker-host-keys" not in [secret["name"] for secret in found["secrets"]]
 
 
@@ -566,7 +566,7 @@ def test_sssd_shows_its_public_sockets_to_every_pod_and_jail() -> None:
             "/var/lib/sss/pipes:/var/lib/sss/pipes:ro",
             "/var/lib/sss/mc:/var/lib/sss/mc:ro",
         ]
-    assert json.loads(resolved["jail"]["users"]["document"])["mountPoints"] == ["/home", "/var/lib/sss/pipes", "/var/lib/sss/mc"]
+    assert accounts(resolved)["mountPoints"] == ["/home", "/var/lib/sss/pipes", "/var/lib/sss/mc"]
     assert "The Secret ldap in namespace ns is yours and stays." in resolved["teardown"]["left_behind"]
 
 
