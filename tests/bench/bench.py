@@ -22,7 +22,7 @@ from typing import Any
 import urllib3
 import yaml
 
-from ansible_collections.corral.slurm.tests.bench.clock import pairs, seconds
+from ansible_collections.corral.slurm.tests.bench.clock import pairs, seconds, timed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RESULTS = REPOSITORY / "build" / "bench" / "results.json"
@@ -57,9 +57,9 @@ def unchanged_site(document: Path, scratch: Path) -> list[dict[str, Any]]:
         sys.exit(f"bench: the cluster of {document} is not at rest:\n{said}")
     requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
     objects = len(re.findall(r'"result": "unchanged"', said))
-    ours, base, ratio = pairs(lambda: play(*site), lambda: play(str(empty)))
+    found = pairs(timed(lambda: play(*site)), timed(lambda: play(str(empty))))
     return [
-        result("unchanged site", ratio, "× an empty play", 2.0, f"{ours:.2f} s against {base:.2f} s"),
+        result("unchanged site", found.ratio, "× an empty play", 2.0, str(found)),
         result("unchanged site, writes", writes, "writes", 0, f"{objects} objects"),
         result("unchanged site, requests", requests, "requests", objects + 15, f"{objects} objects"),
     ]
@@ -93,12 +93,10 @@ def apply_engine(count: int) -> dict[str, Any]:
                 if answer.status != 200:
                     sys.exit(f"bench: PATCH {path} answered {answer.status}: {answer.data[:300]!r}")
 
-        ours, base, ratio = pairs(lambda: run({"objects": objects}, check=False, diff=False), bare)
+        found = pairs(timed(lambda: run({"objects": objects}, check=False, diff=False)), timed(bare))
     finally:
         run({"objects": home, "state": "absent", "wait": True}, check=False, diff=False)
-    return result(
-        f"k8s_apply, {count} unchanged objects", ratio, "× bare PATCHes", 1.3, f"{ours * 1000:.0f} ms against {base * 1000:.0f} ms"
-    )
+    return result(f"k8s_apply, {count} unchanged objects", found.ratio, "× bare PATCHes", 1.3, str(found))
 
 
 def beside_kubernetes_core(scratch: Path) -> tuple[list[dict[str, Any]], float]:
@@ -143,6 +141,15 @@ def entering_the_jail(document: Path) -> list[dict[str, Any]]:
     ]
 
 
+def entering_beside_the_least() -> list[dict[str, Any]]:
+    """On a bare machine, so that this part needs no lab, against a program that does no more than it must."""
+    from ansible_collections.corral.slurm.tests.bench import entry
+
+    return [
+        result(what, found.ratio, "× unshare, the same mounts and pivot_root", 2, str(found)) for what, found in entry.compare().items()
+    ]
+
+
 def a_new_user(document: Path, scratch: Path) -> dict[str, Any]:
     """From the edited document to the user's own session and a task of his on every node."""
     edited = yaml.safe_load(document.read_text())
@@ -175,8 +182,8 @@ def steps_in_the_jail() -> list[dict[str, Any]]:
     from ansible_collections.corral.slurm.tests.bench import steps
 
     return [
-        result(found.command, found.ratio, "× without the plugin", 1.1 if "-n50" in found.command else 1.05, str(found))
-        for found in steps.compare()
+        result(command, found.ratio, "× without the plugin", 1.1 if "-n50" in command else 1.05, str(found))
+        for command, found in steps.compare().items()
     ]
 
 
@@ -333,7 +340,7 @@ def main() -> None:
         results = [*unchanged_site(options.document, Path(scratch)), apply_engine(40), apply_engine(400)]
         others, runner = beside_kubernetes_core(Path(scratch))
         results.extend([*others, *ten_thousand_nodes()])
-        results.extend(entering_the_jail(options.document))
+        results.extend([*entering_the_jail(options.document), *entering_beside_the_least()])
         results.append(a_new_user(options.document, Path(scratch)))
         results.extend(a_thousand_nodes(options.document, Path(scratch)))
         results.extend(steps_in_the_jail())

@@ -21,7 +21,7 @@ from typing import Any
 import ansible_runner
 import yaml
 
-from ansible_collections.corral.slurm.tests.bench.clock import pairs, seconds
+from ansible_collections.corral.slurm.tests.bench.clock import pairs, seconds, timed
 
 # Of ansible-core 2.19, as requirements.txt pins it; it has kubernetes.core 6.2.
 PACKAGE = "12.3.0"
@@ -57,7 +57,7 @@ def measure(scratch: Path) -> dict[str, Any]:
     try:
         by_playbook("home")
         # The pair that only warms makes both owners of each field.
-        ours, listed, _ratio = pairs(lambda: by_playbook("ours"), lambda: by_playbook("listed"), PAIRS)
+        found = pairs(timed(lambda: by_playbook("ours")), timed(lambda: by_playbook("listed")), PAIRS)
         tasks = seconds(lambda: by_playbook("tasks"))
         by_runner()
         runner = statistics.median(seconds(by_runner) for _round in range(PAIRS))
@@ -65,7 +65,7 @@ def measure(scratch: Path) -> dict[str, Any]:
         by_playbook("away")
     manifest = json.loads((collections / "ansible_collections" / "kubernetes" / "core" / "MANIFEST.json").read_text())
     version = manifest["collection_info"]["version"]
-    return {"ours": ours, "listed": listed, "tasks": tasks, "runner": runner, "version": version}
+    return {"ours": found.ours, "listed": found.base, "tasks": tasks, "runner": runner, "version": version}
 
 
 def _collections() -> Path:

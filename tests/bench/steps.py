@@ -7,11 +7,10 @@ No Kubernetes is needed, so nothing of it is measured. The clock is read on the 
 
 from __future__ import annotations
 
-import os
-import statistics
 import subprocess
-from dataclasses import dataclass
+from functools import partial
 
+from ansible_collections.corral.slurm.tests.bench.clock import Comparison, pairs, undisturbed
 from ansible_collections.corral.slurm.tests.integration.bare.machines import (
     ENVIRONMENT,
     NODES,
@@ -26,23 +25,6 @@ from ansible_collections.corral.slurm.tests.integration.bare.machines import (
 PAIRS = 120
 # How many pairs only warm.
 WARM = 3
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Seconds with the plugin and without, pair by pair."""
-
-    command: str
-    pairs: list[tuple[float, float]]
-
-    @property
-    def ratio(self) -> float:
-        return statistics.median(with_jail / without for with_jail, without in self.pairs)
-
-    def __str__(self) -> str:
-        ours, base = (statistics.median(side) * 1000 for side in zip(*self.pairs, strict=True))
-        low, _median, high = statistics.quantiles([a / b for a, b in self.pairs], n=4)
-        return f"{ours:.1f} ms against {base:.1f} ms; half of {len(self.pairs)} pairs in {low:.2f} … {high:.2f}"
 
 
 class Shell:
@@ -70,24 +52,22 @@ class Shell:
         self._process.stdout.close()
 
 
-def _compare(made: Cluster, command: str, jobs: dict[str, str], pairs: int) -> Comparison:
+def _compare(made: Cluster, command: str, jobs: dict[str, str], count: int) -> Comparison:
     """``jobs``: an allocation that the steps are to run in, by machine; without one, each srun is a job of its own."""
-    shells = [
+    ours, plain = (
         Shell(made.machines[name], jobs.get(name, f"--partition={partition}")) for name, partition in ((NODES[0], "main"), (PLAIN, "plain"))
-    ]
-    measured = []
-    for number in range(WARM + pairs):
-        took = {}
-        # Each side is first in every second pair.
-        for shell in shells if number % 2 else reversed(shells):
-            if not jobs:
-                # A job before it has not left its node when its srun ends, and a new one would wait for that.
-                eventually(lambda: made.states() == ["idle"], "all nodes idle")
-            took[shell.machine.name] = shell.seconds(command)
-        measured.append((took[NODES[0]], took[PLAIN]))
-    for shell in shells:
-        shell.close()
-    return Comparison(f"srun {command}" + (" in an allocation" if jobs else ""), measured[WARM:])
+    )
+
+    def took(shell: Shell) -> float:
+        if not jobs:
+            # A job before it has not left its node when its srun ends, and a new one would wait for that.
+            eventually(lambda: made.states() == ["idle"], "all nodes idle")
+        return shell.seconds(command)
+
+    found = pairs(partial(took, ours), partial(took, plain), count, WARM)
+    ours.close()
+    plain.close()
+    return found
 
 
 def _allocate(made: Cluster, name: str, partition: str) -> str:
@@ -96,15 +76,13 @@ def _allocate(made: Cluster, name: str, partition: str) -> str:
     return f"--jobid={machine.sh(f'squeue -h -w {name} -o %i')}"
 
 
-def compare() -> list[Comparison]:
+def compare() -> dict[str, Comparison]:
     """A job of one task, one of 50, and steps of the same in an allocation that is there."""
-    one, many = "true", "-n50 --overcommit true"
-    # What else this machine does shall not be measured: on a busy one the quartiles are ten times as far apart without this.
-    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    try:
-        with cluster({NODES[0]: PLUGIN}) as made:
-            found = [_compare(made, one, {}, PAIRS), _compare(made, many, {}, PAIRS // 6)]
-            jobs = {NODES[0]: _allocate(made, NODES[0], "main"), PLAIN: _allocate(made, PLAIN, "plain")}
-            return [*found, _compare(made, one, jobs, PAIRS), _compare(made, many, jobs, PAIRS // 6)]
-    finally:
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    commands = {"srun true": ("true", PAIRS), "srun -n50 --overcommit true": ("-n50 --overcommit true", PAIRS // 6)}
+    with undisturbed(), cluster({NODES[0]: PLUGIN}) as made:
+        found = {name: _compare(made, command, {}, count) for name, (command, count) in commands.items()}
+        jobs = {NODES[0]: _allocate(made, NODES[0], "main"), PLAIN: _allocate(made, PLAIN, "plain")}
+        return {
+            **found,
+            **{f"{name} in an allocation": _compare(made, command, jobs, count) for name, (command, count) in commands.items()},
+        }
