@@ -85,14 +85,33 @@ class ControllerHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class Pods:
+    """What all pods with a daemon of Slurm's have, as their StatefulSet says it. ``pods`` is how many there shall be now. ``resources``, ``node_selector``,
+    ``tolerations``, ``affinity`` and ``host_users`` are as a pod or container has them; an affinity is empty, and ``host_users`` None, where nothing is asked.
+    ``probes`` are startup, readiness and liveness, as a container has their times, and ``startup.wait_seconds``, how long a look waits for a start.
+    ``jail`` is what the daemon has of the jails, with the sockets of sssd where there is one; ``accounts`` is for the container that writes users into
+    the pod's own jail, None where the jail is shared."""
+
+    stateful_set: str
+    labels: Labels
+    selector: Labels
+    pods: int
+    resources: Json
+    node_selector: Labels
+    tolerations: list[Json]
+    affinity: Json
+    probes: Json
+    host_users: bool | None
+    jail: PodVolumes
+    accounts: PodVolumes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Controller(Pods):
     """slurmctld. ``hosts`` are the primary and, with two ``replicas``, the backup; ``pod``, ``host`` and ``address`` are the primary's.
 
-    ``backup`` is the backup's pod or None; ``affinity`` is as a pod has it, empty for one replica. ``dns_searches`` are
-    the domains in which it finds worker and login pods by their host names, as jobs' clients give them. ``jail`` is where it finds the accounts;
-    ``accounts`` is for the container that writes them, where each pod has a jail of its own. ``probes`` are startup, readiness and liveness, as a
-    container has their times, and ``startup.wait_seconds``, how long a look waits for a start; ``host_users`` is as a pod has it, None where
-    nothing is asked.
+    ``backup`` is the backup's pod or None. ``dns_searches`` are the domains in which it finds worker and login pods by their host names, as jobs' clients
+    give them. In its ``jail`` are the accounts, and no more.
     """
 
     name: str
@@ -104,30 +123,20 @@ class Controller:
     host: str
     address: str
     port: int
-    affinity: Json
     dns_searches: list[str]
-    resources: Json
-    node_selector: Labels
-    tolerations: list[Json]
     state: Volume
-    probes: Json
-    host_users: bool | None
-    jail: PodVolumes
-    accounts: PodVolumes | None
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """sshd. ``pods`` is how many of its ``replicas`` there shall be now. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service``
-    gives each pod a DNS name; ``entry`` is ``Chroot`` or ``Pivot``; ``seccomp`` and ``app_armor`` are profiles as a container has them; ``accounts`` is for the
-    container that writes users into the pod's own jail. ``update_strategy`` is the type of the StatefulSet's; ``in_use`` says how to find out who uses a
-    pod and ``replace_idle`` whether those of an older template go that nobody uses, as k8s_apply has them; ``stop`` is the command before a pod's end, and
-    ``grace`` the seconds for all of the end. ``user_limits`` are words for login.sh, "" without limits; ``init_scripts`` and ``init_config_map`` are as a
-    node set's; ``probes`` and ``host_users`` as the controller's."""
+class Login(Pods):
+    """sshd. ``node_port`` is None where Kubernetes chooses or none is used; ``pods_service`` gives each pod a DNS name; ``entry`` is ``Chroot`` or ``Pivot``;
+    ``seccomp`` and ``app_armor`` are profiles as a container has them. ``update_strategy`` is the type of the StatefulSet's; ``in_use`` says how to find out
+    who uses a pod and ``replace_idle`` whether those of an older template go that nobody uses, as k8s_apply has them; ``stop`` is the command before a
+    pod's end, and ``grace`` the seconds for all of the end. ``user_limits`` are words for login.sh, "" without limits; ``init_scripts`` and
+    ``init_config_map`` are as a node set's."""
 
     name: str
     replicas: int
-    pods: int
     update_strategy: str
     in_use: Json
     replace_idle: bool
@@ -140,9 +149,6 @@ class Login:
     node_port: int | None
     session_affinity: str
     service_annotations: Labels
-    resources: Json
-    node_selector: Labels
-    tolerations: list[Json]
     host_keys_secret: str
     capabilities: list[str]
     seccomp: Json
@@ -151,10 +157,6 @@ class Login:
     user_limits: str
     init_config_map: str
     init_scripts: dict[str, str]
-    probes: Json
-    host_users: bool | None
-    jail: PodVolumes
-    accounts: PodVolumes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,21 +168,17 @@ class Gpus:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSet:
-    """One StatefulSet of workers. ``pods`` is how many of its ``replicas``, which are Slurm's nodes, there shall be now.
-    ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB; ``extra`` are further pairs
-    of its line in slurm.conf, ``gpus`` what Slurm has of GPUs, and ``hardware`` the words of the line that its pods are made for.
-    ``environment``, ``sysctls``, ``affinity``, ``spread``, ``seccomp`` and ``app_armor``
-    are as a pod or container has them, empty where nothing is asked; ``runtime_class`` is None where the nodes' own is; ``accounts`` as in Login.
+class NodeSet(Pods):
+    """One StatefulSet of workers. Its ``replicas`` are Slurm's nodes. ``node_names`` is a hostlist, ``""`` without replicas; ``real_memory`` is in MiB;
+    ``extra`` are further pairs of its line in slurm.conf, ``gpus`` what Slurm has of GPUs, and ``hardware`` the words of the line that its pods are made
+    for. ``environment``, ``sysctls``, ``spread``, ``seccomp`` and ``app_armor`` are as a pod or container has them, empty where nothing is asked;
+    ``runtime_class`` is None where the nodes' own is.
 
-    ``init_scripts`` are the texts that the document itself has, by name, for the ConfigMap ``init_config_map``; ``probes`` and
-    ``host_users`` are as the controller's; ``place`` is the switch or block of spec.slurm.topology, None without
-    one."""
+    ``init_scripts`` are the texts that the document itself has, by name, for the ConfigMap ``init_config_map``; ``place`` is the switch or block of
+    spec.slurm.topology, None without one."""
 
     name: str
-    stateful_set: str
     replicas: int
-    pods: int
     node_names: str
     cpus: int
     real_memory: int
@@ -191,23 +189,13 @@ class NodeSet:
     hardware: str
     environment: list[Json]
     sysctls: list[Json]
-    resources: Json
-    node_selector: Labels
-    tolerations: list[Json]
-    affinity: Json
     spread: list[Json]
-    labels: Labels
-    selector: Labels
     runtime_class: str | None
     place: str | None
     init_config_map: str
     init_scripts: dict[str, str]
-    probes: Json
-    host_users: bool | None
     seccomp: Json
     app_armor: Json
-    jail: PodVolumes
-    accounts: PodVolumes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +295,7 @@ class Munge:
 
 @dataclass(frozen=True, slots=True)
 class Sssd:
-    """sssd beside each of Slurm's daemons. ``mounts`` are those of its clients; ``check_job`` looks whether the directory answers."""
+    """sssd beside each of Slurm's daemons. ``check_job`` looks whether the directory answers."""
 
     image: str
     config_secret: str
@@ -315,9 +303,6 @@ class Sssd:
     homes: str
     debug_level: int
     resources: Json
-    volumes: list[Json]
-    mounts: list[Json]
-    own_mounts: list[Json]
     check_job: str
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
@@ -166,6 +167,7 @@ class _Resolver:
         }
         self.shared: bool = spec["jail"]["shared"]
         self.components = {part.name: self.component(part) for part in components.COMPONENTS}
+        self.sssd_shown = SSSD_SHOWN if "sssd" in spec else {}
         self.config_map = f"{name}-controller-config"
         self.maintenance = Maintenance(workers=spec["maintenance"] != "None", login=spec["maintenance"] == "WorkersAndLogin")
 
@@ -291,19 +293,29 @@ class _Resolver:
             host=hosts[0].host,
             address=hosts[0].address,
             port=SLURMCTLD_PORT,
-            affinity=_apart(self.components["controller"].selector) if len(hosts) > 1 else {},
             dns_searches=[self.domain(f"{self.name}-worker"), self.domain(f"{self.name}-login-pods")],
-            resources=spec["resources"],
-            node_selector=spec["nodeSelector"],
-            tolerations=spec["tolerations"],
             state=self.volume("controller-state", spec["stateVolume"], spec["stateVolume"].get("accessMode", "ReadWriteOnce")),
-            probes=_probes(spec),
-            host_users=spec.get("hostUsers"),
+            **self.pods(name, self.components["controller"], spec),
+            pods=spec["replicas"],
+            affinity=_apart(self.components["controller"].selector) if len(hosts) > 1 else {},
             jail=self.controller_jail(),
             accounts=None
             if self.shared
             else PodVolumes([], [{"name": "jail", "mountPath": JAIL}], [{"name": "CORRAL_ONLY", "value": "accounts"}]),
         )
+
+    def pods(self, stateful_set: str, of: Component, spec: Json) -> Json:
+        """What pods of all components take from their part of the document, as fields of Pods."""
+        return {
+            "stateful_set": stateful_set,
+            "labels": of.labels,
+            "selector": of.selector,
+            "resources": _resources(spec),
+            "node_selector": spec["nodeSelector"],
+            "tolerations": spec["tolerations"],
+            "probes": _probes(spec),
+            "host_users": spec.get("hostUsers"),
+        }
 
     def controller_hosts(self, name: str, replicas: int) -> list[ControllerHost]:
         """The primary's address is the same with and without a backup, so that whoever has it finds it after either change."""
@@ -322,11 +334,14 @@ class _Resolver:
 
     def controller_jail(self) -> PodVolumes:
         """Where slurmctld finds the accounts, which is all that it wants of a jail."""
-        if self.shared:
-            mount = {"name": "jail", "mountPath": JAIL, "subPath": "root", "readOnly": True}
-            return PodVolumes([self.jail_source("jail", "default", self.spec["jail"])], [mount], [])
-        memory = {"medium": "Memory", "sizeLimit": ACCOUNTS_SIZE}
-        return PodVolumes([{"name": "jail", "emptyDir": memory}], [{"name": "jail", "mountPath": JAIL, "readOnly": True}], [])
+        mount = {"name": "jail", "mountPath": JAIL, **({"subPath": "root"} if self.shared else {}), "readOnly": True}
+        own = {"name": "jail", "emptyDir": {"medium": "Memory", "sizeLimit": ACCOUNTS_SIZE}}
+        source = self.jail_source("jail", "default", self.spec["jail"]) if self.shared else own
+        return PodVolumes([source], [mount, *self.sssd_mounts()], [])
+
+    def sssd_mounts(self) -> list[Json]:
+        """Where the clients of sssd find it."""
+        return [{"name": name, "mountPath": path, "readOnly": True} for name, path in self.sssd_shown.items()]
 
     def login(self) -> Login:
         spec = self.spec["login"]
@@ -334,7 +349,6 @@ class _Resolver:
         return Login(
             name=name,
             replicas=spec["replicas"],
-            pods=0 if self.maintenance.login else spec["replicas"],
             update_strategy="RollingUpdate" if spec["updateStrategy"]["type"] == "RollingUpdate" else "OnDelete",
             in_use={"container": "sshd", "command": LOGIN_IDLE, "wait": self.maintenance.login},
             replace_idle=spec["updateStrategy"]["type"] == "WhenIdle",
@@ -347,9 +361,6 @@ class _Resolver:
             node_port=spec["service"].get("nodePort"),
             session_affinity=spec["service"]["sessionAffinity"],
             service_annotations=spec["service"]["annotations"],
-            resources=spec["resources"],
-            node_selector=spec["nodeSelector"],
-            tolerations=spec["tolerations"],
             host_keys_secret=f"{name}-host-keys",
             capabilities=list(LOGIN_CAPABILITIES),
             seccomp=self.login_seccomp(),
@@ -358,8 +369,9 @@ class _Resolver:
             user_limits=_user_limits(spec["limits"]),
             init_config_map=self.init_config_map("login"),
             init_scripts=_init_texts(spec),
-            probes=_probes(spec),
-            host_users=spec.get("hostUsers"),
+            **self.pods(name, self.components["login"], spec),
+            pods=0 if self.maintenance.login else spec["replicas"],
+            affinity={},
             jail=self.login_volumes(),
             accounts=self.accounts("login"),
         )
@@ -453,40 +465,16 @@ class _Resolver:
         return {"type": "Localhost", "localhostProfile": self.spec["security"]["profiles"]["appArmor"][pods]}
 
     def sssd(self) -> Sssd | None:
-        """The volumes of sssd: what is its own, and what its clients and the jail see of it. The private socket and the configuration are not theirs."""
         spec = self.spec.get("sssd")
         if spec is None:
             return None
-        authorities = spec.get("caConfigMap")
-        volumes: list[Json] = [
-            # Readable by all, since only sssd's own container mounts it.
-            {"name": "sssd-config", "secret": {"secretName": spec["configSecret"], "defaultMode": 0o444}},
-            # The password is in there, so in memory; and sssd writes it slowly to disks.
-            {"name": "sssd-own", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
-            {"name": "sssd-pipes", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
-            {"name": "sssd-cache", "emptyDir": {"medium": "Memory", "sizeLimit": "128Mi"}},
-        ]
-        own: list[Json] = [
-            {"name": "sssd-config", "mountPath": "/etc/corral/sssd", "readOnly": True},
-            {"name": "sssd-own", "mountPath": "/etc/sssd", "subPath": "etc"},
-            {"name": "sssd-own", "mountPath": "/run", "subPath": "run"},
-            {"name": "sssd-own", "mountPath": "/var/lib/sss", "subPath": "lib"},
-            *({"name": name, "mountPath": path} for name, path in SSSD_SHOWN.items()),
-            {"name": "sssd-own", "mountPath": "/var/lib/sss/pipes/private", "subPath": "private"},
-        ]
-        if authorities:
-            volumes.append({"name": "sssd-ca", "configMap": {"name": authorities}})
-            own.append({"name": "sssd-ca", "mountPath": "/etc/corral/ldap-ca", "readOnly": True})
         return Sssd(
             image=spec["image"],
             config_secret=spec["configSecret"],
-            ca_config_map=authorities,
+            ca_config_map=spec.get("caConfigMap"),
             homes=spec["homes"],
             debug_level=spec["debugLevel"],
             resources=spec["resources"],
-            volumes=volumes,
-            mounts=[{"name": name, "mountPath": path, "readOnly": True} for name, path in SSSD_SHOWN.items()],
-            own_mounts=own,
             check_job=f"{self.name}-base-sssd-check-{_short([spec, self.spec['images']])}",
         )
 
@@ -500,9 +488,7 @@ class _Resolver:
         line = [("CPUs", cpus), ("RealMemory", real_memory), ("Gres", gpus.gres if gpus else None), *spec["extraNodeParameters"].items()]
         return NodeSet(
             name=spec["name"],
-            stateful_set=f"{self.name}-{spec['name']}",
             replicas=spec["replicas"],
-            pods=0 if self.maintenance.workers else spec["replicas"],
             node_names=hostlist.ranged(f"{spec['name']}-", spec["replicas"]),
             cpus=cpus,
             real_memory=real_memory,
@@ -513,21 +499,16 @@ class _Resolver:
             hardware=hardware.words(line),
             environment=[*_gpu_environment(spec), *self.no_new_privileges(), *spec["environment"]],
             sysctls=spec["sysctls"],
-            resources=_resources(spec),
-            node_selector=spec["nodeSelector"],
-            tolerations=spec["tolerations"],
-            affinity=_affinity(spec, selector),
             spread=[{**spread, "labelSelector": {"matchLabels": selector}} for spread in spec["topologySpread"]],
-            labels={**worker.labels, **mark},
-            selector=selector,
             runtime_class=spec.get("gpu", {}).get("runtimeClassName"),
             place=spec["topology"].get("switch", spec["topology"].get("block")) if "topology" in spec else None,
             init_config_map=self.init_config_map(spec["name"]),
             init_scripts=_init_texts(spec),
-            probes=_probes(spec),
-            host_users=spec.get("hostUsers"),
             seccomp=self.seccomp("worker", security),
             app_armor=self.app_armor("worker", security),
+            **self.pods(f"{self.name}-{spec['name']}", replace(worker, labels={**worker.labels, **mark}, selector=selector), spec),
+            pods=0 if self.maintenance.workers else spec["replicas"],
+            affinity=_affinity(spec, selector),
             jail=self.worker_volumes(spec),
             accounts=self.accounts(spec["name"]),
         )
@@ -585,7 +566,7 @@ class _Resolver:
         pod's own programs. The pod attaches them itself (``jail-exec --attach``), by the variables given here.
         """
         volumes: list[Json] = []
-        mounts: list[Json] = []
+        mounts = self.sssd_mounts()
         for name, spec in self.jail_specs():
             if name != "default" and not named:
                 continue
@@ -596,13 +577,12 @@ class _Resolver:
             read_only = {"readOnly": True} if mount["readOnly"] else {}
             volumes.append({"name": f"submount-{index}", **self.sub_mount_source(mount)})
             mounts.append({"name": f"submount-{index}", "mountPath": f"{SUB_MOUNTS}/{index}", **read_only})
-        shown = list(SSSD_SHOWN.values()) if "sssd" in self.spec else []
         variables = {
             "CORRAL_JAILS": " ".join(_root(name) for name, spec in self.jail_specs() if named or name == "default"),
             "CORRAL_SUBMOUNTS": " ".join(
                 [
                     *(f"{SUB_MOUNTS}/{index}:{mount['path']}{':ro' if mount['readOnly'] else ''}" for index, mount in sub_mounts),
-                    *(f"{path}:{path}:ro" for path in shown),
+                    *(f"{path}:{path}:ro" for path in self.sssd_shown.values()),
                 ]
             ),
             "CORRAL_SCRATCH": " ".join(f"{SUB_MOUNTS}/{index}" for index, mount in sub_mounts if "scratch" in mount or "memory" in mount),
@@ -706,7 +686,7 @@ class _Resolver:
             ],
             "mountPoints": [
                 *(mount["path"] for mount in self.spec["jail"]["subMounts"]),
-                *(SSSD_SHOWN.values() if "sssd" in self.spec else ()),
+                *self.sssd_shown.values(),
             ],
             "sshConfig": self.ssh_config(),
         }
@@ -923,13 +903,13 @@ def _user_limits(limits: Json) -> str:
     return " ".join(f"{name}={int(quantity.parse(limits[field]) * unit)}" for field, (name, unit) in files.items() if field in limits)
 
 
-def _resources(node_set: Json) -> Json:
-    """Those of the document, and of real GPUs as many as Slurm counts. Kubernetes sets aside what the limit of an extended resource says."""
-    spec = node_set.get("gpu")
+def _resources(pods: Json) -> Json:
+    """Those of the document, and of a node set's real GPUs as many as Slurm counts. Kubernetes sets aside what the limit of an extended resource says."""
+    spec = pods.get("gpu")
     if not spec or spec["vendor"] == "simulated":
-        return dict(node_set["resources"])
+        return dict(pods["resources"])
     name = spec.get("resourceName") or GPU_RESOURCES[spec["vendor"]]
-    return {**node_set["resources"], "limits": {**node_set["resources"]["limits"], name: str(spec["count"])}}
+    return {**pods["resources"], "limits": {**pods["resources"]["limits"], name: str(spec["count"])}}
 
 
 def _add_volumes(found: PodVolumes, volumes: list[Json]) -> None:

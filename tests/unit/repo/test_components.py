@@ -30,7 +30,7 @@ def documents() -> list[Json]:
     directory = {"hostPath": "/srv/a", "size": "1Gi", "accessMode": "ReadWriteMany"}
     more["spec"]["controller"] = {**full["spec"]["controller"], "replicas": 2, "stateVolume": directory}
     more["spec"]["jail"] = {**full["spec"]["jail"], "volume": {"hostPath": "/srv/b", "size": "1Gi"}}
-    more["spec"]["sssd"] = {"image": "example/sssd:1", "configSecret": "ldap"}
+    more["spec"]["sssd"] = {"image": "example/sssd:1", "configSecret": "ldap", "caConfigMap": "ca"}
     return [full, more, *(load(f"examples/{name}.yml") for name in ("minimal", "own"))]
 
 
@@ -126,6 +126,19 @@ def test_the_daemon_of_each_is_looked_at(name: str) -> None:
             (container,) = pod["containers"]
             assert container["name"] == daemon
             assert all(container[probe]["exec"]["command"][1] == daemon for probe in ("startupProbe", "readinessProbe", "livenessProbe"))
+
+
+def test_what_the_clients_of_sssd_see_is_neither_its_configuration_nor_its_private_socket() -> None:
+    pods = [item["spec"]["template"]["spec"] for item in made()[1][1] if item["kind"] == "StatefulSet"]
+    assert len(pods) >= 4
+    for pod in pods:
+        (sssd,) = [container for container in pod["initContainers"] if container["name"] == "sssd"]
+        own = {mount["mountPath"]: mount["name"] for mount in sssd["volumeMounts"]}
+        assert own["/etc/corral/ldap-ca"] == "sssd-ca"
+        private = {own[path] for path in ("/etc/sssd", "/etc/corral/sssd", "/var/lib/sss", "/var/lib/sss/pipes/private")}
+        others = [container for container in (*pod["initContainers"], *pod["containers"]) if container is not sssd]
+        assert not private & {mount["name"] for container in others for mount in container["volumeMounts"]}
+        assert {volume["name"] for volume in pod["volumes"]} >= set(own.values())
 
 
 def test_pods_have_an_account_of_their_component() -> None:

@@ -24,7 +24,7 @@ from corral_operator.api.client import MERGE, Client
 from corral_operator.api.fence import Fence
 from corral_operator.runs import zygote
 
-from ...server import Handler, Server, kubeconfig, serving
+from ....server import Handler, Server, kubeconfig, serving
 
 SENTENCE = "has not renewed its Lease in time"
 OBJECT = {"apiVersion": "corral.hpc/v1alpha1", "kind": "SlurmCluster"}
