@@ -60,7 +60,7 @@ lab-load: $(if $(LAB_READY),,images lab-up) ## load the images into the lab
 test: ## everything below: quick checks, then the lab's tests; a summary at the end
 	@tools/test
 
-lint: ## ruff, layers, shellcheck, yamllint, ansible-lint, changelog, documentation, C warnings
+lint: ## ruff, imports, shellcheck, yamllint, ansible-lint, changelog, documentation, C warnings
 	@tools/lint
 
 types: ## mypy --strict

@@ -24,10 +24,8 @@ from typing import Any, NoReturn, TextIO
 
 from corral_operator import limits
 from corral_operator.runs import report
-from corral_operator.runs.processes import descendants, die_with_parent
+from corral_operator.runs.processes import INTERRUPTED, descendants, die_with_parent
 
-# ansible-playbook's own exit status for it.
-KEYBOARD_INTERRUPT = 99
 # Read by Ansible when it is imported. What an administrator has set counts.
 ENVIRONMENT = {
     name: os.environ.get(name, value)
@@ -141,7 +139,7 @@ def warm(request: Request, descriptor: int) -> NoReturn:
     try:
         code = _warm(request, descriptor)
     except KeyboardInterrupt:
-        code = KEYBOARD_INTERRUPT
+        code = INTERRUPTED
     except BaseException:  # noqa: BLE001  nothing may return into the zygote's own code
         os.write(2, traceback.format_exc().encode())
     finally:
@@ -167,14 +165,14 @@ def _warm(request: Request, descriptor: int) -> int:
         os.dup2(err.fileno(), 2)  # what a crash of Python itself says
         sys.stdout = OutputEventFilter(out, events, suppress_ansible_output=True)
         sys.stderr = OutputEventFilter(err, events, suppress_ansible_output=True)
-        code = KEYBOARD_INTERRUPT
+        code = INTERRUPTED
 
         def leave(*_dummy: object) -> NoReturn:
             for file in (out, err):
                 with contextlib.suppress(RuntimeError):  # it is being written to just now
                     file.flush()
-            _finish(directory, "canceled", KEYBOARD_INTERRUPT)
-            os._exit(KEYBOARD_INTERRUPT)
+            _finish(directory, "canceled", INTERRUPTED)
+            os._exit(INTERRUPTED)
 
         in_process.leave_by(leave)
         try:
@@ -184,7 +182,7 @@ def _warm(request: Request, descriptor: int) -> int:
             for stream in (sys.stdout, sys.stderr):
                 stream.close()
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-            _finish(directory, "successful" if code == 0 else "canceled" if code == KEYBOARD_INTERRUPT else "failed", code)
+            _finish(directory, "successful" if code == 0 else "canceled" if code == INTERRUPTED else "failed", code)
     return code
 
 
@@ -222,7 +220,7 @@ def cold(request: Request, descriptor: int) -> int:
         event_handler=Reporter(descriptor),
         quiet=True,
     )
-    return KEYBOARD_INTERRUPT if ended else int(done.rc)
+    return INTERRUPTED if ended else int(done.rc)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
 from corral_operator.runs import in_process
-from corral_operator.runs.playbook import KEYBOARD_INTERRUPT
+from corral_operator.runs.processes import INTERRUPTED
 
 PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy", "corral.slurm.sync")
 # Any document does: it is about the code that it takes, and nothing of it is kept.
@@ -147,7 +147,7 @@ def run(playbook: str, extravars: Path) -> int:
         variables.extra_vars.update(loader.load_from_file(str(extravars), cache="none", trusted_as_template=True))
         return int(PlaybookExecutor([playbook], inventory, variables, loader, {}).run())
     except KeyboardInterrupt:
-        return KEYBOARD_INTERRUPT
+        return INTERRUPTED
     except AnsibleError as error:
         Display().error(error)
         return int(error._exit_code)

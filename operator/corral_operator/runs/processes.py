@@ -10,6 +10,8 @@ import signal
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+# ansible-playbook's own exit status after SIGINT.
+INTERRUPTED = 99
 
 
 def die_with_parent() -> None:

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -150,51 +153,81 @@ def test_the_tree_is_this_checkout_and_is_made_once(tmp_path: Path) -> None:
     assert link.lstat().st_mtime_ns == made
 
 
-UTILS = "ansible_collections.corral.slurm.plugins.module_utils"
+PLUGINS = "ansible_collections.corral.slurm.plugins"
+UTILS = f"{PLUGINS}.module_utils"
+WRONG = [
+    ("plugins/module_utils/_kube/client.py", f"from {UTILS}._slurm import hostlist", f"{UTILS}._slurm.hostlist"),
+    ("plugins/module_utils/_kube/client.py", f"from {UTILS} import _cluster", f"{UTILS}._cluster"),
+    ("plugins/module_utils/_kube/client.py", f"import {UTILS}._cluster.model", f"{UTILS}._cluster.model"),
+    ("plugins/module_utils/_kube/apply.py", "from .._slurm import hostlist", f"{UTILS}._slurm.hostlist"),
+    ("plugins/module_utils/_kube/client.py", f"def f():\n    from {UTILS}._slurm.conf import text", f"{UTILS}._slurm.conf"),
+    ("plugins/module_utils/_slurm/nodes.py", f"from {UTILS}._kube.client import Client", f"{UTILS}._kube.client"),
+    ("plugins/module_utils/_cluster/model.py", f"from {UTILS}._slurm.nodes import parse", f"{UTILS}._slurm.nodes"),
+    ("plugins/module_utils/_slurm/nodes.py", "from ansible.errors import AnsibleError", "ansible"),
+    ("plugins/module_utils/_errors.py", f"from {UTILS}._slurm import hostlist", f"{UTILS}._slurm.hostlist"),
+    ("plugins/module_utils/_kube/client.py", f"from {PLUGINS}.plugin_utils._action import plain", f"{PLUGINS}.plugin_utils._action"),
+    ("plugins/module_utils/_converge.py", f"from {UTILS}._module import run_module", f"{UTILS}._module"),
+    ("plugins/modules/k8s_apply.py", f"from {PLUGINS}.plugin_utils._action import plain", f"{PLUGINS}.plugin_utils._action"),
+    ("operator/corral_operator/reconcile/queue.py", "import ansible_runner", "ansible_runner"),
+    ("operator/corral_operator/reconcile/queue.py", f"from {UTILS}._slurm import hostlist", f"{UTILS}._slurm.hostlist"),
+    ("operator/corral_operator/api/watch.py", "from corral_operator.runs import report", "corral_operator.runs.report"),
+    ("operator/corral_operator/reconcile/queue.py", "from corral_operator.reconcile import status", "corral_operator.reconcile.status"),
+]
+RIGHT = [
+    ("plugins/module_utils/_kube/client.py", "import urllib3"),
+    ("plugins/module_utils/_kube/client.py", f"from {UTILS}._errors import CorralError"),
+    ("plugins/module_utils/_kube/apply.py", "from .client import Client"),
+    ("plugins/module_utils/_cluster/config.py", f"from {UTILS}._slurm.hostlist import compress"),
+    ("plugins/module_utils/_cluster/config.py", f"from {UTILS}._slurm import conf, hostlist"),
+]
 
 
-@pytest.mark.parametrize(
-    ("file", "line", "fault"),
-    [
-        ("_kube/client.py", f"from {UTILS}._slurm import hostlist", "may not know"),
-        ("_kube/client.py", f"from {UTILS} import _cluster", "may not know"),
-        ("_kube/client.py", f"import {UTILS}._cluster.model", "may not know"),
-        ("_kube/deep/without_init.py", "from ..._slurm import hostlist", "may not know"),
-        ("_kube/client.py", f"def f():\n    from {UTILS}._slurm.conf import text", "may not know"),
-        ("_slurm/nodes.py", f"from {UTILS}._kube.client import Client", "may not know"),
-        ("_cluster/model.py", f"from {UTILS}._slurm.nodes import parse", "may not know"),
-        ("_slurm/nodes.py", "from ansible.errors import AnsibleError", "may know Ansible"),
-        ("_converge.py", f"from {UTILS}._module import run_module", "may know Ansible"),
-        ("_errors.py", f"from {UTILS}._slurm import hostlist", "may not know"),
-        ("_kube/client.py", "from ansible_collections.corral.slurm.plugins.plugin_utils._action import plain", "may not know"),
-    ],
-)
-def test_layers_finds_an_import_that_goes_the_wrong_way(tmp_path: Path, file: str, line: str, fault: str) -> None:
-    path = tmp_path / "plugins/module_utils" / file
-    path.parent.mkdir(parents=True)
-    path.write_text(line + "\n")
-    found = list(program("tools/layers.py").violations(tmp_path))
-    assert len(found) == 1, found
-    assert fault in found[0]
-    assert file in found[0]
+def imports(folder: Path, added: Iterable[tuple[str, str]]) -> subprocess.CompletedProcess[str]:
+    """Check the imports of this checkout with some more."""
+    tree = folder / "ansible_collections/corral/slurm"
+    for part in ("plugins", "operator"):
+        shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for file, line in added:
+        (tree / file).parent.mkdir(exist_ok=True)
+        with (tree / file).open("a") as opened:
+            opened.write(f"\n{line}\n")
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as command; command()", "--no-cache"]
+    path = f"{folder}:{tree / 'operator'}"
+    return subprocess.run(
+        [*command, str(ROOT / "pyproject.toml")],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
-@pytest.mark.parametrize(
-    ("file", "line"),
-    [
-        ("_kube/client.py", "import urllib3"),
-        ("_module.py", "from ansible.module_utils.basic import AnsibleModule"),
-        ("_kube/client.py", f"from {UTILS}._errors import CorralError"),
-        ("_kube/apply.py", "from .client import Client"),
-        ("_cluster/config.py", f"from {UTILS}._slurm.hostlist import compress"),
-        ("_cluster/config.py", f"from {UTILS}._slurm import conf, hostlist"),
-    ],
-)
-def test_layers_lets_the_right_ones_pass(tmp_path: Path, file: str, line: str) -> None:
-    path = tmp_path / "plugins/module_utils" / file
-    path.parent.mkdir(parents=True)
-    path.write_text(line + "\n")
-    assert list(program("tools/layers.py").violations(tmp_path)) == []
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> str:
+    done = imports(tmp_path_factory.mktemp("wrong"), [(file, line) for file, line, _imported in WRONG])
+    assert done.returncode == 1, done.stdout + done.stderr
+    return " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(("file", "imported"), [(file, imported) for file, _line, imported in WRONG])
+def test_an_import_that_goes_the_wrong_way_is_found(told: str, file: str, imported: str) -> None:
+    module = file.removeprefix("operator/").removesuffix(".py").replace("/", ".")
+    importer = module if module.startswith("corral_operator") else f"ansible_collections.corral.slurm.{module}"
+    assert f"{importer} -> {imported} (l." in told
+
+
+def test_no_folder_below_a_package_is_passed_over() -> None:
+    """The checker of imports sees one without an __init__.py only where the folder above it has none either."""
+    packages = {file.parent for file in files() if file.suffix == ".py" and file.parts[0] in ("plugins", "operator")}
+    assert [
+        str(one) for one in packages if (ROOT / one.parent / "__init__.py").exists() and not (ROOT / one / "__init__.py").exists()
+    ] == []
+
+
+def test_the_right_imports_pass(tmp_path: Path) -> None:
+    done = imports(tmp_path, RIGHT)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_links_to_what_the_archive_leaves_out_lead_to_the_repository(tmp_path: Path) -> None:
