@@ -117,19 +117,16 @@ def resolve(name: str, spec: Json, cluster: Json, known: dict[str, Component]) -
 
     def policy(field: str, parts: list[str]) -> EgressPolicy:
         """Of the components that connect to what one field says; without a field to nobody."""
-        title, selector = f"{name}-base-egress-{parts[0]}", known[parts[0]].selector
-        if not field:
-            return EgressPolicy(name=title, selector={"matchLabels": selector}, rules=[], allowances=[])
-        of_all = {label: value for label, value in selector.items() if label != components.LABEL}
-        several = {"matchLabels": of_all, "matchExpressions": [{"key": components.LABEL, "operator": "In", "values": parts}]}
-        allowances = [*allowed, everywhere] if egress[field] == "Open" else allowed
-        return EgressPolicy(
-            name=title, selector=several if len(parts) > 1 else {"matchLabels": selector}, rules=rules, allowances=allowances
-        )
+        selector: Json = {"matchLabels": known[parts[0]].selector}
+        if len(parts) > 1:
+            common = {label: value for label, value in known[parts[0]].selector.items() if label != components.LABEL}
+            selector = {"matchLabels": common, "matchExpressions": [{"key": components.LABEL, "operator": "In", "values": parts}]}
+        allowances = [] if not field else [*allowed, everywhere] if egress[field] == "Open" else allowed
+        return EgressPolicy(name=f"{name}-base-egress-{parts[0]}", selector=selector, rules=rules if field else [], allowances=allowances)
 
-    # A policy has the name of the last that it is for: the first ones go with it.
+    # First the one after which the field is named, for the policy has its name.
     groups: dict[str, list[str]] = {}
-    for part in reversed(components.COMPONENTS):
+    for part in sorted(components.COMPONENTS, key=lambda part: not part.egress.startswith(part.name)):
         groups.setdefault(part.egress, []).append(part.name)
     return Egress(networks=networks, api_server=egress["apiServer"], policies=[policy(field, parts) for field, parts in groups.items()])
 

@@ -662,13 +662,7 @@ def _init_scripts(daemon: str, failure: str) -> Schema:
             "A script: its text, or a key of a ConfigMap.",
             {
                 "name": _string("Its name, for reasons and logs.", _LABEL, max_length=40),
-                "script": {
-                    "type": "string",
-                    "description": "Its text, beginning with a line such as #!/bin/bash.",
-                    "minLength": 4,
-                    "maxLength": 32768,
-                    "pattern": _SCRIPT,
-                },
+                "script": _string("Its text, beginning with a line such as #!/bin/bash.", _SCRIPT, min_length=4, max_length=32768),
                 "configMap": _object(
                     "A ConfigMap that exists in the cluster's namespace.",
                     {"name": _string("Its name.", _SUBDOMAIN), "key": _string("The key that holds the text.", _PROFILE, max_length=253)},
@@ -1403,13 +1397,11 @@ def spec() -> Schema:
                         },
                         default={},
                     ),
-                    "motd": {
-                        "type": "string",
-                        "description": "What users read when they log in with a terminal: the jail's /etc/motd. Without it, the file is left alone.",
-                        "minLength": 1,
-                        "maxLength": 8192,
-                        "pattern": _TEXT,
-                    },
+                    "motd": _string(
+                        "What users read when they log in with a terminal: the jail's /etc/motd. Without it, the file is left alone.",
+                        _TEXT,
+                        max_length=8192,
+                    ),
                     "volumes": _pod_volumes("sshd's container"),
                     "initScripts": _init_scripts("sshd", "the pod takes no sessions, and the log of the container sshd says why"),
                     "drain": _object(
