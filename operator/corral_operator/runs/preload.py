@@ -9,11 +9,15 @@ made by the zygote, its second half (variables, playbook, tasks) by the fork. It
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible import constants
 from ansible.cli.playbook import PlaybookCLI
 from ansible.errors import AnsibleError
@@ -41,32 +45,10 @@ _DOCUMENT = {
         "jail": {"volume": {"hostPath": "/rehearsal", "size": "1Gi"}, "populate": {"image": "rehearsal"}},
     },
 }
-# What the backends answer in a rehearsal: all is as it shall be.
-_QUIET: dict[str, Any] = {
-    "changed": False,
-    "requests": 0,
-    "writes": 0,
-    "objects": [],
-    "secrets": [],
-    "shrinks": False,
-    "goes": False,
-    "waiting": [],
-    "leaving": [],
-    "retired": [],
-    "held": {},
-    "kept_lines": [],
-    "relines": [],
-    "nodes": [],
-    "missing": "",
-    "counts": {},
-    "drained": "",
-    "drained_by": {},
-    "pending": False,
-    "ipv4": [],
-    "ipv6": [],
-    "record": "",
-    "within": {"0.0.0.0/0": [], "::/0": []},
-}
+# What a module returns of each type that finds nothing to do.
+_NOTHING: dict[str, Any] = {"bool": False, "int": 0, "str": "", "list": [], "dict": {}}
+# Of a dict that is returned for each value of an option.
+_EACH = re.compile(r"For each of O\((\w+)\)")
 
 _made: dict[str, Any] = {}
 
@@ -108,12 +90,31 @@ def _rehearsal(actions: list[Any]) -> Iterator[None]:
     """Let none of the collection's actions ask or tell anybody. The model is computed in earnest."""
     backends = {action: action.backend for action in actions if not action.__module__.endswith(".slurm_cluster_model")}
     for action in backends:
-        action.backend = staticmethod(lambda _params, **_modes: dict(_QUIET))
+        action.backend = staticmethod(functools.partial(_nothing_to_do, action.__module__.rpartition(".")[2]))
     try:
         yield
     finally:
         for action, backend in backends.items():
             action.backend = staticmethod(backend)
+
+
+def _nothing_to_do(name: str, params: dict[str, Any], **_modes: bool) -> dict[str, Any]:
+    """Answer as a module does, by its own documentation, when all is as it shall be."""
+    found: dict[str, Any] = {"changed": False}
+    for key, (kind, option) in _returned(name).items():
+        found[key] = {value: [] for value in params[option] or ()} if option else copy.copy(_NOTHING[kind])
+    return found
+
+
+@functools.cache
+def _returned(name: str) -> dict[str, tuple[str, str]]:
+    """Return what a module returns in any case: of which type, and for the values of which option."""
+    documented = yaml.safe_load(importlib.import_module(f"ansible_collections.corral.slurm.plugins.modules.{name}").RETURN)
+    return {
+        key: (one["type"], each[1] if (each := _EACH.match(str(one["description"]))) else "")
+        for key, one in documented.items()
+        if one["returned"].startswith(("always", "success", "with "))
+    }
 
 
 def plan(playbook: str) -> dict[str, Any] | None:
