@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Unreachable, api_error, parse_status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Unreachable, api_error, parse_object, parse_status
 
 Json = dict[str, Any]
 
@@ -110,14 +110,14 @@ class Client:
         accept: str = JSON,
         patience: float | None = None,
     ) -> Json:
-        """Send one request and return the answer's JSON. Raises ApiError for a refusal and Unreachable when no answer came."""
+        """Send one request and return the object in the answer. Raises ApiError for a refusal and Unreachable when no answer of an API server came."""
         loop = asyncio.get_running_loop()
         until = loop.time() + (self._patience if patience is None else patience)
         pause = 0.1
         while True:
             wait = pause * random.uniform(0.5, 1.0)
             try:
-                code, data, after = await self._send(method, path, query, body, content_type, accept)
+                code, data, said = await self._send(method, path, query, body, content_type, accept)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 if loop.time() + wait > until:
                     words = str(error) or type(error).__name__
@@ -126,8 +126,9 @@ class Client:
                     ) from error
             else:
                 if code < 300:
-                    return json.loads(data) if data else {}
-                status = parse_status(code, data, after)
+                    server = f"{self._access.server} ({self._access.source})"
+                    return parse_object(code, data, said.get("Content-Type", ""), what, method=method, server=server)
+                status = parse_status(code, data, said.get("Retry-After"))
                 if status.retry_after is not None:
                     wait = max(wait, status.retry_after)
                 if code not in _NOT_NOW or status.is_schema_mistake or loop.time() + wait > until:
@@ -137,7 +138,7 @@ class Client:
 
     async def _send(
         self, method: str, path: str, query: Mapping[str, str] | None, body: Json | None, content_type: str, accept: str
-    ) -> tuple[int, bytes, str | None]:
+    ) -> tuple[int, bytes, Mapping[str, str]]:
         assert self._session is not None
         if wait := self._rate_limit():
             await asyncio.sleep(wait)
@@ -160,7 +161,7 @@ class Client:
             server_hostname=self._access.tls_server_name,
             allow_redirects=False,
         ) as answer:
-            return answer.status, await answer.read(), answer.headers.get("Retry-After")
+            return answer.status, await answer.read(), answer.headers
 
     async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
         """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for a refusal."""

@@ -9,12 +9,14 @@ made by the zygote, its second half (variables, playbook, tasks) by the fork. It
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible import constants
 from ansible.cli.playbook import PlaybookCLI
 from ansible.errors import AnsibleError
@@ -42,23 +44,7 @@ _DOCUMENT = {
         "jail": {"volume": {"hostPath": "/rehearsal", "size": "1Gi"}, "populate": {"image": "rehearsal"}},
     },
 }
-# What the backends answer in a rehearsal: all is as it shall be.
-_QUIET: dict[str, Any] = {
-    "changed": False,
-    "requests": 0,
-    "writes": 0,
-    "objects": [],
-    "secrets": [],
-    "again": False,
-    "left": False,
-    "waiting": [],
-    "leaving": [],
-    "nodes": [],
-    "missing": "",
-    "counts": {},
-    "drained": "",
-    "drained_by": {},
-}
+# What a pass sees that finds all as it shall be.
 _LIVE: dict[str, Any] = {
     "note": False,
     "pending": False,
@@ -70,6 +56,8 @@ _LIVE: dict[str, Any] = {
     "kept_lines": [],
     "files": None,
 }
+# What a module returns of each type that finds nothing to do.
+_NOTHING: dict[str, Any] = {"bool": False, "int": 0, "str": "", "list": [], "dict": {}}
 
 _made: dict[str, Any] = {}
 
@@ -111,10 +99,9 @@ def _rehearsal(actions: list[Any]) -> Iterator[None]:
     """Let none of the collection's actions ask or tell anybody. The model is computed in earnest, of the document alone."""
     backends = {action: action.backend for action in actions}
     for action, backend in backends.items():
-        if action.__module__.endswith(".slurm_cluster_model"):
-            action.backend = staticmethod(functools.partial(_model, backend))
-        else:
-            action.backend = staticmethod(_as_it_shall_be)
+        name = action.__module__.rpartition(".")[2]
+        answer = functools.partial(_model, backend) if name == "slurm_cluster_model" else functools.partial(_nothing_to_do, name)
+        action.backend = staticmethod(answer)
     try:
         yield
     finally:
@@ -122,12 +109,20 @@ def _rehearsal(actions: list[Any]) -> Iterator[None]:
             action.backend = staticmethod(backend)
 
 
-def _model(backend: Any, params: dict[str, Any], **modes: Any) -> dict[str, Any]:
+def _model(backend: Any, params: dict[str, Any], **modes: bool) -> dict[str, Any]:
     return {**backend({**params, "live": False}, **modes), "live": _LIVE}
 
 
-def _as_it_shall_be(_params: dict[str, Any], **_modes: Any) -> dict[str, Any]:
-    return dict(_QUIET)
+def _nothing_to_do(name: str, _params: dict[str, Any], **_modes: bool) -> dict[str, Any]:
+    """Answer as a module does, by its own documentation, when all is as it shall be."""
+    return {"changed": False, **{key: copy.copy(_NOTHING[kind]) for key, kind in _returned(name).items()}}
+
+
+@functools.cache
+def _returned(name: str) -> dict[str, str]:
+    """Return what a module returns in any case, and of which type."""
+    documented = yaml.safe_load(importlib.import_module(f"ansible_collections.corral.slurm.plugins.modules.{name}").RETURN)
+    return {key: one["type"] for key, one in documented.items() if one["returned"].startswith(("always", "success", "with "))}
 
 
 def plan(playbook: str) -> dict[str, Any] | None:

@@ -34,6 +34,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     Status,
     Unreachable,
     api_error,
+    parse_object,
     parse_status,
 )
 from ansible_collections.corral.slurm.plugins.module_utils._kube.text import as_json
@@ -203,26 +204,8 @@ class Client:
         answer = self._answer(
             method, path, what=what, query=query, body=body, content_type=content_type, accept=accept, retry_conflict=retry_conflict
         )
-        return Response(answer.status, self._object(answer, method, what))
-
-    def _object(self, answer: urllib3.BaseHTTPResponse, method: str, what: str) -> dict[str, Any]:
-        """Return the object in a successful answer. A login page, or whatever else is no API server, has something else there.
-
-        Whatever an API server answers says what it is, discovery too, if without a version for the core group; a Status in place of an object is the
-        answer to a DELETE alone.
-        """
-        try:
-            data = json.loads(answer.data)
-        except ValueError:
-            data = None
-        kind = data.get("kind") if isinstance(data, dict) else None
-        if kind and (data.get("apiVersion") or kind == "APIResourceList") and (kind != "Status" or method == "DELETE"):
-            return dict(data)
-        sort = str(answer.headers.get("Content-Type") or "no content type").partition(";")[0]
-        raise Unreachable(
-            f"Could not {what}: {self.access.server} ({self.access.source}) answered {answer.status} with something ({sort}) that is no Kubernetes object; "
-            "is it an API server, or a proxy's page before it?"
-        )
+        sort, server = str(answer.headers.get("Content-Type") or ""), f"{self.access.server} ({self.access.source})"
+        return Response(answer.status, parse_object(answer.status, answer.data, sort, what, method=method, server=server))
 
     def text(self, path: str, *, what: str, query: Mapping[str, str]) -> str:
         """Return a path's body as text (a container's log)."""

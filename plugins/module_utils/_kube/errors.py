@@ -165,6 +165,26 @@ def parse_status(code: int, body: bytes, retry_after: str | None = None) -> Stat
     )
 
 
+def parse_object(code: int, body: bytes, content_type: str, what: str, *, method: str, server: str) -> dict[str, Any]:
+    """Return the object in a successful answer. A login page, or whatever else is no API server, has something else there: raises Unreachable.
+
+    Whatever an API server answers says what it is, discovery too, if without a version for the core group; a Status in place of an object is the
+    answer to a DELETE alone.
+    """
+    try:
+        data = json.loads(body)
+    except ValueError:
+        data = None
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind and (data.get("apiVersion") or kind == "APIResourceList") and (kind != "Status" or method == "DELETE"):
+        return dict(data)
+    sort = content_type.partition(";")[0] or "no content type"
+    raise Unreachable(
+        f"Could not {what}: {server} answered {code} with something ({sort}) that is no Kubernetes object; "
+        "is it an API server, or a proxy's page before it?"
+    )
+
+
 def api_error(status: Status, what: str, *, server: str) -> ApiError:
     """Return the exception for ``status``; ``what`` is the tried deed in words ("apply StatefulSet demo/demo-cpu")."""
     message = status.message or f"HTTP {status.code}"

@@ -15,7 +15,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.client import C
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import difference
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Discovery, Ref, unknown_kind
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound, WaitFailed, WaitTimeout
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, KubeError, NotFound, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item, prepare
 from ansible_collections.corral.slurm.plugins.module_utils._kube.prune import MEMBER_LABEL, ApplySet
 
@@ -296,23 +296,32 @@ class Batch:
             self._gone("absent", gone)
         going: list[tuple[Ref, str]] = []
         for item in sorted(self._items, key=lambda one: -one.tier):
-            item.result = "unchanged"
-            if item.imagined:  # where there is no such kind there is no such object
-                continue
             try:
-                item.before = self._client.get(item.ref.path, what=f"read {item.ref}").data
-            except NotFound:
-                continue
-            other = belonging.another_owner(item.body, item.before)
-            if other:
-                self._warnings.append(f"{item.ref} stays: {other}. Delete it by hand if nobody wants it.")
-                continue
-            metadata = item.before["metadata"]
-            if not metadata.get("deletionTimestamp") and delete(
-                self._client, item.ref, uid=str(metadata["uid"]), propagation=propagation, check=self._check
-            ):
-                item.result = "absent"
-            going.append((item.ref, str(metadata["uid"])))
+                uid = self._delete(item, propagation)
+            except ApiError:
+                item.result = "refused"
+                raise
+            if uid:
+                going.append((item.ref, uid))
         if waits and not self._check:
             for ref, uid in going:
                 wait_gone(self._client, ref, uid, timeout=max(0.0, deadline - time.monotonic()))
+
+    def _delete(self, item: Item, propagation: str) -> str:
+        """Delete one object; return the uid of what goes, "" where nothing does."""
+        try:
+            # Where there is no such kind there is no such object.
+            item.before = None if item.imagined else self._client.get(item.ref.path, what=f"read {item.ref}").data
+        except NotFound:
+            item.before = None
+        other = None if item.before is None else belonging.another_owner(item.body, item.before)
+        if other:
+            self._warnings.append(f"{item.ref} stays: {other}. Delete it by hand if nobody wants it.")
+        if item.before is None or other:
+            item.result = "unchanged"
+            return ""
+        metadata = item.before["metadata"]
+        uid = str(metadata["uid"])
+        gone = not metadata.get("deletionTimestamp") and delete(self._client, item.ref, uid=uid, propagation=propagation, check=self._check)
+        item.result = "absent" if gone else "unchanged"
+        return uid

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ansible_collections.corral.slurm.plugins.module_utils._kube.auth import Access, Pem
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, Unreachable
 from corral_operator.api import client as client_module
-from corral_operator.api.client import Client, status_code
+from corral_operator.api.client import Client, list_all, status_code
 
 Story = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 EVENTS = [{"type": "ADDED", "object": {"metadata": {"name": "ä" * size}}} for size in (1, 3000, 200_000)]
@@ -111,6 +111,34 @@ def test_events_come_whole_in_whatever_pieces(tls: bool, size: int, certificate:
     assert heads[0].startswith(
         "GET /root/things?labelSelector=a%3Db,c&watch=1&allowWatchBookmarks=true&timeoutSeconds=5 HTTP/1.1\r\nHost: 127.0.0.1:"
     )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(json.dumps(one).encode() for one in ([1], "text", None, {}, {"error": "login"}, {"kind": "x"}, {"apiVersion": "v1"})),
+        b"",
+        b"<html>",
+        b'{"apiVersion": "v1", "kind": "Status", "status": "Success"}',
+    ],
+)
+def test_an_answer_that_is_no_object_is_told(data: bytes) -> None:
+    """A login page of a proxy, which says 200 to all: taken for an answer it would be a list without documents, whose clusters are gone."""
+
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: text/html; a=b\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+            await writer.drain()
+
+    async def go() -> None:
+        async with serve(story, None) as access, Client(access) as client:
+            sentence = r"Could not list things: \S+ \(a test\) answered 200 with something \(text/html\) that is no Kubernetes object; is it an API"
+            with pytest.raises(Unreachable, match=sentence):
+                await list_all(client, "/things", what="list things", query={})
+            with pytest.raises(Unreachable, match="answered 200"):
+                await client.request("PATCH", "/things/a", what="write a thing", body={})
+
+    asyncio.run(go())
 
 
 @pytest.mark.parametrize("code", [403, 410, 500])

@@ -332,6 +332,13 @@ for playbook in later:
 assert set(preload._made["rehearsed"]) == set(preload.PLAYBOOKS) and len(preload._made["playbooks"]) == 3
 assert set(preload._made["rehearsed"].values()) == {0}
 assert preload.in_process._compiled and preload.plan("other") is None
+# Whatever a module documents it can be rehearsed with.
+for action in preload._made["actions"]:
+    assert {kind for kind, option in preload._returned(action.__module__.rpartition(".")[2]).values()} <= set(preload._NOTHING)
+assert preload._nothing_to_do("k8s_api_server_info", {"networks": ["a", "b"]}, check=False)["within"] == {"a": [], "b": []}
+assert preload._nothing_to_do("slurm_scale", {}) == {
+    "changed": False, "shrinks": False, "goes": False, "waiting": [], "objects": [], "retired": [], "held": {}, "kept_lines": [], "requests": 0,
+}
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=zygote.environment())
     assert done.returncode == 0, done.stdout + done.stderr

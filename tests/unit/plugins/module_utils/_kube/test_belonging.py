@@ -13,7 +13,15 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._kube import belonging, run
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Response
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Invalid, NotFound, Status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
+    Conflict,
+    Invalid,
+    KubeError,
+    NotFound,
+    Status,
+    Unreachable,
+    api_error,
+)
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
 
 LABEL = "applyset.kubernetes.io/part-of"
@@ -113,6 +121,29 @@ def test_a_volume_of_another_cluster_is_not_deleted_and_told(monkeypatch: pytest
     assert result["warnings"] == [
         "PersistentVolume theirs stays: it belongs to the cluster b-c (its label app.kubernetes.io/instance). Delete it by hand if nobody wants it."
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "result"), [(api_error(Status(403, message="no"), "delete", server="s"), "refused"), (Unreachable("No answer."), "skipped")]
+)
+@pytest.mark.parametrize("verb", ["get", "request"])
+def test_a_delete_that_is_refused_is_told_so(monkeypatch: pytest.MonkeyPatch, verb: str, error: KubeError, result: str) -> None:
+    server = Server(ours={"metadata": {"name": "ours", "uid": "1"}}, first={"metadata": {"name": "first", "uid": "2"}})
+    usual = getattr(server, verb)
+
+    def answer(*words: str, **options: Any) -> Response:
+        if words[-1].endswith("/ours"):
+            raise error
+        return usual(*words, **options)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(server, verb, answer)
+    monkeypatch.setattr(run, "Client", lambda _access: server)
+    monkeypatch.setattr(run.auth, "resolve", lambda _params: None)
+    wanted = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("first", "ours", "never")]
+    with pytest.raises(KubeError) as caught:
+        run.run({"state": "absent", "objects": wanted}, check=False, diff=False)
+    assert [row["result"] for row in caught.value.data["objects"]] == ["absent", result, "skipped"]
+    assert caught.value.data["writes"] == 1
 
 
 class Api:
