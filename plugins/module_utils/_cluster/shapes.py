@@ -57,8 +57,8 @@ def has(field: str) -> Condition:
 
 
 def filled(field: str) -> Condition:
-    """A list, which is empty by default, is not."""
-    return Condition(f"self.{field}.size() > 0", lambda value: bool(_get(value, field)), 1)
+    """A list, which is empty by default, is not. In the default of the object around it, to which the API server applies rules too, it is not there."""
+    return Condition(f"has(self.{field}) && self.{field}.size() > 0", lambda value: bool(_get(value, field)), 2)
 
 
 def equals(field: str, wanted: str | int) -> Condition:

@@ -89,7 +89,7 @@ print(json.dumps({
 }))
 """
 COMPONENT = """
-from corral_operator import children, status
+from corral_operator.reconcile import children, conditions
 model = resolve.model(document)
 found = model.components["accounting"]
 document["spec"]["nodeSets"][0]["name"] = "accounting"
@@ -107,7 +107,7 @@ print(json.dumps({
     "teardown": [one.name for one in model.teardown.applysets],
     "refused": refused,
     "policies": policies,
-    "condition": status.COMPONENTS.get("accounting"),
+    "condition": conditions.COMPONENTS.get("accounting"),
     "watched": sorted(kind.name for kind in children.KINDS),
     "kinds": sorted(components.KINDS),
 }))

@@ -35,7 +35,7 @@ CASES = [
         {"a": [], "b": [1]},
         {"a": [], "b": []},
         "at has neither a nor b, so it is nothing; give one.",
-        ("self.a.size() > 0 || self.b.size() > 0", "give a or b"),
+        ("has(self.a) && self.a.size() > 0 || has(self.b) && self.b.size() > 0", "give a or b"),
     ),
     (
         shapes.goes_with("a", "b", "c"),
