@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import components, names, resolve
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
-from corral_operator.children import KINDS
+from corral_operator.reconcile.children import KINDS
 
 from .repository import ROOT, load, text
 from .test_roles import APPLIED, OWN
@@ -105,7 +105,7 @@ def test_components_go_in_the_other_order_than_they_come() -> None:
 
 
 def test_the_site_has_the_role_of_each() -> None:
-    site = text(Path("playbooks/site.yml"))
+    site = text(Path("playbooks/tasks/pass.yml"))
     assert [part.role for part in components.COMPONENTS if f"name: corral.slurm.{part.role}\n" not in site] == []
 
 
