@@ -46,15 +46,15 @@ class Settings:
     """Quiet time after a change of a child before it is acted on."""
     debounce_most: float = 1.0
     resync: float = 36000.0
-    """Runs that look at an unchanged cluster all the same, for what Kubernetes does not know: what somebody told slurmctld. 0: never."""
+    """Between runs of an unchanged cluster, for what Kubernetes does not know: what somebody told slurmctld. 0: never."""
     relist: float = 900.0
     """Each watched collection is listed anew so often, should a watch have lost an event."""
     scale_again: float = 15.0
-    """From a run that left nodes waiting for their jobs to the next look."""
+    """From a run that left nodes waiting for their jobs to the next one."""
     sync_again: float = 15.0
-    """Between looks at nodes on machines that go, while jobs are on them; four times as long when none is left, and with `eviction: WhenIdle`."""
+    """Between probes of nodes on machines that go, while jobs are on them; four times as long when none is left, and with `eviction: WhenIdle`."""
     sync_every: float = 12.0
-    """Between looks at all clusters, so that status and pods tell Slurm's states. 0: when Kubernetes has changed something only."""
+    """Between probes of all clusters, so that status and pods tell Slurm's states. 0: when Kubernetes has changed something only."""
     backoff: float = 1.0
     backoff_most: float = 300.0
     qps: float = 50.0

@@ -181,7 +181,7 @@ class Elector:
         try:
             await self._renew(step, lease)
         except CorralError as error:
-            if status_code(error) != 409:  # else another candidate was first; the next look tells
+            if status_code(error) != 409:  # else another candidate was first; the next try tells
                 raise
 
     async def _renew(self, step: Step, lease: Json | None) -> None:

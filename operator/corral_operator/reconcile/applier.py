@@ -80,7 +80,9 @@ class Applier:
             await report_conflict(context.events, document, ", ".join(sorted(set(outcome.changes.tasks))))
         self._sync.request(cluster, urgent=False)
         await self._status.write(cluster)
-        await self._report(cluster, document, trigger, outcome, news="Recovered" if recovered else "Made" if first else "", scaled=scaled)
+        await self._report(
+            cluster, document, trigger, outcome, news="Recovered" if recovered else "Created" if first else "", scaled=scaled
+        )
 
     def _observed(self, cluster: Cluster) -> str:
         return decisions.observed(cluster.document, self._context.content, self._context.cache.children(cluster) or [])

@@ -136,13 +136,13 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
     elif failure:
         ready = ("False", failure.reason, failure.message)
     elif facts.contested:
-        ready = ("False", "DoesNotSettle", _contested(facts))
+        ready = ("False", "ReconcileConflict", _contested(facts))
     elif missing:
         ready = ("False", "NotReady", _sentence(missing))
     elif no_node_serves(facts.nodes, facts.children):
         ready = ("False", "NoNodeInService", f"{_in_service(facts)[:-1]}; corral.slurm.why tells more.")
     elif not facts.observed:
-        ready = ("False", "NotMade", "The cluster has not been made yet.")
+        ready = ("False", "NotReconciled", "The cluster has not been made yet.")
     elif unknown:
         ready = ("Unknown", "NotSeen", "The cluster's objects have not been seen yet.")
     else:
@@ -181,7 +181,7 @@ def _degraded(facts: Facts, missing: list[str], failure: Failure | None) -> tupl
     if failure:
         return "True", failure.reason, failure.message
     if facts.contested and not facts.deleting:
-        return "True", "DoesNotSettle", _contested(facts)
+        return "True", "ReconcileConflict", _contested(facts)
     if missing and facts.observed and not facts.activity.running and not facts.deleting:
         return "True", "NotReady", _sentence(missing)
     out = {name: int((facts.nodes or {}).get(name) or 0) for name in ("drained", "down")}

@@ -63,4 +63,4 @@ async def report_conflict(events: Events, document: dict[str, Any], what: str) -
     message = (
         f"The cluster does not settle: what was set right is changed again and again ({what}). Does somebody else write the same objects?"
     )
-    await events.write(document, "Warning", "DoesNotSettle", message)
+    await events.write(document, "Warning", "ReconcileConflict", message)

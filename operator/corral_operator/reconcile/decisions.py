@@ -98,7 +98,7 @@ def conflict_backoff(repairs: int, most: float) -> float:
 
 @dataclass(frozen=True)
 class Settled:
-    """After a good run: ``hash`` to remember, or else ``again``, the pause until the next look (None: none is needed)."""
+    """After a good run: ``hash`` to remember, or else ``again``, the pause until the next run (None: none is needed)."""
 
     hash: str = ""
     again: float | None = None
@@ -109,8 +109,8 @@ def settle(
 ) -> Settled:
     """Decide whether a cluster is known to be as its document says.
 
-    Only a run that changed nothing, over objects that were the same before and after it, proves that. Anything else is looked at once more: what a
-    watch has not told yet, or what somebody did in between, must not be taken for wanted. A cluster that never settles is looked at ever more seldom.
+    Only a run that changed nothing, over objects that were the same before and after it, proves that. Anything else takes one more run: what a
+    watch has not told yet, or what somebody did in between, must not be taken for wanted. A cluster that never settles gets runs ever more seldom.
     """
     if waiting:
         return Settled(again=scale_again)

@@ -106,7 +106,7 @@ class NodeSync:
             await context.events.write(document, "Warning", "Withheld", warning)
         if news:
             message = f"Drained for their machines: {', '.join(nodes)}." if nodes else "No node is drained for its machine any more."
-            await context.events.write(document, "Normal", "MachinesGo" if nodes else "MachinesBack", message)
+            await context.events.write(document, "Normal", "NodesDraining" if nodes else "NodesResumed", message)
 
     async def _failed(self, cluster: Cluster, outcome: Outcome, *, probe: bool) -> None:
         context, key = self._context, cluster.sync_key

@@ -40,8 +40,10 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self.adds = Counter("corral_operator_queue_adds", "How often a look at a cluster was asked for.", ("why",), registry=registry)
-        self.skipped = Counter("corral_operator_runs_skipped", "Looks at a cluster that needed no run.", ("why",), registry=registry)
+        self.adds = Counter("corral_operator_queue_adds", "How often a cluster was queued.", ("why",), registry=registry)
+        self.skipped = Counter(
+            "corral_operator_runs_skipped", "Times that a cluster was reconciled without a run.", ("why",), registry=registry
+        )
         self.drift = Counter("corral_operator_drift", "Changes of a cluster's objects that a run was made for.", registry=registry)
         self.retries = Counter("corral_operator_retries", "Runs that failed and are repeated.", registry=registry)
         self.status_writes = Counter("corral_operator_status_writes", "Writes of a status.", registry=registry)

@@ -23,7 +23,7 @@ Check = Callable[[dict[str, Any]], Awaitable[Checked]]
 log = logging.getLogger(__name__)
 
 # How often the certificate's files are looked at: cert-manager renews them weeks before their end, and kubelets bring them within two minutes.
-LOOK = 30.0
+RELOAD = 30.0
 
 
 async def review(asked: dict[str, Any], check: Check) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Webhook:
             await web.TCPSite(runner, port=self._port, ssl_context=self._context).start()
             log.info("documents are checked as they are written", extra={"port": self._port})
             while True:
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(RELOAD)
                 self._load()
         finally:
             await runner.cleanup()

@@ -125,7 +125,7 @@ def test_a_cluster_that_never_settles_is_looked_at_ever_more_seldom(tmp_path: Pa
         async with world:
             await asyncio.sleep(3600)
             assert len(world.engine.started) < 30
-            assert any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
+            assert any("/events" in name and found["reason"] == "ReconcileConflict" for name, found in world.api.objects.items())
 
     run(story())
 

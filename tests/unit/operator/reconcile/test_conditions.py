@@ -61,7 +61,7 @@ def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
     [
         ({}, {"Ready": ("True", "InService", 4), "Reconciling": ("False", "Done", 4), "Degraded": ("False", "AsExpected", 4)}),
         ({"observed": 3}, {"Ready": ("True", "InService", 3), "Reconciling": ("True", "Queued", 4)}),
-        ({"observed": 0, "children": []}, {"Ready": ("False", "NotMade", 4)}),
+        ({"observed": 0, "children": []}, {"Ready": ("False", "NotReconciled", 4)}),
         ({"activity": Activity(running=True)}, {"Ready": ("True", "InService", 4), "Reconciling": ("True", "Running", 4)}),
         ({"failure": Failure("RunFailed", "Why.", 1)}, {"Ready": ("True", "InService", 4)}),
         ({"failure": Failure("RunFailed", "Why.", 2)}, {"Ready": ("False", "RunFailed", 4), "Degraded": ("True", "RunFailed", 4)}),

@@ -83,7 +83,7 @@ def test_a_cordon_is_told_within_two_seconds_and_so_is_its_end(tmp_path: Path) -
             world.machine("n1", cordoned=cordoned)
             await asyncio.sleep(1.9)
             assert world.syncs() == 2 + count
-            assert world.events()[-1] == ("MachinesGo" if cordoned else "MachinesBack")
+            assert world.events()[-1] == ("NodesDraining" if cordoned else "NodesResumed")
         sites = world.engine.playbooks().count("site")
         await asyncio.sleep(600)
         assert (world.syncs(), world.engine.playbooks().count("site")) == (3, sites)
@@ -315,7 +315,7 @@ def test_slurm_that_can_not_be_told_is_tried_again_ever_more_seldom(tmp_path: Pa
         assert world.condition("Ready")[0] == "True", "the cluster is as its document says"
         world.fails, world.said = False, FREE
         await asyncio.sleep(60)
-        assert "MachinesGo" in world.events()
+        assert "NodesDraining" in world.events()
 
     story(tmp_path, tell)
 

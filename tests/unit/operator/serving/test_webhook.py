@@ -112,7 +112,7 @@ async def until(port: int, wanted: int) -> None:
 def test_it_serves_when_the_certificate_comes_and_takes_up_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unused_port: int
 ) -> None:
-    monkeypatch.setattr(webhook, "LOOK", 0.05)
+    monkeypatch.setattr(webhook, "RELOAD", 0.05)
 
     async def scenario() -> None:
         task = asyncio.create_task(Webhook(tmp_path, unused_port, check).run())

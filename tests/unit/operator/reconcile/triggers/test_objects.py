@@ -164,7 +164,7 @@ def test_one_who_sets_an_object_back_each_time_is_told_of_and_not_raced(tmp_path
             async with world.opponent(CONFIG, pause):
                 await asyncio.sleep(600)
             assert len(world.engine.started) < 40
-            assert any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
+            assert any("/events" in name and found["reason"] == "ReconcileConflict" for name, found in world.api.objects.items())
             await asyncio.sleep(700)
             count = len(world.engine.started)
             world.api.delete(CONFIG)
@@ -195,7 +195,7 @@ def test_different_objects_that_drift_one_after_the_other_are_no_feud(tmp_path: 
                     world.api.delete(where)
                     await asyncio.sleep(2)
                     assert where in world.api.objects
-            assert not any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
+            assert not any("/events" in name and found["reason"] == "ReconcileConflict" for name, found in world.api.objects.items())
 
     run(story())
 
@@ -281,9 +281,9 @@ def test_a_second_writer_is_noticed_in_runs_that_only_wait(tmp_path: Path) -> No
                 world.api.put(CONFIG, {**found, "metadata": {**found["metadata"], "managedFields": fields}})
                 await asyncio.sleep(1.8)
             assert len(world.engine.started) < 10
-            assert any("/events" in name and found["reason"] == "DoesNotSettle" for name, found in world.api.objects.items())
-            assert world.condition("Ready")[:2] == ("False", "DoesNotSettle")
-            assert world.condition("Degraded")[:2] == ("True", "DoesNotSettle")
+            assert any("/events" in name and found["reason"] == "ReconcileConflict" for name, found in world.api.objects.items())
+            assert world.condition("Ready")[:2] == ("False", "ReconcileConflict")
+            assert world.condition("Degraded")[:2] == ("True", "ReconcileConflict")
             assert "ConfigMap a-config" in world.condition("Ready")[2]
             world.engine.script = world.well
             await asyncio.sleep(1000)
@@ -342,7 +342,7 @@ def test_who_takes_a_key_away_each_time_is_told_of_while_it_is_missing(tmp_path:
                     untold += 0.1
             fight.cancel()
             assert untold < 6, "but for the five repairs that come first"
-            assert world.condition("Ready")[:2] == ("False", "DoesNotSettle")
+            assert world.condition("Ready")[:2] == ("False", "ReconcileConflict")
             assert len(world.engine.started) < 60
             await asyncio.sleep(1000)
             assert not world.wrong
@@ -411,8 +411,8 @@ def test_a_pushed_document_against_ours_is_two_writers_too(tmp_path: Path) -> No
                     world.write("gres.conf", time=world.stamp())
                 await asyncio.sleep(5)
             assert world.wrong
-            assert world.condition("Ready")[:2] == ("False", "DoesNotSettle")
-            assert world.condition("Degraded")[:2] == ("True", "DoesNotSettle")
+            assert world.condition("Ready")[:2] == ("False", "ReconcileConflict")
+            assert world.condition("Degraded")[:2] == ("True", "ReconcileConflict")
 
     run(story())
 
