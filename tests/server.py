@@ -15,8 +15,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
 
-JSON = {"Content-Type": "application/json"}
-
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -24,11 +22,11 @@ class Handler(BaseHTTPRequestHandler):
     def body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def answer(self, code: int, document: object, headers: Mapping[str, str] = JSON) -> None:
-        """Bytes are the body as they stand, anything else as JSON."""
+    def answer(self, code: int, document: object, headers: Mapping[str, str] | None = None, kind: str = "application/json") -> None:
+        """Bytes are the body as they stand, anything else as JSON. ``kind``: its Content-Type, or none."""
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         self.send_response(code)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+        for name, value in {**({"Content-Type": kind} if kind else {}), **(headers or {}), "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -36,7 +36,7 @@ import urllib3
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 
-from ..server import JSON, Handler, Server, kubeconfig
+from ..server import Handler, Server, kubeconfig
 
 Json = dict[str, Any]
 Effects = Callable[[Json, Json], bool]
@@ -294,7 +294,7 @@ class _Handler(Handler):
             self._too_old()
         elif action.isdecimal():
             note(int(action))
-            self.answer(int(action), _status(int(action)), JSON | ({"Retry-After": f"{seconds:g}"} if action == "429" else {}))
+            self.answer(int(action), _status(int(action)), {"Retry-After": f"{seconds:g}"} if action == "429" else None)
         else:
             self._forward(body, action, note, write, plan)
 

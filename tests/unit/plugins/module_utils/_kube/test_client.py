@@ -51,7 +51,7 @@ class _Handler(Handler):
         code, document, headers = (*step, {}, {})[:3] if isinstance(step, tuple) else (step, {**OBJECT, "echo": body.decode()}, {})
         if "watch=1" in self.path and code == 200:
             document = b"".join(json.dumps(line).encode() + b"\n" for line in self.server.lines)
-        self.answer(code, document, headers)
+        self.answer(code, document, headers, kind="")
 
     do_GET = do_PATCH = do_POST = do_DELETE = _next
 
