@@ -35,7 +35,7 @@ def test_the_api_server_takes_the_definition(plural: str) -> None:
 
 
 def is_established(conditions: str) -> bool:
-    return any((one["type"], one["status"]) == ("Established", "True") for one in json.loads(conditions or "[]"))
+    return any((one["type"], one["status"]) == ("Established", "True") for one in json.loads(conditions or "null") or [])
 
 
 @pytest.fixture(scope="module")
