@@ -116,7 +116,7 @@ class Runs:
             self.proxy.plan()
             again = self.run(cluster)
             assert again.successful, again.failure
-            assert (again.changed, self.proxy.effects) == (0, 0)
+            assert (again.changes.count, self.proxy.effects) == (0, 0)
         return effects
 
     def killed_after_each_effect(self, cluster: Cluster, playbook: str = "site", **variables: Any) -> int:
