@@ -227,7 +227,7 @@ def test_a_document_that_wants_objects_of_an_older_one_is_refused_until_they_are
 
 @pytest.mark.parametrize(("answers", "events"), [(0.05, 0.0), (0.0, 0.05), (0.0, 0.0)], ids=["event first", "answer first", "together"])
 def test_what_it_writes_itself_is_its_own_whichever_comes_first(tmp_path: Path, answers: float, events: float) -> None:
-    """The answer to the write of a status, or the watch's event of it: nobody else has written, so there is no feud, and nothing is written again."""
+    """The answer to the write of a status, or the watch's event of it: nobody else has written, so there is no conflict, and nothing is written again."""
 
     async def story() -> None:
         world = World(tmp_path)

@@ -175,7 +175,7 @@ def test_one_who_sets_an_object_back_each_time_is_told_of_and_not_raced(tmp_path
     run(story())
 
 
-def test_different_objects_that_drift_one_after_the_other_are_no_feud(tmp_path: Path) -> None:
+def test_different_objects_that_drift_one_after_the_other_are_no_conflict(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         wanted = [CONFIG, WORKER, WORKER.replace("worker", "login"), WORKER.replace("worker", "controller")]
@@ -222,7 +222,7 @@ def test_who_writes_one_object_delays_no_other_and_no_scaling(tmp_path: Path) ->
     run(story())
 
 
-def test_a_feud_is_seen_while_jobs_are_waited_for_too(tmp_path: Path) -> None:
+def test_a_conflict_is_seen_while_jobs_are_waited_for_too(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         waits = {"waiting": ["cpu-1"]}
