@@ -13,7 +13,7 @@ import functools
 import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 Json = dict[str, Any]
 
@@ -136,7 +136,7 @@ class Refers:
 
 
 # Of those in a tuple only the first that does not hold is told, for the others follow from it.
-Rules = tuple[Rule | Unique | Refers | tuple[Rule, ...], ...]
+Rules: TypeAlias = "tuple[Rule | Unique | Refers | tuple[Rule, ...], ...]"
 
 
 class Document:
