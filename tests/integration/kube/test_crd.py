@@ -6,6 +6,7 @@ And it takes what a playbook takes.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import uuid
 from collections.abc import Iterator
