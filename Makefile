@@ -22,6 +22,9 @@ export MODE
 IMAGES ?= slurm jail operator
 # Set by tools/test, which makes each target once and in order, so that none makes what it stands on again.
 LAB_READY ?=
+# Set by test-long: what is exhaustive, too. Such tests have the mark `long`.
+LONG ?=
+export LONG
 # More words for pytest: make unit ARGS='-k hostlist'
 ARGS ?=
 
@@ -57,8 +60,11 @@ lab-load: $(if $(LAB_READY),,images lab-up) ## load the images into the lab
 
 ##@ Checking
 
-test: ## everything below: quick checks, then the lab's tests; a summary at the end
+test: ## quick checks, then the lab's tests; a summary at the end
 	@tools/test
+
+test-long: ## the same and what is exhaustive: every fault point and distribution, the newest Slurm, fifty clusters; run before a release
+	@LONG=1 tools/test
 
 lint: ## ruff, imports, shellcheck, yamllint, ansible-lint, changelog, documentation, C warnings
 	@tools/lint
@@ -67,20 +73,20 @@ types: ## mypy --strict
 	@tools/types
 
 unit: ## unit tests
-	@tools/run python -m pytest -n auto tests/unit $(ARGS)
+	@tools/run python -m pytest -n auto $(if $(LONG),,-m 'not long') tests/unit $(ARGS)
 
 spank: ## tests of the C code
 	@$(SPANK) test
 
-sanity: ## ansible-test sanity, without containers
+sanity: ## ansible-test sanity, without containers; LONG=1: on every Python
 	@tools/sanity
 
 # 5: none of the tests that ARGS chooses is among these.
 # With words of one's own perhaps only one of the two has tests, which pytest ends with status 5; without any, none is a fault.
 NONE_CHOSEN = $(if $(ARGS),[ $$? = 5 ],false)
 integration: $(if $(LAB_READY),,lab-load) ## tests against the lab's Kubernetes with real Slurm
-	@tools/run --lab python -m pytest -n $(LAB_TESTS) --no-loadscope-reorder -m 'not alone' tests/integration $(ARGS) || $(NONE_CHOSEN)
-	@tools/run --lab python -m pytest -m alone tests/integration $(ARGS) || $(NONE_CHOSEN)
+	@tools/run --lab python -m pytest -n $(LAB_TESTS) --no-loadscope-reorder -m 'not alone$(if $(LONG),, and not long)' tests/integration $(ARGS) || $(NONE_CHOSEN)
+	@tools/run --lab python -m pytest -m 'alone$(if $(LONG),, and not long)' tests/integration $(ARGS) || $(NONE_CHOSEN)
 
 # The files that are about Slurm itself: the jail, with Kubernetes and without, its modules, node lines, roll-outs, HA, the upgrade. What is only Kubernetes' does not change with it.
 NEWEST := $(addprefix tests/integration/,jail bare $(addprefix test_,$(addsuffix .py,slurm_modules scale hardware node_sets rollout ha upgrade)))
@@ -126,4 +132,4 @@ clean: ## remove build/ and what Python left; the lab and the cache stay
 	@rm -rf build .ansible .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/output
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.PHONY: help demo lab-up lab-down lab-status images lab-load test lint types unit spank sanity integration newest bare emulated crowd molecule bench prerequisites format crd profiles collection clean
+.PHONY: help demo lab-up lab-down lab-status images lab-load test test-long lint types unit spank sanity integration newest bare emulated crowd molecule bench prerequisites format crd profiles collection clean

@@ -106,6 +106,6 @@ def test_pods_in_use_that_go_are_waited_for_as_long_as_is_said_and_told(engine: 
     assert engine.kubectl.items("pods", "-n", engine.namespace) == []
     one["spec"]["replicas"] = 1
     engine.apply(one, wait=True, wait_timeout=90)
-    gone = engine.absent(objects=[one], in_use=in_use, wait=True, wait_timeout=2)
+    gone = engine.absent(objects=[one], in_use=in_use, wait=True, wait_timeout=10)
     assert gone["warnings"] == [goes], "and it had its time"
     assert engine.kubectl.items("pods", "-n", engine.namespace) == []

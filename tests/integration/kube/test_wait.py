@@ -119,7 +119,7 @@ def test_scaling_in_is_waited_for_and_deleting_waits_for_the_pods(engine: Engine
     assert engine.names("pods") == set()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_image_that_can_not_be_had_is_told_after_its_grace(engine: Engine) -> None:
     template = pod_template("localhost/there/is:none", "true")
     began = time.monotonic()
@@ -138,7 +138,7 @@ def test_a_name_that_is_none_is_told_at_once(engine: Engine) -> None:
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_crash_loop_is_told_with_exit_code_and_last_words(engine: Engine, image: str) -> None:
     # One stream: the runtime reads stdout and stderr from two pipes, in no order.
     script = "exec >&2; echo starting; echo no munge key found; exit 7"
@@ -149,7 +149,7 @@ def test_a_crash_loop_is_told_with_exit_code_and_last_words(engine: Engine, imag
     assert "last lines: starting | no munge key found" in str(caught.value) and "logs s-0 -c main --previous" in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_a_container_refers_to_and_is_not_there_is_told(engine: Engine, image: str) -> None:
     missing = {"envFrom": [{"secretRef": {"name": "nowhere"}}]}
     with pytest.raises(
@@ -158,14 +158,14 @@ def test_what_a_container_refers_to_and_is_not_there_is_told(engine: Engine, ima
         engine.apply(stateful_set("s", pod_template(image, "true", container=missing)), wait=True, wait_timeout=60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pod_that_no_node_takes_is_told(engine: Engine, image: str) -> None:
     template = pod_template(image, "true", nodeSelector={"corral.hpc/no": "such-node"})
     with pytest.raises(WaitFailed, match=r"pod s-0: .*nodes are available.*; lower the requests, or add nodes"):
         engine.apply(stateful_set("s", template), wait=True, wait_timeout=90)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pod_whose_claim_has_no_volume_is_told_of_the_claim(engine: Engine, image: str) -> None:
     claim = {
         "apiVersion": "v1",
@@ -242,7 +242,7 @@ def kept_volume(namespace: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_claims(engine: Engine) -> None:
     late = {
         "apiVersion": "storage.k8s.io/v1",
@@ -318,14 +318,14 @@ def test_somebody_who_deletes_what_is_waited_for_is_told(engine: Engine, image: 
         engine.apply(stateful_set("s", template), wait=True, wait_timeout=60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pods_that_are_refused_are_told(engine: Engine, image: str) -> None:
     with pytest.raises(WaitFailed) as told:
         engine.apply(stateful_set("refused", pod_template(image, "sleep 1000", priorityClassName="nosuch")), wait=True, wait_timeout=60)
     assert "its pods are refused" in str(told.value) and "nosuch" in str(told.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_volume_of_a_secret_that_is_not_there_is_told(engine: Engine, image: str) -> None:
     mounted = {"volumeMounts": [{"name": "key", "mountPath": "/key"}]}
     template = pod_template(image, "sleep 1000", container=mounted, volumes=[{"name": "key", "secret": {"secretName": "nosuch"}}])
