@@ -119,7 +119,7 @@ class Operator:
     @property
     def reader(self) -> str:
         """The ClusterRole of those who may read its metrics."""
-        return f"corral-operator-{self.namespace}-metrics-reader"
+        return f"corral-operator-{self.namespace}:metrics-reader"
 
     def metrics(self, pod: str) -> str:
         """As Prometheus reads them, with the token of a service account that may."""

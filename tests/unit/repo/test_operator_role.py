@@ -110,16 +110,16 @@ def test_host_paths_are_given_only_when_asked_for() -> None:
     assert "persistentvolumes" not in {rule[1] for rule in rules(objects(), "ClusterRole", "Role")}
     asked = objects(operator_host_paths=True)
     assert "persistentvolumes" in {rule[1] for rule in rules(asked, "ClusterRole")}
-    assert "corral-operator-host-paths" in bound(asked, "ClusterRoleBinding")
+    assert "corral-operator:host-paths" in bound(asked, "ClusterRoleBinding")
 
 
 def test_a_clusters_namespace_gets_the_rights_of_the_example_and_events() -> None:
     example = rules([load("examples/rights.yml")], "Role")
     rendered = objects(operator_namespaces=["a", "b"])
-    [role] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator-namespace" and obj["kind"] == "ClusterRole"]
+    [role] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator:namespace" and obj["kind"] == "ClusterRole"]
     told = {("", "events", "create", ()), ("", "events", "patch", ()), ("corral.hpc", "slurmnodesets/status", "patch", ())}
     assert set(rules([role], "ClusterRole")) == {*example, *told}
-    assert "corral-operator-namespace" not in bound(rendered, "ClusterRoleBinding")
+    assert "corral-operator:namespace" not in bound(rendered, "ClusterRoleBinding")
     places = {
         obj["metadata"]["namespace"]
         for obj in rendered
@@ -147,7 +147,7 @@ def test_secrets_are_listed_and_watched_where_that_is_asked_for_and_only_in_its_
     }
     assert (role["metadata"].get("namespace"), role["metadata"]["name"]) == (
         None if scope == "Cluster" else "a",
-        "corral-operator-namespace",
+        "corral-operator:namespace",
     )
     assert role["metadata"]["name"] not in bound(asked, "ClusterRoleBinding")
 
@@ -170,6 +170,15 @@ def test_what_is_not_in_a_namespace_carries_the_operators_name(namespace: str) -
     assert all(name.startswith(prefix) for name in outside)
 
 
+@pytest.mark.parametrize("part", ["nodes", "namespace", "metrics", "host-paths", "api-server"])
+def test_no_two_operators_want_the_same_object(part: str) -> None:
+    def names(namespace: str) -> set[tuple[str, str, str | None]]:
+        rendered = objects(operator_namespace=namespace, operator_namespaces=["a"], operator_host_paths=True, operator_webhook="Secret")
+        return {(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace")) for obj in rendered if obj["kind"] != "Namespace"}
+
+    assert not names("x") & names(f"x-{part}")
+
+
 def test_objects_of_others_kinds_are_made_only_where_the_cluster_knows_them() -> None:
     assert not kinds(objects()) & {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer", "ValidatingWebhookConfiguration"}
     known = objects(operator_prometheus={}, operator_cert_manager={})
@@ -183,10 +192,10 @@ def test_metrics_are_for_those_who_may_read_them(secure: bool) -> None:
     [monitor] = [obj for obj in rendered if obj["kind"] == "ServiceMonitor"]
     [endpoint] = monitor["spec"]["endpoints"]
     assert (endpoint.get("scheme"), "bearerTokenFile" in endpoint) == (("https", True) if secure else (None, False))
-    [reader] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator-metrics-reader"]
+    [reader] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator:metrics-reader"]
     assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     assert reader["metadata"]["name"] not in bound(rendered, "ClusterRoleBinding"), "it is for Prometheus, and not for the operator"
-    assert "corral-operator-metrics" in bound(rendered, "ClusterRoleBinding")
+    assert "corral-operator:metrics" in bound(rendered, "ClusterRoleBinding")
 
 
 def test_alerts_are_about_metrics_that_there_are_with_labels_that_they_have() -> None:

@@ -65,7 +65,7 @@ class ObjectTriggers:
         first = kind.name not in namespace.refused
         namespace.refused[kind.name] = (
             f"Nothing is done: {error} An administrator lets the operator work in this namespace by a RoleBinding to the ClusterRole "
-            "corral-operator-namespace; the variable operator_namespaces of the role corral.slurm.operator makes it."
+            "corral-operator:namespace; the variable operator_namespaces of the role corral.slurm.operator makes it."
         )
         # Also of a kind that need not be watched: it may have been the last that was waited for.
         if first:
