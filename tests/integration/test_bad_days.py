@@ -99,6 +99,7 @@ def test_an_image_that_can_not_be_pulled_is_named_and_healed_by_a_second_run(clu
     assert cluster.site().rc == 0
 
 
+@pytest.mark.long
 def test_a_cluster_domain_of_another_cluster_is_told_and_healed_by_a_second_run(cluster: Cluster) -> None:
     cluster.spec["clusterDomain"] = "cluster.invalid"
     run = cluster.site()
@@ -114,6 +115,7 @@ def test_a_cluster_domain_of_another_cluster_is_told_and_healed_by_a_second_run(
     assert run.rc == 0, run.output
 
 
+@pytest.mark.long
 def test_a_volume_with_somebody_elses_files_is_refused_and_left_alone(cluster: Cluster) -> None:
     volume = VOLUMES / "bad-jail"
     volume.mkdir(parents=True)
@@ -127,6 +129,7 @@ def test_a_volume_with_somebody_elses_files_is_refused_and_left_alone(cluster: C
     assert run.rc == 0, run.output
 
 
+@pytest.mark.long
 def test_a_claim_that_never_binds_is_named(cluster: Cluster) -> None:
     cluster.spec["controller"]["stateVolume"] = {"storageClassName": "no-such-class", "size": "1Gi"}
     run = cluster.site("-e", "slurm_controller_wait_timeout=20")

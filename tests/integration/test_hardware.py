@@ -88,6 +88,7 @@ def test_a_node_has_its_new_size_when_its_job_has_ended(
     assert (again.rc, again.changed) == (0, 0), again.output
 
 
+@pytest.mark.long
 def test_simulated_gpus_more_and_fewer_cost_no_job(cluster: Cluster) -> None:
     node_set = cluster.spec["nodeSets"][0]
     for count in (2, 1):

@@ -144,6 +144,7 @@ def rsa_key(number: int) -> str:
     return f"ssh-rsa {base64.b64encode(b''.join(len(part).to_bytes(4, 'big') + part for part in parts)).decode()} u{number:04d}@example.org"
 
 
+@pytest.mark.long
 def test_more_users_than_a_config_map_holds_come_and_go_with_one_run_each(cluster: Cluster) -> None:
     pods, before = restarts(cluster), cluster.objects()
     first, *others = (f"ConfigMap/own-jail-users{suffix}" for suffix in ("", "-1", "-2"))

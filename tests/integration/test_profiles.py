@@ -116,7 +116,7 @@ def test_a_node_without_the_profile_is_told(bare: tuple[Cluster, Run]) -> None:
     _made, run = bare
     assert run.rc != 0
     assert "cannot load seccomp profile" in run.output
-    assert f"{FOLDER}/corral/worker.json" in run.output
+    assert f"{FOLDER}/corral/login.json" in run.output
     assert "corral.slurm.node_profiles" in run.output
 
 

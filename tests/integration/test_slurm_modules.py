@@ -249,6 +249,7 @@ def test_the_playbooks(call: Call, cluster: Cluster) -> None:
     assert playbook("upgrade", cluster.write()).changed == 0
 
 
+@pytest.mark.long
 def test_the_action_and_the_module_give_the_same(cluster: Cluster, tmp_path: Path) -> None:
     """An asynchronous task is always the module; the wait in the action shows its progress."""
     tasks: list[dict[str, Any]] = []

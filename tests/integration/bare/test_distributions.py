@@ -12,6 +12,7 @@ import pytest
 from . import images
 from .machines import CONTROLLER, JAIL, NODES, OLD_JAIL, PLUGIN, Cluster, cluster
 
+pytestmark = pytest.mark.long
 JAILS = {"default": (JAIL, "bookworm"), "old": (OLD_JAIL, "musl")}
 
 

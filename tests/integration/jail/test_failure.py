@@ -54,7 +54,9 @@ def in_service(cluster: Cluster) -> bool:
 
 
 @pytest.mark.usefixtures("at_rest")
-@pytest.mark.parametrize("kind", ["marker", "mode", "mount point", "removed mount point"])
+@pytest.mark.parametrize(
+    "kind", ["marker", *(pytest.param(one, marks=pytest.mark.long) for one in ("mode", "mount point", "removed mount point"))]
+)
 def test_a_jail_that_is_gone_for_a_while(cluster: Cluster, script: Script, root: Path, kind: str) -> None:
     """On both nodes at once. One of them is drained; then it is the volume: jobs wait, the other stays in service, the job that runs on both goes
     on, and all is well again without a hand."""

@@ -29,7 +29,7 @@ from ..conftest import VOLUMES, Cluster, eventually
 from ..kubectl import Kubectl
 from .conftest import Served
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 LAB = VOLUMES.parent
 NAME = "crashed"
 PORT = 31402

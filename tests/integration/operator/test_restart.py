@@ -28,7 +28,7 @@ from ..conftest import REPOSITORY, VOLUMES, Cluster, eventually
 from ..kubectl import Kubectl
 from .conftest import DOCUMENTS, Beside, Served, definitions, keys, let_go
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = [pytest.mark.lab, pytest.mark.alone, pytest.mark.long]
 Json = dict[str, Any]
 LAB = VOLUMES.parent
 NAME = "restarted"

@@ -118,7 +118,7 @@ def test_a_document_that_is_mended_is_made_at_once_and_the_event_says_so(operato
     assert operator.lives
 
 
-@pytest.mark.parametrize("fault", ["410", "410-event", "429", "500"])
+@pytest.mark.parametrize("fault", ["410", *(pytest.param(one, marks=pytest.mark.long) for one in ("410-event", "429", "500"))])
 def test_watches_that_break_miss_nothing(operator: Beside, clusters: tuple[Served, Served], proxy: FaultProxy, fault: str) -> None:
     _broken, spared = clusters
     wanted = spared.contents()
