@@ -9,12 +9,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from .conftest import REPOSITORY, Cluster, eventually
+from .conftest import REPOSITORY, VOLUMES, Cluster, eventually
 from .kubectl import Kubectl
+from .watch import OF_PODS, OF_STEPS, Watch, unexplained
 
 pytestmark = pytest.mark.lab
 NAME = "ldap"
@@ -250,6 +252,27 @@ def test_a_key_of_the_home_works_beside(cluster: Cluster, tmp_path: Path) -> Non
         cluster.key = known
 
 
+@contextmanager
+def watched() -> Iterator[None]:
+    """Processes with rights touch nothing of the jail that is not explained."""
+    with Watch(VOLUMES / f"{NAME}-jail" / "root") as watch:
+        yield
+    assert unexplained(watch.touched, (*OF_STEPS, *OF_PODS)) == []
+
+
+def test_who_has_rights_touches_nothing_of_the_jail_for_a_directorys_user(cluster: Cluster, directory: Directory) -> None:
+    """At a first login with a key of the directory, in a step, and on a worker."""
+    directory.add(person("kim", 20005, Path(f"{cluster.key}.pub").read_text().strip()))
+    with watched():
+        said = as_user(
+            cluster,
+            "pwd; srun -Q id -un; job=$(sbatch --parsable -w cpu-0 -o /dev/null --wrap 'sleep 60'); "
+            "until [ $(squeue -h -j $job -o %T) = RUNNING ]; do sleep 0.5; done; ssh cpu-0 id -un; scancel $job",
+            user="kim",
+        )
+    assert [line for line in said.splitlines() if "Warning" not in line] == ["/home/kim", "kim", "kim"], said
+
+
 def test_jobs_run_as_the_user_with_all_groups(cluster: Cluster) -> None:
     wanted = "uid=20001(lea) gid=30000(optics) groups=30000(optics),30001(lasers)"
     assert as_user(cluster, "id") == wanted
@@ -427,11 +450,9 @@ def test_sessions_by_pivot_have_them_too(cluster: Cluster) -> None:
     run = cluster.site("--tags", "slurm_login")
     assert run.rc == 0, run.output
     eventually(lambda: cluster.ssh("true", check=False).returncode == 0, "ssh after the roll")
-    assert as_user(cluster, "stat -c '%U:%G %a' .; id -Gn; srun -Q id -un", user="max").splitlines() == [
-        "max:optics 700",
-        "optics lasers",
-        "max",
-    ]
+    with watched():
+        said = as_user(cluster, "stat -c '%U:%G %a' .; id -Gn; srun -Q id -un", user="max")
+    assert said.splitlines() == ["max:optics 700", "optics lasers", "max"]
 
 
 BROKEN = {

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..watch import OF_STEPS, Explained, Watch, unexplained
+from ..watch import ASK_IN_JAIL, ASKED, OF_STEPS, Explained, Watch, unexplained
 from .images import REPOSITORY
 from .machines import JAIL, NODES, Cluster
 
@@ -113,7 +113,9 @@ def test_who_has_rights_touches_nothing_that_is_not_explained(bare: Cluster) -> 
         )
         # As a health check does.
         bare.machines["n1"].sh(f"/opt/corral/bin/jail-exec jail={JAIL} -- /bin/true")
-    assert unexplained(watch.touched, (*OF_STEPS, *EXPLAINED)) == []
+        bare.machines["n1"].run("python3", "-c", ASK_IN_JAIL)
+    assert [touch for touch in watch.touched if ASKED.covers(touch)], "it does not see connections"
+    assert unexplained(watch.touched, (*OF_STEPS, *EXPLAINED, ASKED)) == []
 
 
 def test_a_jobs_input_is_no_directory_and_no_file_of_the_machines(bare: Cluster) -> None:

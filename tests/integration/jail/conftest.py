@@ -86,6 +86,16 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
     assert run.rc == 0, run.output
 
 
+def enter_by(cluster: Cluster, entry: str) -> None:
+    """How sessions of the login node come into the jail from now on: Chroot or Pivot. Whoever cares says so, for the one before may have chosen."""
+    if cluster.spec["login"].get("entry", "Chroot") == entry:
+        return
+    cluster.spec["login"]["entry"] = entry
+    run = cluster.site("--tags", "slurm_login")
+    assert run.rc == 0, run.output
+    eventually(lambda: cluster.ssh("true", check=False).returncode == 0, "ssh after the roll")
+
+
 Script = Callable[..., str]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import Cluster, eventually
-from .conftest import Script
+from ..conftest import Cluster
+from .conftest import Script, enter_by
 
 pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("entry")]
 
@@ -48,11 +48,7 @@ class Client:
 @pytest.fixture(scope="module", params=["Chroot", "Pivot"])
 def entry(request: pytest.FixtureRequest, cluster: Cluster) -> str:
     """Both ways in; the module's tests run with each."""
-    if cluster.spec["login"].get("entry", "Chroot") != request.param:
-        cluster.spec["login"]["entry"] = request.param
-        run = cluster.site("--tags", "slurm_login")
-        assert run.rc == 0, run.output
-        eventually(lambda: cluster.ssh("true", check=False).returncode == 0, "ssh after the roll")
+    enter_by(cluster, request.param)
     return str(request.param)
 
 

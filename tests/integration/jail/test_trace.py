@@ -4,58 +4,51 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
 from ..conftest import Cluster, eventually
-from ..watch import OF_STEPS, Explained, Watch, unexplained
-from .conftest import Script, submit
+from ..watch import ASK_IN_JAIL, ASKED, OF_PODS, OF_STEPS, Watch, unexplained
+from .conftest import Script, enter_by, submit
 from .test_failure import in_service
 
 pytestmark = pytest.mark.lab
 
 
-NAMES = "users' names, by nss_corral.c: a plain file, by descriptor, without waiting, and none with an id or a name of the pod's own"
-USERS = "the job that writes users, without a capability that leads out: by descriptors from the jail's root on, and through no link"
-FIRST_LOGIN = "what a user lacks at the first login: by descriptors from the jail's root on, and through no link; in the home with the user's own rights"
-EXPLAINED = (
-    Explained(
-        "slurmctld-wlm|slurmd-wlm|slurmd|scontrol|squeue|sinfo|sacctmgr|sacct|scancel|getent|id"
-        r"|python3\.\d+ first_login\.py",
-        "pod",
-        "open",
-        "/etc/(passwd|group)",
-        NAMES,
-    ),
-    Explained("sshd(-session)?|sshd-auth", "pod|jail", "open", "/etc/(passwd|group)", NAMES),
-    Explained("sshd(-session)?", "pod", "open", "/etc/corral-jail", "a session enters as a step does"),
-    Explained("sshd(-session)?", "jail", "open", "/|/opt|/var|/var/spool", "a session enters as a step does"),
-    Explained(r"python3\.\d+ users\.py", "pod", "open", "/|/(disk|fast|scratch|home)(/.*)?|/etc(/.*)?", USERS),
-    Explained(r"python3\.\d+ users\.py", "-", "make|remove", "/(home|etc)/.*", USERS),
-    Explained(r"python3\.\d+ first_login\.py", "pod", "open", r"/|/home(/[^/]+)?|/etc(/\.pwd\.lock|/ssh(/ssh_config\.d)?)?", FIRST_LOGIN),
-    Explained(r"python3\.\d+ first_login\.py", "-", "make|remove", r"/home/[^/]+|/etc/\.pwd\.lock", FIRST_LOGIN),
-)
+# What MPI programs do first: by PMIx they connect to slurmstepd.
+MPI = "import ctypes; l = ctypes.CDLL('libmpi.so.40'); l.MPI_Init(None, None); l.MPI_Finalize()"
 
 
-def test_who_has_rights_touches_nothing_that_is_not_explained(cluster: Cluster, script: Script, root: Path) -> None:
-    """Steps, a session in a job, a login that makes the key for workers, a worker that begins, users that come and go, and a health check, which is made each
-    five seconds here."""
+def test_who_has_rights_touches_nothing_that_is_not_explained(cluster: Cluster, script: Script, root: Path, mpi: str) -> None:
+    """Steps, sbcast, MPI, a session in a job, a login by either way that makes the key for workers, a worker and a login node that begin, users that come and
+    go, and a health check, which is made each five seconds here."""
+    enter_by(cluster, "Pivot")
     script("rm -f .ssh/corral .ssh/corral.pub", user="bob")
     with Watch(root) as watch:
+        cluster.kubectl("exec", "-n", cluster.namespace, "jail-one-0", "-c", "slurmd", "--", "python3", "-c", ASK_IN_JAIL)
         script("test -e .ssh/corral.pub", user="bob")
         script("srun -N2 --mpi=pmi2 true; sbatch -Q --wait -w one-0 -o t.txt --wrap 'srun --task-epilog=/usr/bin/true true'; rm t.txt")
+        script("salloc -Q -w one-0 sbcast -f /etc/hostname /home/alice/cast; rm cast")
+        if mpi == "pmix":
+            script(f"srun -N2 --mpi=pmix python3 -c {shlex.quote(MPI)}")
         job = submit(script, "-w one-0")
         script("ssh one-0 true")
         script(f"scancel {job}")
         cluster.kubectl("delete", "pod", "-n", cluster.namespace, "jail-two-0", "--wait=true")
         eventually(lambda: in_service(cluster), "the worker to be back")
         cluster.spec["users"].append({"name": "dora", "uid": 10009, "sshKeys": cluster.spec["users"][0]["sshKeys"]})
+        cluster.spec["login"]["entry"] = "Chroot"
         try:
             assert cluster.site().rc == 0
         finally:
             cluster.spec["users"].pop()
             assert cluster.site().rc == 0
+        eventually(lambda: cluster.ssh("true", check=False).returncode == 0, "ssh after the roll")
+        script("rm -f .ssh/corral .ssh/corral.pub", user="bob")
+        script("test -e .ssh/corral.pub", user="bob")
     shutil.rmtree(root / "home" / "dora", ignore_errors=True)
-    assert unexplained(watch.touched, (*OF_STEPS, *EXPLAINED)) == []
+    assert [touch for touch in watch.touched if ASKED.covers(touch)], "it does not see connections"
+    assert unexplained(watch.touched, (*OF_STEPS, *OF_PODS, ASKED)) == []

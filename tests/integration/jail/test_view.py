@@ -15,7 +15,7 @@ import pytest
 
 from ..conftest import Cluster, eventually
 from .conftest import Script
-from .test_walls import EVIL, LIBRARIES, SYS_ADMIN
+from .planted import EVIL, LIBRARIES, SYS_ADMIN
 
 pytestmark = pytest.mark.lab
 

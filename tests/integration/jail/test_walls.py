@@ -12,9 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +20,19 @@ from pathlib import Path
 import pytest
 
 from ..conftest import REPOSITORY, Cluster, eventually
-from . import test_network
-from .conftest import Script, submit
-from .test_failure import in_service
+from . import planted, test_network
+from .conftest import Script, enter_by, submit
+from .planted import ROLES, SUDO, USERS, WORKER, Reach, World, a_session, inside, login, python, together
 from .test_network import Places
 
 pytestmark = pytest.mark.lab
 places = test_network.places  # a fixture
 PAGE = REPOSITORY / "docs" / "walls.md"
-WORKER = ("jail-one-0", "slurmd")
 # The column of the containers beside the jail.
 CONTROL = "the worker's pod"
+
+
+Table = dict[str, dict[str, bool]]
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,6 @@ task() {
     cd / && "${who[@]}" sbatch -Q --wait --mem=64M -w one-0 -o /dev/null "${out[@]}" -i "${1/#HOME/$me}" --wrap "$as $2"
 }
 """
-
-
-def python(code: str) -> str:
-    return f"python3 -c {shlex.quote(code)}"
 
 
 SYSCALL = "import ctypes, os, sys; l = ctypes.CDLL(None, use_errno=True); "
@@ -260,15 +256,6 @@ def heard(said: str, attempts: list[Attempt]) -> dict[str, bool]:
     return {attempt.what: results[str(ATTEMPTS.index(attempt))] == "worked" for attempt in attempts}
 
 
-def inside(cluster: Cluster, pod: str, container: str, script: str) -> str:
-    """What a script prints that runs in a container."""
-    return cluster.kubectl("exec", "-n", cluster.namespace, pod, "-c", container, "--", "bash", "-c", script)
-
-
-def login(cluster: Cluster) -> tuple[str, str]:
-    return cluster.kubectl("get", "pods", "-n", cluster.namespace, "-l", "app.kubernetes.io/component=login", "-o", "name").strip(), "sshd"
-
-
 def daemons(cluster: Cluster, place: tuple[str, str], *names: str) -> str:
     """Numbers of the container's first process and of root's of these names, each of which must be there."""
     found = [line.split() for line in inside(cluster, *place, f"pgrep -l -u 0 -x '{'|'.join(names)}'").splitlines()]
@@ -340,6 +327,22 @@ def writable(cluster: Cluster) -> str:
     return " ".join(sorted(open_to_all(cluster)["directory"] | made))
 
 
+@pytest.fixture(scope="module")
+def world(cluster: Cluster, script: Script, root: Path, mpi: str, places: Places, tmp_path_factory: pytest.TempPathFactory) -> World:
+    key = tmp_path_factory.mktemp("planted") / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    return World(cluster, script, root, mpi, places, key)
+
+
+def test_another_clusters_user_tries_what_works_where_it_is_open(world: World) -> None:
+    """In a pod that has the jail, and with a key that is a user's. First of all, while sshd has nothing against that pod's address."""
+    text = "echo came"
+    assert planted.other_cluster(world.places, "worker")(text).split() == ["came"]
+    with planted.with_a_key(world.places, world.cluster.key):
+        assert planted.other_cluster(world.places)(text).split() == ["came"]
+    assert planted.other_cluster(world.places)(text) == ""
+
+
 def test_slurmd_writes_nothing_of_its_pod_for_users(cluster: Cluster) -> None:
     assert open_to_all(cluster) == {"directory": set(), "file": set()}
 
@@ -368,22 +371,6 @@ def keys(cluster: Cluster) -> Iterator[None]:
             inside(cluster, *WORKER, who + python(SYSCALL + f"sys.exit(l.syscall(250, 9, {SEARCH_KEY}, -4) < 0)"))
 
 
-@contextmanager
-def a_session(script: Script, user: str = "alice", worker: str = "") -> Iterator[None]:
-    """Somebody's session on the login node, and from there on a worker if told, for as long as the context lasts."""
-    script("rm -f up down", user=user)
-    waits = "touch up; until test -e down; do sleep 0.2; done"
-    with ThreadPoolExecutor(1) as pool:
-        session = pool.submit(script, f"ssh {worker} '{waits}'" if worker else waits, user)
-        try:
-            script("for i in $(seq 300); do test -e up && exit; sleep 0.2; done; exit 1", user=user)
-            yield
-        finally:
-            script("touch down", user=user)
-            session.result()
-            script("rm -f up down", user=user)
-
-
 def in_jobs(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
     every = list(ATTEMPTS)
     found = {}
@@ -408,7 +395,7 @@ def in_jobs(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
     return found
 
 
-def in_sessions(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
+def in_sessions(cluster: Cluster, script: Script, entry: str) -> dict[str, dict[str, bool]]:
     every = list(ATTEMPTS)
     found = {}
     pod = login(cluster)
@@ -419,7 +406,7 @@ def in_sessions(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
             "WRITABLE": writable(cluster),
             "JAIL": "",
         }
-        for place, runner in (("user in a session", ""), ("root in a session", "sudo")):
+        for place, runner in ((f"user in a session (`{entry}`)", ""), (f"root in a session (`{entry}`)", "sudo")):
             said = script(
                 f"cat >/disk/walls.sh <<'END'\n{tell(every, **words)}\nEND\n{runner} bash /disk/walls.sh; rm /disk/walls.sh", check=False
             )
@@ -438,9 +425,9 @@ def state(cluster: Cluster, root: Path) -> dict[str, str]:
     return knobs | pods | {"jail": "\n".join(sorted(os.listdir(root)) + sorted(os.listdir(root / "tmp")))}
 
 
-@pytest.fixture(scope="module")
-def found(cluster: Cluster, script: Script, root: Path) -> dict[str, dict[str, bool]]:
-    """Place → what → whether it worked."""
+@contextmanager
+def unchanged(cluster: Cluster, script: Script, root: Path) -> Iterator[None]:
+    """With what attempts look for; and nothing is otherwise than before, after them."""
     script("echo private >private; chmod 600 private", user="bob")
     # The first job on a node has its jail dressed anew, since there is something of others to hide then; and the mounts are compared.
     script("srun -w one-0 true")
@@ -450,12 +437,26 @@ def found(cluster: Cluster, script: Script, root: Path) -> dict[str, dict[str, b
     os.chmod(root / "wall-zero", 0o666)
     try:
         with keys(cluster):
-            seen = in_jobs(cluster, script) | in_sessions(cluster, script)
-        beside = seen.pop(CONTROL)
-        return {**seen, CONTROL: beside}
+            yield
     finally:
         (root / "wall-zero").unlink()
         assert state(cluster, root) == before
+
+
+@pytest.fixture(scope="module")
+def tried(cluster: Cluster, script: Script, root: Path) -> Table:
+    """Place → what → whether it worked."""
+    enter_by(cluster, "Chroot")
+    with unchanged(cluster, script, root):
+        return in_jobs(cluster, script) | in_sessions(cluster, script, "Chroot")
+
+
+@pytest.fixture(scope="module")
+def found(tried: Table, pivot: World) -> Table:
+    """By either way into sessions."""
+    with unchanged(pivot.cluster, pivot.script, pivot.root):
+        seen = tried | in_sessions(pivot.cluster, pivot.script, "Pivot")
+    return {**{place: results for place, results in seen.items() if place != CONTROL}, CONTROL: seen[CONTROL]}
 
 
 def test_nothing_leads_out(found: dict[str, dict[str, bool]]) -> None:
@@ -473,292 +474,73 @@ def test_without_the_walls_the_attempts_succeed(found: dict[str, dict[str, bool]
     assert [what for what, worked in found[CONTROL].items() if not worked] == []
 
 
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
-# Root of the jail's own library: whoever loads it says so, and with which capabilities.
-EVIL = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-__attribute__((constructor)) static void ran(void)
-{
-    Dl_info me;
-    char line[256];
-    unsigned long long may = 0;
-    FILE *status = fopen("/proc/self/status", "re");
-    FILE *log = fopen("/planted", "ae");
-    while (status && fgets(line, sizeof(line), status))
-        sscanf(line, "CapEff: %llx", &may);
-    if (log && dladdr(ran, &me))
-        fprintf(log, "%s %llx\\n", me.dli_fname, may);
-    if (log)
-        fclose(log);
-}
-"""
+@dataclass
+class Seen:
+    """Of what is planted. ``controls``: what the pod's own root does by it."""
 
-
-@dataclass(frozen=True)
-class Plant:
-    """A library of root of the jail, where it lies, and a command of a user that loads it."""
-
-    what: str
-    path: str
-    command: str
-    made: str = ""
-    gone: str = ""
-
-
-HWLOC = "import ctypes; l = ctypes.CDLL('libhwloc.so.15'); t = ctypes.c_void_p(); l.hwloc_topology_init(ctypes.byref(t)); l.hwloc_topology_load(t)"
-# A job's, set for it by its user: slurmstepd is started without.
-ENVIRONMENT = "LD_PRELOAD=/srv/evil-environment.so,LD_LIBRARY_PATH=/srv/evil"
-PLANTS = (
-    Plant(
-        "a module of the name services, by `/etc/nsswitch.conf`",
-        f"{LIBRARIES}/libnss_evil.so.2",
-        "getent passwd no-such-user",
-        "cp -a /etc/nsswitch.conf /etc/nsswitch.conf.saved; sed -i 's/^passwd:.*/passwd: evil files/' /etc/nsswitch.conf",
-        "mv /etc/nsswitch.conf.saved /etc/nsswitch.conf",
-    ),
-    Plant("a plugin of hwloc", f"{LIBRARIES}/hwloc/hwloc_evil.so", python(HWLOC)),
-    Plant("a component of PMIx", f"{LIBRARIES}/pmix2/lib/pmix/pmix_mca_pcompress_evil.so", "mpirun -n 1 true"),
-    Plant(
-        "any library, by `/etc/ld.so.preload`",
-        "/srv/evil-preload.so",
-        "true",
-        "echo /srv/evil-preload.so >/etc/ld.so.preload",
-        "rm -f /etc/ld.so.preload",
-    ),
-    Plant("any library, by a job's `LD_PRELOAD`", "/srv/evil-environment.so", "LD_PRELOAD=/srv/evil-environment.so sleep 0"),
-    Plant(
-        "a library that Slurm loads by its name, by a job's `LD_LIBRARY_PATH`",
-        "/srv/evil/libhwloc.so.15",
-        "LD_LIBRARY_PATH=/srv/evil python3 -c \"import ctypes; ctypes.CDLL('libhwloc.so.15')\"",
-    ),
-)
-USERS = "users' programs"
-SYS_ADMIN = 1 << 21
+    libraries: Reach
+    links: Reach
+    pipes: Reach
+    controls: dict[str, bool]
 
 
 @pytest.fixture(scope="module")
-def planted(cluster: Cluster, script: Script, mpi: str) -> Iterator[dict[str, dict[str, bool]]]:
-    """Who → what was planted → whether it was loaded. A job over both nodes runs meanwhile, with a session of its user on one of them."""
-    root = [line for plant in PLANTS for line in (f"mkdir -p $(dirname {plant.path}); cp evil.so {plant.path}", plant.made) if line]
-    gone = [line for plant in PLANTS for line in (plant.gone, f"rm -f {plant.path}") if line]
-    script(f"cat >evil.c <<'END'{EVIL}END\ngcc -shared -fPIC -o evil.so evil.c; sudo sh -c 'umask 0; : >/planted'")
-    script("cat >plant.sh <<'END'\n" + "\n".join(root) + "\nEND\ncat >gone.sh <<'END'\n" + "\n".join([*gone, "rmdir /srv/evil"]) + "\nEND")
-    try:
-        script("sudo sh -e plant.sh")
-        job = script(f"sbatch --parsable -N2 -o /dev/null --export=ALL,{ENVIRONMENT} --wrap 'srun --mpi={mpi} sleep 120'")
-        eventually(lambda: f"{job}.0" in script(f"squeue -h -s -j {job} -o %i").split(), "the step")
-        script(f"srun -w one-0 --overlap --jobid={job} id nobody")
-        look = "for p in $(pgrep -u 0 -x '{}'); do cat /proc/$p/maps; done"
-        # Debian's image of Slurm 26.05 has no plugins of hwloc and no PMIx: there it is hwloc itself, which would look for them.
-        plugins = inside(cluster, *WORKER, f"ls {LIBRARIES}/hwloc 2>/dev/null || true")
-        own = ["/hwloc/hwloc_" if plugins else "/libhwloc.so", *(["/pmix_mca_"] if mpi == "pmix" else [])]
-        eventually(
-            lambda: all(name in inside(cluster, *WORKER, look.format("slurmstepd")) for name in own),
-            "slurmstepd loads such plugins of its own",
-        )
-        with a_session(script, worker="one-0"):
-            maps = {
-                "slurmstepd": inside(cluster, *WORKER, look.format("slurmstepd")),
-                "sshd of a worker": inside(cluster, *WORKER, look.format("sshd|sshd-session")),
-                "sshd of a login node": inside(cluster, *login(cluster), look.format("sshd|sshd-session")),
-            }
-        script(f"scancel {job}")
-        for who, text in maps.items():
-            assert ("libslurmfull" if who == "slurmstepd" else "libnss_corral") in text, f"the test did not look at {who}"
-        for plant in PLANTS:
-            script(f"{plant.command} || true")
-        # Who loaded it for a moment only, or is the user's. /lib, where the loader looks too, is a link to /usr/lib.
-        said = [line.replace("/usr/lib", "/lib").split() for line in script("cat /planted").splitlines()]
-        loaded = {plant.what: [int(may, 16) for path, may in said if path == plant.path.replace("/usr/lib", "/lib")] for plant in PLANTS}
-        found = {USERS: {what: bool(programs) for what, programs in loaded.items()}}
-        for who, text in maps.items():
-            found[who] = {plant.what: plant.path in text for plant in PLANTS}
-        found["with a capability that leads out"] = {what: any(may & SYS_ADMIN for may in programs) for what, programs in loaded.items()}
-        yield found
-    finally:
-        script("sudo sh gone.sh; rm -f evil.c evil.so plant.sh gone.sh; sudo rm -f /planted", check=False)
-
-
-def test_daemons_load_nothing_of_the_jail(planted: dict[str, dict[str, bool]]) -> None:
-    """Root of the jail plants libraries where root's daemons look for them, and where every program does."""
-    assert [(who, what) for who, results in planted.items() if who != USERS for what, loaded in results.items() if loaded] == []
-
-
-def test_programs_of_users_load_what_was_planted(planted: dict[str, dict[str, bool]]) -> None:
-    assert [what for what, loaded in planted[USERS].items() if not loaded] == []
+def by_chroot(cluster: Cluster, world: World) -> Seen:
+    """And on a worker, where that is the same for both."""
+    enter_by(cluster, "Chroot")
+    links, by_links = planted.links(world)
+    libraries = planted.libraries(world)
+    pipes, by_pipes = planted.pipes(world)
+    return Seen(libraries, links, pipes, by_links | by_pipes)
 
 
 @pytest.fixture(scope="module")
-def linked(cluster: Cluster, script: Script) -> dict[str, bool]:
-    """What root of the jail did to a mount point where nothing is mounted over it → whether a step ran."""
-    spool = "/var/spool/slurmd"
-    eventually(lambda: in_service(cluster), "all nodes in service")
-    before = script("srun -w one-0 stat -f -c %i:%T /etc")
-    # Steps of a job that runs go on where the health check has seen it too, and lets no new job begin.
-    job = submit(script, "-w one-0")
-    script(f"sudo mv {spool} {spool}.away; sudo ln -s /etc {spool}")
-    try:
-        said = script(f"srun --overlap --jobid={job} echo it ran", check=False)
-        assert "launch failed" in said or "it ran" in said, said
-    finally:
-        script(f"sudo rm {spool}; sudo mv {spool}.away {spool}; scancel {job}")
-    eventually(lambda: in_service(cluster), "all nodes in service again", timeout=90)
-    assert script("srun -w one-0 stat -f -c %i:%T /etc") == before
-    return {f"a link to `/etc` in the place of `{spool}`": "it ran" in said}
-
-
-def test_a_link_in_the_place_of_a_mount_point_leads_nowhere(cluster: Cluster, linked: dict[str, bool]) -> None:
-    assert not any(linked.values())
-    said = cluster.kubectl("logs", "-n", cluster.namespace, WORKER[0], "-c", WORKER[1], "--tail=100")
-    assert "/var/spool/slurmd can not be shown in the jail: the jail has no such mount point" in said
-
-
-# A file of a pod that its root alone reads and writes.
-KEPT = "/run/wall-kept"
-RECORDS = ("/var/log/wtmp", "/var/log/lastlog", "/var/log/btmp", "/var/lib/wtmpdb/wtmp.db")
-
-
-def by_key(cluster: Cluster, key: Path) -> bool:
-    """Whether that key opens bob's account on the login node."""
-    known, cluster.key = cluster.key, key
-    try:
-        return cluster.ssh("true", user="bob", check=False).returncode == 0
-    finally:
-        cluster.key = known
-
-
-# A name that root of the pod alone knows, and who is asked for it.
-NAMES = {"passwd": "eve:x:10666:10666::/:/bin/sh", "group": "eves:x:10666:"}
+def moved(world: World) -> Reach:
+    return planted.beside_steps(world)
 
 
 @pytest.fixture(scope="module")
-def led(cluster: Cluster, script: Script, root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bool]]:
-    """Who → which link of root of the jail → whether it led to a file of the pod."""
-    pods = {"a worker's sshd": WORKER, "a login node's sshd": login(cluster)}
-    row = "a link to a file of the pod in the place of `{}`".format
-    found: dict[str, dict[str, bool]] = {who: {} for who in pods} | {CONTROL: {}}
-    for place in pods.values():
-        inside(cluster, *place, f"umask 077; echo kept >{KEPT}")
-    saved = "".join(
-        f"mkdir -p $(dirname {name}); [ ! -e {name} ] || mv {name} {name}.saved; ln -s /proc/1/root{KEPT} {name}; " for name in RECORDS
-    )
-    back = "".join(f"rm -f {name}; [ ! -e {name}.saved ] || mv {name}.saved {name}; " for name in RECORDS)
-    job = submit(script, "-w one-0")
-    try:
-        script(f"sudo sh -c {shlex.quote(saved)}")
-        # With a terminal, which is what gets a record.
-        assert "in" in script("ssh -tt one-0 echo in")
-        script("ssh -tt one-0 false", check=False)
-        for who, place in pods.items():
-            touched = inside(cluster, *place, f"cat {KEPT}") != "kept\n"
-            found[who] |= {row(name): touched for name in RECORDS}
-        for name in RECORDS:
-            said = inside(cluster, *WORKER, f"echo more >>/mnt/jail{name}; cat {KEPT}; echo kept >{KEPT}")
-            found[CONTROL][row(name)] = said == "kept\nmore\n"
-    finally:
-        script(f"sudo sh -c {shlex.quote(back)}; scancel {job}")
-
-    key = tmp_path_factory.mktemp("planted") / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    public = Path(f"{key}.pub").read_text()
-    words = f"umask 077; cat >{KEPT} <<'END'\n{public}END\n"
-    for place in pods.values():
-        inside(cluster, *place, words)
-    keys = root / "home" / "bob" / ".ssh" / "authorized_keys"
-    keys.rename(keys.with_suffix(".saved"))
-    try:
-        keys.symlink_to(f"/proc/1/root{KEPT}")
-        found["a login node's sshd"][row("~/.ssh/authorized_keys")] = by_key(cluster, key)
-        keys.unlink()
-        keys.write_text(public)
-        os.chown(keys, 10002, 10002)
-        found[CONTROL][row("~/.ssh/authorized_keys")] = by_key(cluster, key)
-    finally:
-        keys.unlink()
-        keys.with_suffix(".saved").rename(keys)
-
-    for name, line in NAMES.items():
-        names = root / "etc" / name
-        for place in pods.values():
-            inside(cluster, *place, f"echo {line} >{KEPT}")
-        names.rename(names.with_suffix(".saved"))
-        try:
-            names.symlink_to(f"/proc/1/root{KEPT}")
-            for who, place in pods.items():
-                found[who][row(f"/etc/{name}")] = "10666" in inside(cluster, *place, f"getent {name} {line.partition(':')[0]} || true")
-            found[CONTROL][row(f"/etc/{name}")] = "10666" in inside(cluster, *WORKER, f"cat /mnt/jail/etc/{name}")
-        finally:
-            names.unlink()
-            names.with_suffix(".saved").rename(names)
-    for place in pods.values():
-        inside(cluster, *place, f"rm -f {KEPT}")
-    return found
-
-
-def test_links_lead_no_daemon_to_a_file_of_the_pod(led: dict[str, dict[str, bool]]) -> None:
-    assert [(who, what) for who, results in led.items() if who != CONTROL for what, worked in results.items() if worked] == []
-    assert [what for what, worked in led[CONTROL].items() if not worked] == []
-
-
-EXCHANGE = "import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(316, -100, b'/usr', -100, b'/usr-of-ours', 2))"
+def pivot(world: World, tried: Table, by_chroot: Seen) -> World:
+    """Sessions come by it, after all that is tried before."""
+    assert tried and by_chroot.libraries
+    enter_by(world.cluster, "Pivot")
+    return world
 
 
 @pytest.fixture(scope="module")
-def moved(cluster: Cluster, script: Script, mpi: str) -> dict[str, dict[str, bool]]:
-    """What root of the jail does to a step that runs → who sees or does it."""
-    found: dict[str, dict[str, bool]] = {USERS: {}, "the pod's root": {}}
-    # A copy of /usr by links, with one thing more in it, has its name while the step runs.
-    rename = "rename `/usr` of the jail, with an exchange"
-    job = submit(script, "-w one-0", command="srun sleep 120")
-    script(
-        "sudo mkdir /usr-of-ours; sudo sh -c 'for n in /usr/*; do ln -s /usr-of-ours/$(basename $n) /usr-of-ours/; done; : >/usr-of-ours/wall'"
-    )
-    step = inside(cluster, *WORKER, "pgrep -u 0 -x slurmstepd").split()
-    task = inside(cluster, *WORKER, "pgrep -u 10001 -x sleep").split()[0]
-    try:
-        for process in (*step, task):
-            inside(cluster, *WORKER, f"ls /proc/{process}/root/usr/bin")
-        script(f"sudo python3 -c {shlex.quote(EXCHANGE)}")
-        look = "ls /proc/{}/root/usr/wall >/dev/null 2>&1 && echo seen || :"
-        found[USERS][rename] = "seen" in inside(cluster, *WORKER, look.format(task))
-        found["the pod's root"][rename] = "seen" in "".join(inside(cluster, *WORKER, look.format(process)) for process in step)
-    finally:
-        # Where the jail's programs are lies in its /usr.
-        back = shlex.quote(EXCHANGE.replace("/usr", "/mnt/jail/usr"))
-        inside(cluster, *WORKER, f"! test -e /mnt/jail/usr/wall || python3 -c {back}")
-        script(f"sudo rm -r /usr-of-ours; scancel {job}")
-
-    program = "a program in the place of `/usr/bin/true`, which ends with a failure"
-    script("sudo sh -c 'umask 0; : >/ran; mv /usr/bin/true /usr/bin/true.saved'")
-    try:
-        says = "#!/bin/sh\necho $(id -u) ${SLURM_JOB_ID:-none} >>/ran\nexit 1"
-        script(f"cat >true.sh <<'END'\n{says}\nEND\nsudo install -m 755 true.sh /usr/bin/true; rm true.sh; /usr/bin/true || :")
-        time.sleep(12)  # two health checks, which are made each five seconds here
-        ran = [line.split() for line in script("cat /ran").splitlines()]
-        found[USERS][program] = ["10001", "none"] in ran
-        found["the pod's root"][program] = ["0", "none"] in ran or not in_service(cluster)
-    finally:
-        script("sudo mv /usr/bin/true.saved /usr/bin/true; sudo rm -f /ran")
-
-    if mpi == "pmix":
-        place = "a job's `SLURM_PMIX_TMPDIR=/proc/1/root/etc/ssh`"
-        job = submit(script, "-w one-0", command="SLURM_PMIX_TMPDIR=/proc/1/root/etc/ssh srun --mpi=pmix sleep 120")
-        try:
-            eventually(lambda: f"{job}.0" in script(f"squeue -h -s -j {job} -o %i").split(), "the step")
-            time.sleep(1)
-            # PMIx works, and its directory is where the job's own files are.
-            found[USERS][place] = "pmix" in script(f"srun -Q --overlap --jobid={job} ls -A /tmp")
-            found["the pod's root"][place] = bool(inside(cluster, *WORKER, "find /etc -uid 10001"))
-        finally:
-            script(f"scancel {job}")
-    return found
+def seen(by_chroot: Seen, pivot: World) -> Seen:
+    links, _ = planted.links(pivot, worker=False)
+    libraries = planted.libraries_at_login(pivot)
+    return Seen(together(by_chroot.libraries, libraries), together(by_chroot.links, links), by_chroot.pipes, by_chroot.controls)
 
 
-def test_what_is_done_to_a_step_that_runs_reaches_its_user_alone(moved: dict[str, dict[str, bool]]) -> None:
-    assert [what for what, worked in moved["the pod's root"].items() if worked] == []
-    assert [what for what, worked in moved[USERS].items() if not worked] == []
+def test_daemons_load_nothing_of_the_jail(seen: Seen) -> None:
+    assert planted.too_far(seen.libraries) == []
+    assert planted.refusals(seen.libraries) == planted.refused_to(planted.LIBRARIES_PLANTED)
+    # Those for whom it is meant do.
+    assert [(what, role) for what, by in seen.libraries.items() for role, who in by.items() if who is not None and USERS not in who] == []
+
+
+def test_links_lead_no_daemon_to_a_file_of_the_pod(seen: Seen) -> None:
+    assert planted.too_far(seen.links) == []
+    assert planted.refusals(seen.links) == planted.refused_to((*planted.LINKS, *planted.LINKS_OF_KEYS, *planted.LINKS_OF_NAMES))
+
+
+def test_pipes_hold_up_no_daemon(seen: Seen) -> None:
+    assert planted.too_far(seen.pipes) == []
+    assert planted.refusals(seen.pipes) == planted.refused_to(planted.PIPES)
+    assert seen.pipes[planted.PIPES_OF_STEPS[-1].what][SUDO] == frozenset({USERS})
+
+
+def test_the_pods_own_root_follows_links_and_waits_for_pipes(seen: Seen) -> None:
+    assert set(seen.controls) == set(seen.links) | set(seen.pipes)
+    assert [what for what, worked in seen.controls.items() if not worked] == []
+
+
+def test_what_is_done_beside_a_step_reaches_its_user_alone(moved: Reach, mpi: str) -> None:
+    assert planted.too_far(moved) == []
+    assert planted.refusals(moved) == planted.refused_to(planted.DONE if mpi == "pmix" else planted.DONE[:-1])
+    assert {what for what, by in moved.items() if not by[SUDO]} == {planted.POINT.what}
 
 
 def table(first: str, found: dict[str, dict[str, bool]], rows: list[str], words: tuple[str, str]) -> list[str]:
@@ -793,37 +575,50 @@ def test_another_cluster_reaches_the_login_node_alone(beyond: dict[str, dict[str
     assert out == {"connect to sshd of a login node, which is open to everybody"}
 
 
-Table = dict[str, dict[str, bool]]
+def reach(first: str, found: Reach, controls: dict[str, bool] | None = None, word: str = "") -> list[str]:
+    """Columns are those who plant, cells whom it reaches. ``word``: for what the pod's own root does by it, in a column of its own."""
+    head = [first, *ROLES, *([CONTROL] if controls else [])]
+    cells = {what: ["refused" if who is None else ", ".join(sorted(who)) or "nobody" for who in by.values()] for what, by in found.items()}
+    if controls:
+        cells = {what: [*row, word if controls[what] else "–"] for what, row in cells.items()}
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {what} | {' | '.join(row)} |" for what, row in cells.items())]
 
 
-def page(found: Table, planted: Table, linked: dict[str, bool], led: Table, moved: Table, beyond: Table) -> str:
+def page(found: Table, seen: Seen, moved: Reach, beyond: Table) -> str:
     return "\n".join(
         [
             "# The walls of the jail",
             "",
             "Written by `tests/integration/jail/test_walls.py`, which tries all of it on a cluster. Root is a user with `sudo: true`: root of the jail, so",
-            "everybody's files there are his, he sees everybody's processes, and the names of the pod's mounts; and nothing beyond.",
+            "everybody's files there are theirs, they see everybody's processes, and the names of the pod's mounts; and nothing beyond.",
             "",
             "The last column is no jail: the same command in the worker's own containers, where it has to succeed, so that it is known to be one that can. A",
             "dash: not tried there, since it would do harm or since the container may not do it either.",
             "",
             *table("attempt", found, [attempt.what for attempt in ATTEMPTS], ("refused", "possible")),
             "",
-            "## What root of the jail plants",
+            "## What is planted in the jail",
             "",
-            "Libraries of his own, which are loaded by programs of users, and by no daemon of root's; whatever loads them has no capability that leads out.",
+            "By a user; by a user with `sudo`, who is root of the jail; and by another cluster's user, who has for it what root of that cluster's",
+            "pods has, and the way to the login node. `refused`: it can not be put there. Else the table tells whom it reached: nobody, or those for whom",
+            "it is meant, users' programs and those of root in the jail; no daemon.",
             "",
-            *table("planted", planted, [plant.what for plant in PLANTS], ("no", "loaded")),
+            "Libraries, by who has loaded them. Whatever has loaded one had no capability that leads out. Sessions came by `entry: Chroot` and by `Pivot`.",
             "",
-            *table("planted", {"a step that needs it": linked}, list(linked), ("refused", "runs")),
+            *reach("planted", seen.libraries),
             "",
-            "Links to a file of the pod that its root alone may use. The last column is the pod's own root, who follows them by the jail's path.",
+            "Links to a file of the pod that its root alone may use, by who has read or written it, knows a name of it, or lets somebody in by a key",
+            "of it. Sessions came by either entry. The last column is the pod's own root, who follows them by the jail's path.",
             "",
-            *table("planted", led, list(led[CONTROL]), ("leads nowhere", "followed")),
+            *reach("planted", seen.links, seen.controls, "followed"),
             "",
-            "Beside a step that runs, or a health check:",
+            "Pipes without an end, by who waits for it: meanwhile sessions and a step begin, names are asked for, and a health check is made.",
             "",
-            *table("done", moved, list(moved[USERS]), ("no effect", "takes effect")),
+            *reach("planted", seen.pipes, seen.controls, "waits"),
+            "",
+            "Beside a step that runs, or a health check, by who sees or runs it:",
+            "",
+            *reach("done", moved),
             "",
             "## What another cluster reaches",
             "",
@@ -835,10 +630,8 @@ def page(found: Table, planted: Table, linked: dict[str, bool], led: Table, move
     )
 
 
-def test_the_page_tells_what_was_seen(
-    found: Table, planted: Table, linked: dict[str, bool], led: Table, moved: Table, beyond: Table
-) -> None:
-    seen = page(found, planted, linked, led, moved, beyond)
+def test_the_page_tells_what_was_seen(found: Table, seen: Seen, moved: Reach, beyond: Table) -> None:
+    said = page(found, seen, moved, beyond)
     if os.environ.get("CORRAL_WRITE_DOCS"):
-        PAGE.write_text(seen)
-    assert PAGE.read_text() == seen, "docs/walls.md is stale: run the test with CORRAL_WRITE_DOCS=1"
+        PAGE.write_text(said)
+    assert PAGE.read_text() == said, "docs/walls.md is stale: run the test with CORRAL_WRITE_DOCS=1"
