@@ -114,7 +114,13 @@ OF_PODS = (
     Explained("sshd(-session)?", "jail", "open", "/|/opt|/var|/var/spool", "a session enters as a step does"),
     Explained(r"python3\.\d+ users\.py", "pod", "open", "/|/(disk|fast|scratch|home)(/.*)?|/etc(/.*)?", USERS),
     Explained(r"python3\.\d+ users\.py", "-", "make|remove", "/(home|etc)/.*", USERS),
-    Explained(r"python3\.\d+ first_login\.py", "pod", "open", r"/|/home(/[^/]+)?|/etc(/\.pwd\.lock|/ssh(/ssh_config\.d)?)?", FIRST_LOGIN),
+    Explained(
+        r"python3\.\d+ first_login\.py",
+        "pod",
+        "open",
+        r"/|/home(/[^/]+)?|/etc(/\.pwd\.lock|/skel(/.*)?|/ssh(/ssh_config\.d)?)?",
+        FIRST_LOGIN,
+    ),
     Explained(r"python3\.\d+ first_login\.py", "-", "make|remove", r"/home/[^/]+|/etc/\.pwd\.lock", FIRST_LOGIN),
 )
 

@@ -72,9 +72,13 @@ no_new_privileges() {
 	[ "${CORRAL_NO_NEW_PRIVILEGES:-}" != true ] || echo --no-new-privs
 }
 
-# Users of a directory have their keys there too: sshd asks the sssd beside it.
-use_directory_keys() {
-	[ -n "${CORRAL_LDAP_HOMES:-}" ] || return 0
+# Users of a directory have their keys there too: sshd asks the sssd beside it. Without one the C library asks nobody: the socket's path would be one of
+# the jail for a session that has entered it, and whoever is root there could answer.
+use_directory() {
+	if [ -z "${CORRAL_LDAP_HOMES:-}" ]; then
+		sed -i 's/ sss$//' /etc/nsswitch.conf
+		return
+	fi
 	cat >/etc/ssh/sshd_config.d/30-ldap.conf <<-END
 		AuthorizedKeysCommand /usr/local/lib/corral/ldap-keys/sss_ssh_authorizedkeys %u
 		AuthorizedKeysCommandUser corral-keys

@@ -54,7 +54,7 @@ limit_users() {
 read -ra limits <<<"${CORRAL_USER_LIMITS:-}"
 [ ${#limits[@]} = 0 ] || limit_users "${limits[@]}"
 
-use_directory_keys
+use_directory
 # What a user lacks is made when he comes: the home, of a directory's users, and the key for the workers.
 sed -i "/^session.*pam_corral_jail\\.so/i session  optional pam_exec.so quiet type=open_session /usr/local/lib/corral/first_login.sh $jail ${CORRAL_LDAP_HOMES:-}" /etc/pam.d/sshd
 

@@ -12,7 +12,7 @@ set -euo pipefail
 node=$(</run/corral-node)
 
 install_host_keys
-use_directory_keys
+use_directory
 # sshd asks whether the user's shell exists, in the pod, unless there is a chroot; this one is made after PAM's session, in the jail.
 printf '%s\n' 'ChrootDirectory /' 'AuthorizedKeysFile /mnt/jail%h/.ssh/authorized_keys /mnt/jail%h/.ssh/corral.pub' >/etc/ssh/sshd_config.d/20-worker.conf
 sed "s/@NODE@/$node/" /usr/local/lib/corral/pam_sshd_worker >/etc/pam.d/sshd

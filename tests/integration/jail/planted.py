@@ -12,6 +12,7 @@ import ctypes
 import os
 import shlex
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -194,7 +195,7 @@ class World:
     def take_away(place: Path, planted: bool) -> None:
         """And have there what was before. Who waits for a pipe goes on then."""
         saved = place.with_name(f"{place.name}.saved")
-        pipe = os.open(place, os.O_RDWR) if place.is_fifo() else None
+        pipe = os.open(place, os.O_RDWR) if os.path.lexists(place) and stat.S_ISFIFO(place.lstat().st_mode) else None
         if planted or os.path.lexists(saved):
             if place.is_dir() and not place.is_symlink():
                 shutil.rmtree(place)
@@ -755,7 +756,7 @@ def programs(world: World) -> Reach:
     try:
         with world.planted(PROGRAMS) as done:
             script("/usr/bin/true || :")
-            script("sbatch -Q --wait --mem=64M -w one-0 --get-user-env -o /dev/null --wrap :")
+            script("sbatch -Q --wait --mem=64M -w one-0 --get-user-env -o /dev/null --wrap true")
             time.sleep(12)  # two health checks, which are made each five seconds here
             lines = (script("cat /ran") + "\n" + world.inside(WORKER, "cat /ran 2>/dev/null; rm -f /ran")).splitlines()
             well = in_service(world.cluster)

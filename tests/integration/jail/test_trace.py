@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from ..conftest import Cluster, eventually
-from ..watch import ASK_IN_JAIL, ASKED, OF_PODS, OF_STEPS, Watch, unexplained
+from ..watch import ASK_IN_JAIL, ASKED, OF_PODS, OF_STEPS, Explained, Watch, unexplained
 from .conftest import Script, enter_by, submit
 from .test_failure import in_service
 
 pytestmark = pytest.mark.lab
 
 
+# The document's script, which each pod runs before its daemon (see conftest).
+SCRIPT = Explained("cat", "pod", "open", "/etc/corral-jail", "an administrator's own script")
 # What MPI programs do first: by PMIx they connect to slurmstepd.
 MPI = "import ctypes; l = ctypes.CDLL('libmpi.so.40'); l.MPI_Init(None, None); l.MPI_Finalize()"
 
@@ -51,4 +53,4 @@ def test_who_has_rights_touches_nothing_that_is_not_explained(cluster: Cluster, 
         script("test -e .ssh/corral.pub", user="bob")
     shutil.rmtree(root / "home" / "dora", ignore_errors=True)
     assert [touch for touch in watch.touched if ASKED.covers(touch)], "it does not see connections"
-    assert unexplained(watch.touched, (*OF_STEPS, *OF_PODS, ASKED)) == []
+    assert unexplained(watch.touched, (*OF_STEPS, *OF_PODS, ASKED, SCRIPT)) == []
