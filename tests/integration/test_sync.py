@@ -251,6 +251,7 @@ def test_a_node_set_leaves_a_partition_that_stays(cluster: Cluster) -> None:
     assert run.rc == 0, run.output
 
 
+@pytest.mark.long
 def test_a_workers_pod_that_is_deleted_by_force(cluster: Cluster) -> None:
     pod = pods(cluster)["node2"]["metadata"]
     number = submit(cluster, f"-w {node_on(cluster, 'node2')}", "sixth")
@@ -278,7 +279,7 @@ def test_kubelet_and_containerd_die_and_jobs_go_on(cluster: Cluster) -> None:
     cluster.ssh("touch seventh")
 
 
-@pytest.mark.parametrize("declared", [False, True], ids=["comes-back", "declared-off"])
+@pytest.mark.parametrize("declared", [pytest.param(False, id="comes-back", marks=pytest.mark.long), pytest.param(True, id="declared-off")])
 def test_a_machine_dies(cluster: Cluster, declared: bool) -> None:
     """Its jobs are begun anew elsewhere, and it comes back into service by itself; its pod goes when somebody declares the machine to be off."""
     in_service(cluster)

@@ -20,7 +20,8 @@ from ..scenarios import scenario
 from ..test_sync import DRAINED, READY, comes_again, condition, drain, evict, in_service, node_on, nodes, pods, state, submit
 from .conftest import DOCUMENTS, ENVIRONMENT, IMAGE, Operator, Served, let_go
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+# What Slurm is told is the same as by a playbook, of which test_sync.py is.
+pytestmark = [pytest.mark.lab, pytest.mark.alone, pytest.mark.long]
 NAME = os.environ.get("CORRAL_TEST_PREFIX", "") + "machines"
 PORT = int(os.environ.get("CORRAL_TEST_PORT", "31402"))
 
