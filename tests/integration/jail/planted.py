@@ -549,7 +549,7 @@ def opened_by_a_key_of_the_users(world: World, user: str) -> bool:
 
 def links_of_names(world: World, pods: Pods) -> tuple[Reach, dict[str, bool]]:
     texts = list(NAMES.values())
-    ask = "; ".join(f"getent {name} {line.split(':')[0]}" for name, line in NAMES.items())
+    ask = "; ".join(f"getent {name} {line.partition(':')[0]}" for name, line in NAMES.items())
     with linked(world, LINKS_OF_NAMES, pods, texts) as (done, found, control):
         said = {who: world.inside(place, f"{ask}; true") for who, place in pods.items()}
     text = dict(zip([plant.what for plant in LINKS_OF_NAMES], texts, strict=True))

@@ -509,7 +509,7 @@ def pivot(world: World, tried: Table, by_chroot: Seen) -> World:
 
 @pytest.fixture(scope="module")
 def seen(by_chroot: Seen, pivot: World) -> Seen:
-    links, _ = planted.links(pivot, worker=False)
+    links = planted.links(pivot, worker=False)[0]
     libraries = planted.libraries_at_login(pivot)
     return Seen(together(by_chroot.libraries, libraries), together(by_chroot.links, links), by_chroot.pipes, by_chroot.controls)
 
