@@ -197,7 +197,7 @@ class World:
         saved = place.with_name(f"{place.name}.saved")
         pipe = os.open(place, os.O_RDWR) if os.path.lexists(place) and stat.S_ISFIFO(place.lstat().st_mode) else None
         if planted or os.path.lexists(saved):
-            if place.is_dir() and not place.is_symlink():
+            if not place.is_symlink() and place.is_dir():
                 shutil.rmtree(place)
             else:
                 place.unlink(missing_ok=True)
