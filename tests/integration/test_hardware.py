@@ -54,7 +54,11 @@ def in_service(cluster: Cluster) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("cpus", "memory", "before", "after"), [(2, "640Mi", (1, 384), (2, 512)), (1, "512Mi", (2, 512), (1, 384))], ids=["more", "fewer"]
+    ("cpus", "memory", "before", "after"),
+    [
+        pytest.param(2, "640Mi", (1, 384), (2, 512), id="more"),
+        pytest.param(1, "512Mi", (2, 512), (1, 384), id="fewer", marks=pytest.mark.long),
+    ],
 )
 def test_a_node_has_its_new_size_when_its_job_has_ended(
     cluster: Cluster, cpus: int, memory: str, before: tuple[int, int], after: tuple[int, int]

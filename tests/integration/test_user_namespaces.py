@@ -51,7 +51,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Iterator[Cluster]:
     assert run.rc == 0, run.output
 
 
-@pytest.fixture(scope="module", params=["Chroot", "Pivot"])
+@pytest.fixture(scope="module", params=["Chroot", pytest.param("Pivot", marks=pytest.mark.long)])
 def entry(request: pytest.FixtureRequest, cluster: Cluster) -> str:
     """Both ways into the login node's jail."""
     cluster.spec["login"]["entry"] = request.param
