@@ -9,12 +9,20 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(REPOSITORY / "images" / "slurm"))
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """The image's programs set theirs, and some tests run them in this process."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session")

@@ -229,6 +229,7 @@ int main(void)
 
 	if (needs_root())
 		return 0;
+	umask(022); /* users read what is written here, whatever the shell's is */
 	words = pass_words_on();
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++) {
 		where = directories[i];
