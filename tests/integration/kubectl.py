@@ -46,6 +46,11 @@ class Kubectl:
         for wanted in ("create", condition):
             self("wait", "-n", namespace, f"pod/{pod}", f"--for={wanted}", f"--timeout={seconds}s")
 
+    def serves(self, definition: str) -> bool:
+        """Whether a CustomResourceDefinition is served. kubectl's own wait, and its filters, fail for one that has no conditions yet."""
+        conditions = self.json("get", f"crd/{definition}").get("status", {}).get("conditions") or []
+        return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
+
     def node_address(self) -> str:
         addresses = self.items("nodes")[0]["status"]["addresses"]
         return str(next(a["address"] for a in addresses if a["type"] == "InternalIP"))

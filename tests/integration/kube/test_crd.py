@@ -6,7 +6,6 @@ And it takes what a playbook takes.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -34,10 +33,6 @@ def test_the_api_server_takes_the_definition(plural: str) -> None:
     assert f"{plural}.corral.hpc serverside-applied" in said
 
 
-def is_established(conditions: str) -> bool:
-    return any((one["type"], one["status"]) == ("Established", "True") for one in json.loads(conditions or "null") or [])
-
-
 @pytest.fixture(scope="module")
 def group() -> Iterator[str]:
     """A group of the tests' own with the kind SlurmCluster, as operators of other tests may come and go with theirs."""
@@ -48,9 +43,7 @@ def group() -> Iterator[str]:
     kubectl = Kubectl(REPOSITORY)
     kubectl("create", "-f", "-", stdin=yaml.safe_dump(definition))
     try:
-        # kubectl's own wait and its filters fail for an object that has no conditions yet.
-        found = [f"crd/slurmclusters.{name}", "-o=jsonpath={.status.conditions}"]
-        eventually(lambda: is_established(kubectl("get", *found)), "the definition is served")
+        eventually(lambda: kubectl.serves(f"slurmclusters.{name}"), "the definition is served")
         yield name
     finally:
         kubectl("delete", f"crd/slurmclusters.{name}", "--wait=false")

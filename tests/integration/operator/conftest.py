@@ -364,9 +364,10 @@ def keys(cluster: Served) -> dict[str, str]:
 def definitions(kubectl: Kubectl) -> Iterator[None]:
     """The CustomResourceDefinitions are there, for an operator that is not installed; those that were there stay."""
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
-    files = [f"--filename={REPOSITORY}/playbooks/files/{plural}.corral.hpc.yml" for plural in ("slurmclusters", "slurmnodesets")]
+    names = (DOCUMENTS, "slurmnodesets.corral.hpc")
+    files = [f"--filename={REPOSITORY}/playbooks/files/{name}.yml" for name in names]
     kubectl("apply", "--server-side", "--force-conflicts", *files)
-    kubectl("wait", "--for=condition=Established", *files)
+    eventually(lambda: all(kubectl.serves(name) for name in names), "the definitions are served")
     yield
     if not had:
         kubectl("delete", *files)
