@@ -35,14 +35,7 @@ EXPLAINED = (
     Explained(r"python3\.\d+ users\.py", "pod", "open", "/|/(disk|fast|scratch|home)(/.*)?|/etc(/.*)?", USERS),
     Explained(r"python3\.\d+ users\.py", "-", "make|remove", "/(home|etc)/.*", USERS),
     Explained(r"python3\.\d+ first_login\.py", "pod", "open", r"/|/home(/[^/]+)?|/etc(/\.pwd\.lock|/ssh(/ssh_config\.d)?)?", FIRST_LOGIN),
-    # The last name that it gives as the user may be seen when it has root's rights again: the kernel tells later.
-    Explained(
-        r"python3\.\d+ first_login\.py",
-        "-",
-        "make|remove",
-        r"/home/[^/]+(/\.ssh/\.?corral\.pub(\.[0-9a-f]+)?)?|/etc/\.pwd\.lock",
-        FIRST_LOGIN,
-    ),
+    Explained(r"python3\.\d+ first_login\.py", "-", "make|remove", r"/home/[^/]+|/etc/\.pwd\.lock", FIRST_LOGIN),
 )
 
 
