@@ -31,7 +31,7 @@ options:
     required: true
   drain_only:
     description:
-      - Only order what has to go to be drained, for a pass that may fail before its end.
+      - Only order what has to go to be drained, before the cluster is read again and the pass decides what stays.
     type: bool
     default: false
   outdated:
