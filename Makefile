@@ -73,7 +73,7 @@ types: ## mypy --strict
 	@tools/types
 
 unit: ## unit tests
-	@tools/run python -m pytest -n auto $(if $(LONG),,-m 'not long') tests/unit $(ARGS)
+	@tools/run python -m pytest -n auto tests/unit $(ARGS)
 
 spank: ## tests of the C code
 	@$(SPANK) test

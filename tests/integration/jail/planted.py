@@ -12,7 +12,6 @@ import ctypes
 import os
 import shlex
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -195,7 +194,7 @@ class World:
     def take_away(place: Path, planted: bool) -> None:
         """And have there what was before. Who waits for a pipe goes on then."""
         saved = place.with_name(f"{place.name}.saved")
-        pipe = os.open(place, os.O_RDWR) if os.path.lexists(place) and stat.S_ISFIFO(place.lstat().st_mode) else None
+        pipe = os.open(place, os.O_RDWR) if not place.is_symlink() and place.is_fifo() else None
         if planted or os.path.lexists(saved):
             if not place.is_symlink() and place.is_dir():
                 shutil.rmtree(place)
@@ -375,6 +374,7 @@ def libraries(world: World) -> Reach:
             assert ("libslurmfull" if who == "slurmstepd" else "libnss_corral") in text, f"the test did not look at {who}"
         for role, user in PEOPLE.items():
             for plant in LIBRARIES_PLANTED:
+                # It may fail over what it loads; whether it has loaded it, /planted tells.
                 if done[plant.what][role]:
                     script(f"{world.roles[role].fill(plant.command)} || true", user=user)
         # Who loaded it for a moment only, too.
@@ -416,7 +416,7 @@ def keep(world: World, place: tuple[str, str], plants: Sequence[Plant], texts: S
 
 
 def used(world: World, place: tuple[str, str]) -> set[str]:
-    """Which of these files somebody has read or written."""
+    """Which of these files somebody has read or written. grep ends with 1 where that is none."""
     return set(world.inside(place, f"cd {KEPT}; stat -c '%X %Y %n' * | grep -v '^0 0 ' || true").split()[2::3])
 
 
@@ -453,7 +453,7 @@ def a_step_of(script: Script, job: str) -> None:
 
 @contextmanager
 def jobs(script: Script, *users: str) -> Iterator[dict[str, str]]:
-    """A job of each on the worker."""
+    """A job of each on the worker, which is ended with the context."""
     found = {}
     try:
         for user in users:
@@ -634,7 +634,7 @@ def pipes_of_steps(world: World) -> tuple[Reach, dict[str, bool]]:
 
 
 def comes(world: World, place: tuple[str, str], look: str) -> bool:
-    """Whether a command says something within a time in which nobody is held up."""
+    """Whether a command, which may fail until then, says something within a time in which nobody is held up."""
     until = time.monotonic() + 20
     while not world.inside(place, look):
         if time.monotonic() > until:
@@ -728,6 +728,7 @@ def jobs_step(world: World) -> Iterator[tuple[list[str], str]]:
     job = submit(world.script, "-w one-0 -o /dev/null", command="srun sleep 120")
     try:
         a_step_of(world.script, job)
+        # pgrep ends with 1 until there is one.
         eventually(lambda: world.inside(WORKER, "pgrep -u 10001 -x sleep || true") != "", "its task")
         step = world.inside(WORKER, "pgrep -u 0 -x slurmstepd").split()
         yield step, world.inside(WORKER, "pgrep -u 10001 -x sleep").split()[0]
@@ -788,7 +789,7 @@ def pmix(world: World) -> Reach:
         job = submit(script, "-w one-0 --mem=64M -o /dev/null", user=user, command=command)
         try:
             a_step_of(script, job)
-            time.sleep(1)
+            time.sleep(1)  # PMIx makes its directory when the step is there
             who = {USERS} if "pmix" in script(f"srun -Q --overlap --jobid={job} ls -A /tmp", user=user) else set[str]()
             if world.inside(WORKER, "find /etc -uid 10001 -o -uid 10002"):
                 who.add(POD)
