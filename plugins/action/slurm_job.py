@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.job import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.job import run
 from ansible_collections.corral.slurm.plugins.modules import slurm_job
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.reservation import info
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.reservation import info
 from ansible_collections.corral.slurm.plugins.modules import slurm_reservation_info
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.upgrade import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.upgrade import run
 from ansible_collections.corral.slurm.plugins.modules import slurm_upgrade_check
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 

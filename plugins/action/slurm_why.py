@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.why import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.why import run
 from ansible_collections.corral.slurm.plugins.modules import slurm_why
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The backends of slurm_reconfigure and slurm_node_info: the controller's configuration as Kubernetes has it, and as slurmctld serves it.
 
-The other backends that ask or tell slurmctld by a command in its pod are in _scheduler.
+The other backends that ask or tell slurmctld by a command in its pod are in _slurmctld.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output, run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
 from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, silent, until
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, nodes, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected, silent, until
 
 WANTED = "corral.hpc/config-hash"
 SERVED = "corral.hpc/config-served"

@@ -12,8 +12,8 @@ from ansible_collections.corral.slurm.plugins.module_utils import _revisions
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, retained
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import api_server, sizes
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import scale
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import connected
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import scale
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import connected
 
 Json = dict[str, Any]
 

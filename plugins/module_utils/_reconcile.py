@@ -15,9 +15,9 @@ from ansible_collections.corral.slurm.plugins.module_utils import _live
 from ansible_collections.corral.slurm.plugins.module_utils._converge import node_info
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import node, rollout, scale
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import connected
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import node, rollout, scale
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import connected
 
 # Passes of one run.
 MOST = 50

@@ -161,7 +161,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.job import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.job import run
 
 CONSTRAINTS = {
     "required_if": [("state", "present", ["name", "user"])],

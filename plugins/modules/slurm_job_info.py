@@ -162,7 +162,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.job import info
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.job import info
 
 
 def argument_spec() -> dict[str, object]:

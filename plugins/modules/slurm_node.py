@@ -189,7 +189,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.node import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.node import run
 
 CONSTRAINTS = {"required_if": [("state", "drained", ["reason"]), ("state", "down", ["reason"])]}
 

@@ -62,7 +62,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.partition import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.partition import run
 
 
 def argument_spec() -> dict[str, object]:

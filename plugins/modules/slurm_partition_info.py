@@ -85,7 +85,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.partition import info
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.partition import info
 
 
 def argument_spec() -> dict[str, object]:

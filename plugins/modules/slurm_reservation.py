@@ -129,7 +129,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.reservation import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.reservation import run
 
 CONSTRAINTS = {"mutually_exclusive": [("end", "duration"), ("nodes", "node_count")]}
 

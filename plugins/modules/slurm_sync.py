@@ -130,9 +130,9 @@ requests:
   sample: 5
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.machines import TAINTS
+from ansible_collections.corral.slurm.plugins.module_utils._kube.nodes import TAINTS
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.sync import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.sync import run
 
 
 def argument_spec() -> dict[str, object]:

@@ -72,7 +72,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.upgrade import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.upgrade import run
 
 
 def argument_spec() -> dict[str, object]:

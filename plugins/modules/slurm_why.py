@@ -124,7 +124,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.why import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.why import run
 
 
 def argument_spec() -> dict[str, object]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.corral.slurm.tests.bench.clock import Comparison, pairs, undisturbed
-from ansible_collections.corral.slurm.tests.integration.bare.machines import ENVIRONMENT, JAIL, NODES, PLUGIN, Machine, cluster
+from ansible_collections.corral.slurm.tests.integration.bare.hosts import ENVIRONMENT, JAIL, NODES, PLUGIN, Machine, cluster
 
 PAIRS, ENTRIES = 20, 25
 JOB = "4000000000"

@@ -11,7 +11,7 @@ import subprocess
 from functools import partial
 
 from ansible_collections.corral.slurm.tests.bench.clock import Comparison, pairs, undisturbed
-from ansible_collections.corral.slurm.tests.integration.bare.machines import (
+from ansible_collections.corral.slurm.tests.integration.bare.hosts import (
     ENVIRONMENT,
     NODES,
     PLAIN,

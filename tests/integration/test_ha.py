@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, why
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import job, why
 
 from .conftest import VOLUMES, Cluster, eventually
 from .scenarios import scenario

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import scale
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import connected
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import scale
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import connected
 
 from .conftest import Cluster, eventually
 from .jobs import nodes, state, submit

@@ -26,7 +26,7 @@ from corral_operator.reconcile.reconciler import OPERATOR_ERROR, Reconciler
 from corral_operator.reconcile.runner import Runner
 from corral_operator.reconcile.status import StatusWriter
 from corral_operator.reconcile.triggers.documents import DocumentTriggers
-from corral_operator.reconcile.triggers.machines import MachineTriggers
+from corral_operator.reconcile.triggers.nodes import NodeTriggers
 from corral_operator.reconcile.triggers.objects import ObjectTriggers
 from corral_operator.reconcile.validation import Validator
 from corral_operator.runs.checker import Checked
@@ -91,7 +91,7 @@ class Controller:
         self._sync = NodeSync(context, validator, documents, self._status, runner)
         applier = Applier(context, documents, self._status, runner, self._sync)
         self._reconciler = Reconciler(context, validator, documents, self._status, applier, self._sync)
-        self._machines = MachineTriggers(context, self._sync)
+        self._machines = NodeTriggers(context, self._sync)
         objects = ObjectTriggers(context, self._status, self._machines)
         self._documents = DocumentTriggers(context, documents, self._status, validator, objects)
 

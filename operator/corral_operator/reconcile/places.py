@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import machines
+from ansible_collections.corral.slurm.plugins.module_utils._kube import nodes as kubernetes_nodes
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
 from corral_operator.reconcile.children import COMPONENT, INSTANCE
 
@@ -58,7 +58,7 @@ class Machines:
 
     def cause(self, machine: str, taints: Iterable[str], conditions: Iterable[str] = ()) -> str | None:
         """Return why a machine is to be left: "" for one that is not, None where nobody knows."""
-        return machines.cause(self._found.get(machine, {}), taints, conditions) if self.known else None
+        return kubernetes_nodes.cause(self._found.get(machine, {}), taints, conditions) if self.known else None
 
 
 class Places:
@@ -110,9 +110,9 @@ def _of_interest(machine: Json) -> Json:
         for one in (machine.get("status") or {}).get("conditions") or ()
         if one.get("status") == "True" and one.get("type") != "Ready"
     ]
-    note = (machine["metadata"].get("annotations") or {}).get(machines.NOTE)
+    note = (machine["metadata"].get("annotations") or {}).get(kubernetes_nodes.NOTE)
     return {
-        "metadata": {"name": machine["metadata"]["name"], "annotations": {machines.NOTE: note}},
+        "metadata": {"name": machine["metadata"]["name"], "annotations": {kubernetes_nodes.NOTE: note}},
         "spec": {"unschedulable": bool(spec.get("unschedulable")), "taints": taints},
         "status": {"conditions": conditions},
     }

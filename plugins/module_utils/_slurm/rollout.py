@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, leavers, node_plan, reasons, sync
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Rule, Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, draining, hostlist, node_plan, reasons, sync
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining import Deed, Rule, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
 OWNER = "rollout"
@@ -124,7 +124,7 @@ class Step:
     def words(self) -> str:
         """Say how far all sets are that have something left, and what is waited for; "" when all is done."""
         parts = [one.words for one in self.sets if one.stale or one.starting or one.former]
-        waits = leavers.words(self.waiting)
+        waits = draining.words(self.waiting)
         return "; ".join([*parts, *([waits] if waits else [])])
 
 
@@ -145,7 +145,7 @@ def step(
     sets, known = list(sets), {node.name: node for node in nodes}
     if not known:
         raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods run.")
-    on = leavers.by_node(found)
+    on = draining.by_node(found)
     looks = [_Look(one, pods, known, on, now, stopped=one.name in stopped) for one in sets]
     drain = _begin(looks)
     result = Step(
@@ -153,7 +153,7 @@ def step(
         resume=node_plan.plan([known[name] for look in looks for name in look.resume], _RESUMED),
         replace=[name for look in looks for name in look.replace],
         waiting={name: tasks for look in looks for name, tasks in look.waiting.items()},
-        deeds=leavers.deeds(overdue for look in looks for overdue in look.overdue),
+        deeds=draining.deeds(overdue for look in looks for overdue in look.overdue),
         sets=[look.progress for look in looks],
         relines=[name for look in looks for name in look.relines],
     )
@@ -243,7 +243,7 @@ class _Look:
         self._give_back([name for name in held if name in stale], len(held) - most)
         for name in self.waiting:
             if name in ours:
-                self.overdue += leavers.overdue(
+                self.overdue += draining.overdue(
                     self._known[name],
                     self._on.get(name, []),
                     now=self._now,
@@ -307,7 +307,7 @@ class _Look:
             self._keep(name, "left until a reservation with the flag MAINT holds it")
             if self._ours(name):
                 self.resume.append(name)
-        elif leavers.drained_by(node, sync.OWNER) and pod.runs:
+        elif draining.drained_by(node, sync.OWNER) and pod.runs:
             self._keep(name, "left until its machine is stayed on: a new pod would have no place there")
         elif "FUTURE" in node.state and not (pod.runs or tasks):
             # Nothing of it can run a job, and the pod goes as it was seen here or not at all. (26.05 wipes the reason of a drain when such a node registers.)
@@ -383,7 +383,7 @@ class _Look:
         return pod is not None and pod.stale
 
     def _ours(self, name: str) -> bool:
-        return name in self._known and leavers.drained_by(self._known[name], OWNER)
+        return name in self._known and draining.drained_by(self._known[name], OWNER)
 
     def _in_service(self, name: str) -> bool:
         return self._is_well(name) and not self._known[name].out
@@ -443,7 +443,7 @@ def _is_new(node: Node | None, pod: Pod) -> bool:
     if node is None or "FUTURE" in node.state:
         return True
     began = _began(node)
-    return node.drained and not leavers.drained_by(node, sync.OWNER) and (began is None or began < pod.born)
+    return node.drained and not draining.drained_by(node, sync.OWNER) and (began is None or began < pod.born)
 
 
 def _in_window(node: Node) -> bool:

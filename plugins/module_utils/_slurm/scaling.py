@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, hostlist, leavers, node_plan, reasons
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Deed, Named, Rule, Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, draining, hostlist, node_plan, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining import Deed, Named, Rule, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 
@@ -69,7 +69,7 @@ class Step:
     @property
     def words(self) -> str:
         """Say what is waited for; "" when all that shall go can."""
-        text = leavers.words(self.waiting, self.partitions)
+        text = draining.words(self.waiting, self.partitions)
         if self.unknown:
             text += f"{'; ' if text else ''}slurmctld does not know {hostlist.compress(self.unknown)}, so what runs there is not known"
         return text
@@ -96,13 +96,13 @@ def step(
     sizes, known = list(sizes), {node.name: node for node in nodes}
     if not known:
         raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods run.")
-    on, named = leavers.by_node(found), list(named)
+    on, named = draining.by_node(found), list(named)
     held = _held_by_name(on, named, {name for size in sizes for name in size.victims})
     victims = [known[name] for size in sizes for name in size.victims if name in known]
     stays = [known[name] for size in sizes for name in size.stays if name in known]
     result = Step(
         drain=node_plan.plan(victims, node_plan.Wanted(state="drained", reason=reason, owner=OWNER)),
-        resume=node_plan.plan([node for node in stays if leavers.drained_by(node, OWNER)], node_plan.Wanted(state="resumed", owner=OWNER)),
+        resume=node_plan.plan([node for node in stays if draining.drained_by(node, OWNER)], node_plan.Wanted(state="resumed", owner=OWNER)),
     )
     # A drain that ends by itself, as that of the jail's check, is taken over first: else a job could start before the pod ends.
     by_others = {node.name for node in result.drain.foreign}
@@ -119,8 +119,8 @@ def step(
                 result.unknown.append(name)
             elif node.busy or there or not (taken or node_plan.lasting(node) or (node.out and name in by_others)):
                 result.waiting[name] = there
-                if leavers.drained_by(node, OWNER):
-                    overdue += leavers.overdue(node, there, now=now, policy=size.policy, deadline=size.deadline, rules=size.jobs)
+                if draining.drained_by(node, OWNER):
+                    overdue += draining.overdue(node, there, now=now, policy=size.policy, deadline=size.deadline, rules=size.jobs)
             else:
                 continue
             keep = number + 1
@@ -132,7 +132,7 @@ def step(
     gone = [node.name for node in victims]
     # A job is told one thing a call, and one that requires a node that goes has that before it.
     free = [one for one in named if not one.required & set(gone)]
-    result.deeds = [*leavers.deeds(overdue), *leavers.freed(overdue, named, gone), *leavers.spared(free, going, gone)]
+    result.deeds = [*draining.deeds(overdue), *draining.freed(overdue, named, gone), *draining.spared(free, going, gone)]
     return result
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, node_plan, reasons
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.leavers import Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining import Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
 OWNER = "sync"

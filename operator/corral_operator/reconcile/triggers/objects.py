@@ -18,7 +18,7 @@ from corral_operator.reconcile.context import Context
 from corral_operator.reconcile.decisions import CONFLICT
 from corral_operator.reconcile.queue import Trigger
 from corral_operator.reconcile.status import StatusWriter
-from corral_operator.reconcile.triggers.machines import MachineTriggers
+from corral_operator.reconcile.triggers.nodes import NodeTriggers
 
 # Kinds whose objects come and go by themselves while a run waits for them.
 _MOVING = ("Pod", "Job", "PersistentVolumeClaim")
@@ -29,7 +29,7 @@ _LISTS = 12
 class ObjectTriggers:
     """Watches namespaces."""
 
-    def __init__(self, context: Context, status: StatusWriter, machines: MachineTriggers) -> None:
+    def __init__(self, context: Context, status: StatusWriter, machines: NodeTriggers) -> None:
         self._context = context
         self._status = status
         self._machines = machines

@@ -85,7 +85,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
     monkeypatch.setattr(_converge.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(
-        "ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld.time.sleep", lambda pause: now.append(now.pop() + pause)
+        "ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld.time.sleep", lambda pause: now.append(now.pop() + pause)
     )
     return now
 

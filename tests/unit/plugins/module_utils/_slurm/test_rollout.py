@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, leavers, nodes, rollout
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import draining, hostlist, nodes, rollout
 
 NOW = 1_800_000_000.0
 OURS = rollout.REASON
@@ -33,9 +33,9 @@ def ours(name: str, *state: str, since: float = 0, started: float = 0) -> nodes.
     return node(name, *(state or ("IDLE",)), "DRAIN", reason=OURS, since=since, started=started)
 
 
-def job(number: int, on: str, end: int = 0) -> leavers.Task:
+def job(number: int, on: str, end: int = 0) -> draining.Task:
     row = {"job_id": number, "name": "train", "user_name": "ada", "job_state": ["RUNNING"], "nodes": on, "end_time": end}
-    return leavers.tasks(json.dumps({"jobs": [row]}))[0]
+    return draining.tasks(json.dumps({"jobs": [row]}))[0]
 
 
 def cpu(replicas: int = 3, most: int = 1, **more: Any) -> rollout.NodeSet:
@@ -45,8 +45,8 @@ def cpu(replicas: int = 3, most: int = 1, **more: Any) -> rollout.NodeSet:
 def step(
     pods: list[rollout.Pod | None],
     *live: nodes.Node,
-    jobs: list[leavers.Task] | None = None,
-    rules: tuple[leavers.Rule, ...] = (),
+    jobs: list[draining.Task] | None = None,
+    rules: tuple[draining.Rule, ...] = (),
     **more: Any,
 ) -> rollout.Step:
     """One look at a set; nodes that are not given are idle."""
@@ -94,7 +94,7 @@ def test_busy_ones_come_last_and_of_these_the_one_whose_jobs_end_first() -> None
     ],
 )
 @pytest.mark.parametrize("pod", [OLD, BROKEN_OLD, DEAD_OLD])
-def test_one_of_two_answers_is_enough_to_keep_a_pod(live: nodes.Node, jobs: list[leavers.Task], pod: rollout.Pod) -> None:
+def test_one_of_two_answers_is_enough_to_keep_a_pod(live: nodes.Node, jobs: list[draining.Task], pod: rollout.Pod) -> None:
     found = step([NEW, NEW, pod], live, jobs=jobs)
     assert (found.replace, list(found.waiting), found.done) == ([], ["cpu-2"], False)
 
@@ -324,7 +324,7 @@ def test_the_deadline_counts_from_the_drain(policy: str, since: float, told: lis
 
 
 def test_jobs_of_a_partition_have_a_policy_of_their_own() -> None:
-    spot = leavers.Rule("Requeue", 60, partitions=frozenset({"spot"}))
+    spot = draining.Rule("Requeue", 60, partitions=frozenset({"spot"}))
     jobs = [dataclasses.replace(job(7, "cpu-2"), partitions=frozenset({"spot"})), job(8, "cpu-2")]
     for since, told in ((NOW - 60, [["scontrol", "requeue", "7"]]), (NOW - 59, [])):
         found = step([NEW, OLD, OLD], ours("cpu-2", "MIXED", since=since), jobs=jobs, rules=(spot,))
@@ -336,7 +336,7 @@ def test_jobs_on_a_node_that_others_drained_are_waited_for_whatever_the_policy()
     assert step([NEW, NEW, OLD], live, jobs=[job(7, "cpu-2")], policy="Cancel", deadline=0).deeds == []
 
 
-def two_places(first: list[rollout.Pod], second: list[rollout.Pod], *live: nodes.Node, jobs: list[leavers.Task] | None = None) -> str:
+def two_places(first: list[rollout.Pod], second: list[rollout.Pod], *live: nodes.Node, jobs: list[draining.Task] | None = None) -> str:
     sets = [cpu(len(first), 2, name="a", place="leaf1"), cpu(len(second), 2, name="b", place="leaf2")]
     there = {f"a-{number}": pod for number, pod in enumerate(first)} | {f"b-{number}": pod for number, pod in enumerate(second)}
     given_ones = {found.name: found for found in live}

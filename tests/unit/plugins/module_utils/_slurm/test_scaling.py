@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, leavers, nodes, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import draining, hostlist, nodes, scaling
 
 NOW = 1_800_000_000.0
 OURS = scaling.REASON
@@ -22,9 +22,9 @@ def node(name: str, *state: str, reason: str = "", since: float = 0) -> nodes.No
     return nodes.parse(json.dumps({"nodes": [row]}))[0]
 
 
-def job(number: int, on: str, *state: str, **more: Any) -> leavers.Task:
+def job(number: int, on: str, *state: str, **more: Any) -> draining.Task:
     row = {"job_id": number, "name": "train", "user_name": "ada", "job_state": list(state or ("RUNNING",)), "nodes": on, **more}
-    return leavers.tasks(json.dumps({"jobs": [row]}))[0]
+    return draining.tasks(json.dumps({"jobs": [row]}))[0]
 
 
 def gone(number: int, **more: Any) -> nodes.Node:
@@ -35,7 +35,7 @@ def gone(number: int, **more: Any) -> nodes.Node:
 KEPT = [node("cpu-0", "IDLE"), node("cpu-1", "ALLOCATED")]
 
 
-def step(*live: nodes.Node, size: scaling.Size = FOUR_TO_TWO, jobs: list[leavers.Task] | None = None, **more: Any) -> scaling.Step:
+def step(*live: nodes.Node, size: scaling.Size = FOUR_TO_TWO, jobs: list[draining.Task] | None = None, **more: Any) -> scaling.Step:
     return scaling.step([size], [*KEPT, *live], jobs or [], now=NOW, **more)
 
 
@@ -75,7 +75,7 @@ def test_a_free_node_below_a_busy_one_waits_for_it() -> None:
         (("DOWN", "NOT_RESPONDING", "DRAIN"), [job(7, "cpu-3")]),
     ],
 )
-def test_one_of_two_answers_is_enough_to_keep_a_node(state: tuple[str, ...], jobs: list[leavers.Task]) -> None:
+def test_one_of_two_answers_is_enough_to_keep_a_node(state: tuple[str, ...], jobs: list[draining.Task]) -> None:
     found = step(gone(2), node("cpu-3", *state, reason=OURS), jobs=jobs)
     assert found.stay == {"cpu": 4}
     assert found.words
@@ -125,9 +125,9 @@ def test_the_deadline_counts_from_the_drain(policy: str, since: float, told: lis
     assert commands(found) == told
 
 
-SPOT = leavers.Rule("Requeue", 60, partitions=frozenset({"spot"}))
-SCAVENGER = leavers.Rule("Cancel", 0, qos=frozenset({"scavenger", "idle"}))
-BOTH = leavers.Rule("Wait", 0, partitions=frozenset({"spot"}), qos=frozenset({"paid"}))
+SPOT = draining.Rule("Requeue", 60, partitions=frozenset({"spot"}))
+SCAVENGER = draining.Rule("Cancel", 0, qos=frozenset({"scavenger", "idle"}))
+BOTH = draining.Rule("Wait", 0, partitions=frozenset({"spot"}), qos=frozenset({"paid"}))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_no_nodes_at_all_is_no_answer() -> None:
 )
 def test_nonsense_of_squeue_is_an_error(rows: str) -> None:
     with pytest.raises(CorralError):
-        leavers.tasks(rows)
+        draining.tasks(rows)
 
 
 def test_a_victim_without_a_state_is_an_error() -> None:
@@ -214,8 +214,8 @@ def named(number: str, required: str = "", excluded: str = "", state: str = "PEN
     return f"M|{number}|{required}|{excluded}|{on}|{state}|ada|main,spot|normal|{name}\n"
 
 
-def naming(*lines: str, nodes: tuple[str, ...] = ("cpu-2", "cpu-3")) -> list[leavers.Named]:
-    return leavers.naming("".join(lines), "M", nodes)
+def naming(*lines: str, nodes: tuple[str, ...] = ("cpu-2", "cpu-3")) -> list[draining.Named]:
+    return draining.naming("".join(lines), "M", nodes)
 
 
 def test_the_jobs_that_name_nodes_that_go() -> None:

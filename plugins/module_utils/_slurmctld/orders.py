@@ -8,8 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, leavers, node_plan, nodes, rollout, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import (
+    answer,
+    draining,
+    hostlist,
+    jobs,
+    node_plan,
+    nodes,
+    rollout,
+    scaling,
+)
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Refused, Slurmctld
 
 
 class Orders:
@@ -22,13 +31,13 @@ class Orders:
         self.refused: dict[str, str] = {}
         self._told: set[str] = set()
 
-    def note(self, plans: Iterable[node_plan.Plan], deeds: list[leavers.Deed]) -> None:
+    def note(self, plans: Iterable[node_plan.Plan], deeds: list[draining.Deed]) -> None:
         """Note what would be told, for check mode."""
         for plan in plans:
             self._note(plan)
         self.changed |= bool(deeds)
 
-    def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], deeds: Iterable[leavers.Deed]) -> bool:
+    def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], deeds: Iterable[draining.Deed]) -> bool:
         """Run the commands; True when there were any. A job is told once; one that can not be requeued is waited for."""
         told = False
         for plan in plans:
@@ -63,7 +72,7 @@ class Orders:
 
 def nodes_and_tasks(
     slurmctld: Slurmctld, names: Iterable[str], what: str, *, also: Iterable[str] = ()
-) -> tuple[list[nodes.Node], list[leavers.Task]]:
+) -> tuple[list[nodes.Node], list[draining.Task]]:
     """Return all nodes that slurmctld shows, with those of ``names`` and ``also`` that it has and hides, and the tasks on ``names``; ``what`` these
     are, in words.
 
@@ -80,7 +89,7 @@ def nodes_and_tasks(
     if not on_all and not asked:
         return found, []
     only = [f"--nodelist={hostlist.compress(asked)}"] if asked else []
-    return found, leavers.tasks(slurmctld.ask(["squeue", "--json", *only, jobs.ON_NODES], what))
+    return found, draining.tasks(slurmctld.ask(["squeue", "--json", *only, jobs.ON_NODES], what))
 
 
 def clock(slurmctld: Slurmctld, sets: Iterable[scaling.Size | rollout.NodeSet]) -> float:

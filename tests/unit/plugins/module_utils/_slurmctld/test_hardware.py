@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import scale
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import scale
 
 from .conftest import CONNECTION, Fake, pod
 from .test_scale import stateful_set

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import reservations
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected, difference
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:

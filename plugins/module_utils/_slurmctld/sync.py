@@ -14,15 +14,15 @@ import time
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube import machines
+from ansible_collections.corral.slurm.plugins.module_utils._kube import nodes as kubernetes_nodes
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Forbidden, Invalid, NotFound
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, leavers, sync
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import draining, hostlist, jobs, sync
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node, counts
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import conditions
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected, difference
 
 EVICTABLE = "corral.hpc/evictable"
 
@@ -125,7 +125,8 @@ class _Work:
             )
             return None
         return {
-            str(one["metadata"]["name"]): machines.cause(one, self._params["taints"], self._params["machine_conditions"]) for one in found
+            str(one["metadata"]["name"]): kubernetes_nodes.cause(one, self._params["taints"], self._params["machine_conditions"])
+            for one in found
         }
 
     def _tell(self, slurmctld: Slurmctld, step: sync.Step, live: list[Node]) -> list[Node]:
@@ -149,7 +150,7 @@ class _Work:
         if not names:
             return set()
         command = ["squeue", "--json", f"--nodelist={hostlist.compress(sorted(names))}", jobs.ON_NODES]
-        return sync.free(names, leavers.tasks(slurmctld.ask(command, "the jobs on drained nodes")))
+        return sync.free(names, draining.tasks(slurmctld.ask(command, "the jobs on drained nodes")))
 
     def _mark(self, pod: Object, name: str, *, evictable: bool) -> None:
         """Give a pod the label, or take it."""

@@ -26,12 +26,12 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     NotFound,
     WaitTimeout,
 )
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import workers
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.hardware import keepers_of
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected, difference, wait
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.workers import NODE_SET
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hardware, hostlist, jobs, leavers, partitions, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, draining, hardware, hostlist, jobs, partitions, scaling
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import workers
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.hardware import keepers_of
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.orders import Orders, clock, nodes_and_tasks
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected, difference, wait
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.workers import NODE_SET
 
 MANAGER = "corral"
 
@@ -344,10 +344,10 @@ class _Work:
         if self.leaving:
             step.close = [one for one in slurmctld.read_partitions() if one.name in self.leaving and one.state not in _CLOSED]
             command = ["squeue", "--json", f"--partition={','.join(self.leaving)}", jobs.NOT_ENDED]
-            step.partitions = scaling.inside(self.leaving, leavers.tasks(slurmctld.ask(command, "the jobs in partitions that go")))
+            step.partitions = scaling.inside(self.leaving, draining.tasks(slurmctld.ask(command, "the jobs in partitions that go")))
         return step
 
-    def _naming(self, slurmctld: Slurmctld) -> list[leavers.Named]:
+    def _naming(self, slurmctld: Slurmctld) -> list[draining.Named]:
         """Return the jobs that name nodes that go; in maintenance none, since the lines of these stay.
 
         Of text, since the JSON of all jobs can be tens of MB. Without --array, squeue shows tasks of an array that name other nodes as one.
@@ -356,7 +356,7 @@ class _Work:
             return []
         mark = secrets.token_hex(8)
         command = ["squeue", "--array", "--noheader", "--all", jobs.NOT_ENDED, f"--format={mark}|{jobs.NAMES}"]
-        return leavers.naming(slurmctld.ask(command, "the jobs that name nodes that go"), mark, self.victims)
+        return draining.naming(slurmctld.ask(command, "the jobs that name nodes that go"), mark, self.victims)
 
     def _close(self, slurmctld: Slurmctld, step: scaling.Step) -> bool:
         """Have partitions that go take no more jobs; True when there was one that did."""
@@ -411,7 +411,7 @@ class _Work:
                 wanted=int(wanted.get(name, gone)["replicas"]),
                 policy=str(wanted.get(name, gone)["policy"]),
                 deadline=int(wanted.get(name, gone)["deadline"]),
-                jobs=leavers.Rule.all_of(wanted.get(name, gone)["jobs"]),
+                jobs=draining.Rule.all_of(wanted.get(name, gone)["jobs"]),
             )
             for name, live in sorted(self._live.items())
         ]

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import scale, slurmctld, workers
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import scale, slurmctld, workers
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod, refusal
 

@@ -10,8 +10,8 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import releases
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference, wait
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, leavers, node_plan, nodes
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, draining, hostlist, jobs, node_plan, nodes
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.jobs import Job
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Refused, Slurmctld, connected, difference, wait
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
@@ -98,8 +98,8 @@ class _Press:
         names = hostlist.compress(node.name for node in live)
         text = self._slurmctld.ask(["squeue", "--json", f"--nodelist={names}", jobs.ON_NODES], "the jobs on drained nodes")
         now = answer.seconds(self._slurmctld.ask(["date", "+%s"], "its time"))
-        for command, what in leavers.pressed(
-            live, leavers.tasks(text), owner=self._owner, policy=self._policy, deadline=self._deadline, now=now
+        for command, what in draining.pressed(
+            live, draining.tasks(text), owner=self._owner, policy=self._policy, deadline=self._deadline, now=now
         ):
             if command[-1] in self._refused:
                 continue

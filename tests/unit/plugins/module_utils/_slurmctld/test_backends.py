@@ -14,7 +14,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube import lost
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import job, node, partition, reservation, why
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import job, node, partition, reservation, why
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod, refusal
 

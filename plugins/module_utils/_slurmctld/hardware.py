@@ -11,10 +11,10 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import workers
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import nodes_and_tasks
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hardware, leavers, node_plan
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import draining, hardware, node_plan
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import workers
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.orders import nodes_and_tasks
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld
 
 
 def keepers_of(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], live: str, wanted: str) -> set[str]:
@@ -36,7 +36,7 @@ def keepers_of(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], 
         raise
     except CorralError:
         return set(changed)
-    on = leavers.by_node(tasks)
+    on = draining.by_node(tasks)
     at_work = {
         node.name
         for node in found

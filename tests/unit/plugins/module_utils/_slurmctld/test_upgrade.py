@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import upgrade
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import upgrade
 
 from .conftest import CONNECTION, Fake, pod
 

@@ -19,7 +19,7 @@ from corral_operator.reconcile.queue import Trigger
 log = logging.getLogger(__name__)
 
 
-class MachineTriggers:
+class NodeTriggers:
     """Watches the nodes of Kubernetes."""
 
     def __init__(self, context: Context, sync: NodeSync) -> None:

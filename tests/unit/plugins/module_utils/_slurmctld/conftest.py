@@ -16,7 +16,8 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, ExecError, Forbidden, NotFound, NotStarted, Status
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import (
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, state
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import (
     job,
     node,
     partition,
@@ -28,7 +29,6 @@ from ansible_collections.corral.slurm.plugins.module_utils._scheduler import (
     upgrade,
     why,
 )
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, state
 
 from .._slurm.records import text
 

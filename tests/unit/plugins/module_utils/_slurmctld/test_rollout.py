@@ -12,9 +12,9 @@ import pytest
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import rollout, slurmctld
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.rollout import REASON
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import rollout, slurmctld
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod, refusal
 

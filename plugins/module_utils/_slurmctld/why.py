@@ -13,8 +13,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Slurmctld, connected
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, nodes, why
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:

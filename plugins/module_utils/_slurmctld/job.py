@@ -15,8 +15,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output, run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import COMMAND, Slurmctld, connected, difference, wait
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import COMMAND, Slurmctld, connected, difference, wait
 
 # Components whose pods have Slurm's clients, their configuration and root; the first that has a ready pod is taken.
 _PLACES = (("login", "sshd"), ("worker", "slurmd"))

@@ -21,11 +21,11 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery impor
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Asked, Patience, Trouble, describe, mounts
 from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck import REVISION, observed
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import workers
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.orders import Orders, clock, nodes_and_tasks
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.slurmctld import Refused, Slurmctld, connected, difference
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler.workers import NODE_SET
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, leavers, rollout
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import draining, hostlist, rollout
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import workers
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.orders import Orders, clock, nodes_and_tasks
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Refused, Slurmctld, connected, difference
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.workers import NODE_SET
 
 _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
 _PODS = BUILTIN["", "Pod"]
@@ -74,7 +74,7 @@ class _Work:
         self._sets = [
             rollout.NodeSet(
                 **{key: one[key] for key in ("name", "replicas", "type", "max_unavailable", "policy", "deadline", "place")},
-                jobs=leavers.Rule.all_of(one["jobs"]),
+                jobs=draining.Rule.all_of(one["jobs"]),
             )
             for one in params["node_sets"]
         ]
@@ -96,7 +96,7 @@ class _Work:
         self.orders.note((step.drain, step.resume), step.deeds)
         self._note_deletes([name for one in step.sets for name in one.stale if name not in one.kept])
         self._last = step
-        on = leavers.words(leavers.by_node(tasks))
+        on = draining.words(draining.by_node(tasks))
         return f"Pods would be replaced: {'; '.join(filter(None, (step.words, on)))}." if self.orders.changed else ""
 
     def go(self, timeout: float) -> str:
@@ -226,7 +226,7 @@ class _Work:
             what = f"pod of {name}"
             self.orders.before[what], self.orders.after[what] = "of an older template", "of the new template"
 
-    def _ask(self) -> tuple[rollout.Step, list[leavers.Task]]:
+    def _ask(self) -> tuple[rollout.Step, list[draining.Task]]:
         query = {"labelSelector": self._params["selector"]}
         revisions: dict[str, str] = {}
         self._stateful_sets = {}

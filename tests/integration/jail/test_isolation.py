@@ -3,7 +3,7 @@
 """Attempts to get out of the jail, as a user and as root of the jail, from a job and from a login session. Each must be refused; and where it can be
 shown without harm, it must succeed in the worker's own container, where the wall is not: an attempt that never succeeds proves nothing.
 
-docs/walls.md is what was seen; the test fails when the page says something else, and CORRAL_WRITE_DOCS=1 writes it.
+docs/isolation.md is what was seen; the test fails when the page says something else, and CORRAL_WRITE_DOCS=1 writes it.
 No attempt harms the machine should it succeed: values are written back as they are, files are opened and not written, devices are opened for reading.
 """
 
@@ -27,7 +27,7 @@ from .test_network import Places
 
 pytestmark = pytest.mark.lab
 places = test_network.places  # a fixture
-PAGE = REPOSITORY / "docs" / "walls.md"
+PAGE = REPOSITORY / "docs" / "isolation.md"
 # The column of the containers beside the jail.
 CONTROL = "the worker's pod"
 
@@ -589,7 +589,7 @@ def page(found: Table, seen: Seen, moved: Reach, beyond: Table) -> str:
         [
             "# The walls of the jail",
             "",
-            "Written by `tests/integration/jail/test_walls.py`, which tries all of it on a cluster. Root is a user with `sudo: true`: root of the jail, so",
+            "Written by `tests/integration/jail/test_isolation.py`, which tries all of it on a cluster. Root is a user with `sudo: true`: root of the jail, so",
             "everybody's files there are theirs, they see everybody's processes, and the names of the pod's mounts; and nothing beyond.",
             "",
             "The last column is no jail: the same command in the worker's own containers, where it has to succeed, so that it is known to be one that can. A",
@@ -634,4 +634,4 @@ def test_the_page_tells_what_was_seen(found: Table, seen: Seen, moved: Reach, be
     said = page(found, seen, moved, beyond)
     if os.environ.get("CORRAL_WRITE_DOCS"):
         PAGE.write_text(said)
-    assert PAGE.read_text() == said, "docs/walls.md is stale: run the test with CORRAL_WRITE_DOCS=1"
+    assert PAGE.read_text() == said, "docs/isolation.md is stale: run the test with CORRAL_WRITE_DOCS=1"

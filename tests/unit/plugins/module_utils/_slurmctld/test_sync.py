@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema
-from ansible_collections.corral.slurm.plugins.module_utils._kube import machines
+from ansible_collections.corral.slurm.plugins.module_utils._kube import nodes as kubernetes_nodes
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._scheduler import conditions, sync
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import conditions, sync
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod
 
@@ -43,7 +43,7 @@ def forget(world: Fake) -> None:
 
 def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
     given = {
-        "taints": list(machines.TAINTS),
+        "taints": list(kubernetes_nodes.TAINTS),
         "machine_conditions": [],
         "eviction": "WhenDrained",
         "conditions": True,
@@ -120,7 +120,7 @@ def test_a_cordon_drains_and_a_free_node_may_be_evicted(world: Fake) -> None:
 
 def test_whoever_cordons_says_why(world: Fake) -> None:
     cordon(world)
-    world.machines["n1"]["metadata"]["annotations"] = {machines.NOTE: "fan 2\nis loud\x07 " + "!" * 300}
+    world.machines["n1"]["metadata"]["annotations"] = {kubernetes_nodes.NOTE: "fan 2\nis loud\x07 " + "!" * 300}
     run()
     assert reason(world) == f"{CORDONED}: fan 2 is loud " + "!" * 186
     assert run()["changed"] is False
@@ -175,7 +175,7 @@ def test_a_pod_that_is_not_ready_keeps_its_node_drained(world: Fake) -> None:
     assert reason(world) == CORDONED, "jobs are sent to where no slurmd is"
 
 
-@pytest.mark.parametrize("key", machines.TAINTS[1:])
+@pytest.mark.parametrize("key", kubernetes_nodes.TAINTS[1:])
 def test_a_taint_that_announces_the_end_drains(world: Fake, key: str) -> None:
     taint(world, key)
     run()
@@ -341,4 +341,4 @@ def test_conditions_keep_their_time_while_the_status_is_the_same() -> None:
 
 
 def test_the_taints_of_the_document_are_those_of_the_module() -> None:
-    assert schema.syncing()["properties"]["taints"]["default"] == list(machines.TAINTS)
+    assert schema.syncing()["properties"]["taints"]["default"] == list(kubernetes_nodes.TAINTS)
