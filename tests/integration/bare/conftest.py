@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .machines import CONTROLLER, JAIL, NODES, PLUGIN, Cluster, cluster
+from .hosts import CONTROLLER, JAIL, NODES, PLUGIN, Cluster, cluster
 
 
 def in_namespace(kind: str, namespace: str) -> list[str]:

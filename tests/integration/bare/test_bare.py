@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from .machines import JAIL, NODES, OLD_JAIL, PLAIN, Cluster, Machine, eventually
+from .hosts import JAIL, NODES, OLD_JAIL, PLAIN, Cluster, Machine, eventually
 
 WHERE = "hostname; id -u; if test -e /etc/corral-jail; then echo jail; else echo machine; fi; grep VARIANT /etc/os-release || true"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from . import images
-from .machines import CONTROLLER, JAIL, NODES, OLD_JAIL, PLUGIN, Cluster, cluster
+from .hosts import CONTROLLER, JAIL, NODES, OLD_JAIL, PLUGIN, Cluster, cluster
 
 pytestmark = pytest.mark.long
 JAILS = {"default": (JAIL, "bookworm"), "old": (OLD_JAIL, "musl")}

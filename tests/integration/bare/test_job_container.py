@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from .machines import CONTROLLER, NODES, PLUGIN, cluster, eventually
+from .hosts import CONTROLLER, NODES, PLUGIN, cluster, eventually
 
 LINES = "JobContainerType=job_container/tmpfs\nPrologFlags=Contain\n"
 LOOK = "echo $SLURMD_NODENAME; test -e /etc/corral-jail && echo jail; touch /tmp/mine && ls /tmp"

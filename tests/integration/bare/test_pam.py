@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from .machines import CONTROLLER, JAIL, NODES, PLUGIN, cluster
+from .hosts import CONTROLLER, JAIL, NODES, PLUGIN, cluster
 
 LIMIT = "777"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .machines import CONTROLLER, JAIL, NODES, PLUGIN, Cluster, Machine, cluster, eventually
+from .hosts import CONTROLLER, JAIL, NODES, PLUGIN, Cluster, Machine, cluster, eventually
 
 LINES = "PrologFlags=Contain\n"
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from .machines import CONTROLLER, ENVIRONMENT, JAIL, NODES, PLUGIN, Cluster, Machine, cluster, eventually
+from .hosts import CONTROLLER, ENVIRONMENT, JAIL, NODES, PLUGIN, Cluster, Machine, cluster, eventually
 
 HEALTH = "/usr/local/lib/corral/health.sh"
 FUSE_INIT, FUSE_FORGET = 26, 2

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..watch import ASK_IN_JAIL, ASKED, OF_STEPS, Explained, Watch, unexplained
+from .hosts import JAIL, NODES, Cluster
 from .images import REPOSITORY
-from .machines import JAIL, NODES, Cluster
 
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 # A library of root of the jail: whoever loads it says so, and with which capabilities.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .machines import CONTROLLER, ENVIRONMENT, NODES, PLUGIN, Cluster, cluster, eventually
+from .hosts import CONTROLLER, ENVIRONMENT, NODES, PLUGIN, Cluster, cluster, eventually
 
 LINES = "ProctrackType=proctrack/pgid\nPrologFlags=Contain,X11\n"
 DISPLAY = 77
