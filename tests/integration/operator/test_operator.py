@@ -218,7 +218,7 @@ def test_what_somebody_adds_is_taken_back_and_told_with_field_and_manager(cluste
     cluster.kubectl("patch", kind, which.rpartition(" ")[2], *there, "--field-manager=intruder", "-p", json.dumps({"spec": spec}))
 
     def told() -> list[str]:
-        return [one["message"] for one in cluster.kubectl.items("events", *there) if one["reason"] == "TakenBack"]
+        return [one["message"] for one in cluster.kubectl.items("events", *there) if one["reason"] == "ForeignFieldsRemoved"]
 
     eventually(lambda: alike(cluster.contents()) == wanted, f"{what} is taken back", 20)
     print(f"MEASURED {what} added → taken back: {time.monotonic() - began:.1f} s")

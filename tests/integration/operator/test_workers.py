@@ -48,7 +48,7 @@ def test_after_the_deadline_jobs_on_nodes_that_go_are_told_what_their_set_says(c
     with scenario(cluster, deadline, [requeued, cancelled], anew=1, asked=1):
         cpu["replicas"], extra["replicas"] = 2, 1
         cluster.apply()
-        words = f"the jobs on nodes that go: cpu-2 (job {requeued} of alice), extra-1 (job {cancelled} of alice)"
+        words = f"jobs on draining nodes: cpu-2 (job {requeued} of alice), extra-1 (job {cancelled} of alice)"
         eventually(lambda: waits_for(cluster, words), "the status says what is waited for")
         assert (state(cluster, requeued), state(cluster, cancelled)) == (["RUNNING"], ["RUNNING"])
         # What the document says now holds for a drain that is under way, too.
@@ -70,7 +70,7 @@ def test_a_roll_out_says_how_far_it_is_and_jobs_of_a_partition_make_way(cluster:
     progress = "another pod template: jobs of one partition make way, those of another are waited for, under the operator"
     with scenario(cluster, progress, [kept, put_back], anew=1):
         cluster.apply()
-        words = ("1 of 2 nodes of cpu have the new template", f"the jobs on nodes that go: cpu-0 (job {kept} of alice)")
+        words = ("1 of 2 nodes of cpu have the new template", f"jobs on draining nodes: cpu-0 (job {kept} of alice)")
         eventually(lambda: waits_for(cluster, *words), "the status says how far the roll-out is", 90)
         now = cluster.kubectl.uids(cluster.namespace, "corral.hpc/node-set=cpu")
         assert {name for name in before if now[name] == before[name]} == {f"{NAME}-cpu-0"}

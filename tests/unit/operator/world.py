@@ -256,7 +256,7 @@ class FakeEngine:
         self.started: list[Request] = []
         self.at_once = 0
         self.most_at_once = 0
-        self.well = True
+        self.ready = True
         self.stuck = False
 
     async def open(self) -> None:

@@ -130,7 +130,7 @@ async def main():
 
     renewing = asyncio.create_task(renew())
     request = Request("1", sys.argv[2] + "/play.yml", sys.argv[2], sys.argv[2] + "/runs")
-    outcome = await Run(runs, request, timeout=300, grace=1).go()
+    outcome = await Run(runs, request, timeout=300, grace=1).execute()
     print(outcome.code, outcome.failure, flush=True)
     await runs.close()
 

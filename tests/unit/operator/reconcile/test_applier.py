@@ -146,7 +146,7 @@ def test_what_slurm_has_to_tell_is_come_back_for(tmp_path: Path, waits: bool, ru
             began = len(world.engine.started)
             await asyncio.sleep(600)
             assert len(world.engine.started) - began == pytest.approx(runs, abs=1)
-            assert world.status()["waitingFor"] == "1 of 2" + "; the jobs on nodes that go: cpu-0 (job 7 of ada)" * waits
+            assert world.status()["waitingFor"] == "1 of 2" + "; jobs on draining nodes: cpu-0 (job 7 of ada)" * waits
 
     run(story())
 
@@ -610,7 +610,7 @@ def test_what_others_added_is_told_with_field_and_manager(tmp_path: Path) -> Non
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(10)
-            events = [found for name, found in world.api.objects.items() if "/events" in name and found["reason"] == "TakenBack"]
+            events = [found for name, found in world.api.objects.items() if "/events" in name and found["reason"] == "ForeignFieldsRemoved"]
             assert len(events) == 1
             assert ".spec.egress of NetworkPolicy a-worker, by kubectl-edit" in events[0]["message"]
 

@@ -82,7 +82,7 @@ def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
             {"Ready": ("True", "InService", 4), "Degraded": ("False", "AsExpected", 4)},
         ),
         (
-            {"children": [Child("StatefulSet", "a-worker", "worker", "1", ready=False, words="0 of 1 pods of a-worker are ready")]},
+            {"children": [Child("StatefulSet", "a-worker", "worker", "1", ready=False, message="0 of 1 pods of a-worker are ready")]},
             {"Ready": ("False", "NotReady", 4), "WorkersReady": ("False", "NotReady", 4), "LoginReady": ("False", "Missing", 4)},
         ),
     ],

@@ -16,12 +16,12 @@ from corral_operator.reconcile import metadata
 from ..world import FAILED, Json, Request, World, document, path, run
 
 WAITS: list[Json] = [
-    {"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": True}}
+    {"kind": "ok", "task": "Tell", "changed": True, "draining": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": True}}
 ]
 FREE: list[Json] = [
-    {"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": False}}
+    {"kind": "ok", "task": "Tell", "changed": True, "draining": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": False}}
 ]
-NONE: list[Json] = [{"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": [], "busy": False}}]
+NONE: list[Json] = [{"kind": "ok", "task": "Tell", "changed": True, "draining": {"nodes": [], "busy": False}}]
 
 
 class Syncs(World):
@@ -155,7 +155,7 @@ def test_clusters_whose_idle_pods_may_go_are_looked_at_each_minute(tmp_path: Pat
 
 def _counts(serving: int, drained: int) -> list[Json]:
     nodes = {"total": 2, "inService": serving, "drained": drained, "down": 0}
-    return [{"kind": "ok", "task": "Tell", "changed": False, "nodes": nodes, "leaving": {"nodes": [], "busy": False}}]
+    return [{"kind": "ok", "task": "Tell", "changed": False, "nodes": nodes, "draining": {"nodes": [], "busy": False}}]
 
 
 def test_the_status_follows_what_somebody_told_slurm_within_fifteen_seconds(tmp_path: Path) -> None:

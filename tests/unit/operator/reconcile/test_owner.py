@@ -89,7 +89,7 @@ def test_of_two_that_may_one_makes_the_cluster_and_the_other_says_who(tmp_path: 
             made = {"default/corral-operator": first, "other/corral-operator": second}
             assert made.pop(owner).engine.playbooks() == ["site", "site"]
             assert [world.engine.started for world in made.values()] == [[]]
-            assert "OtherOperator" in reasons(first)
+            assert "ManagedByOtherOperator" in reasons(first)
             first.api.delete(path())
             await asyncio.sleep(60)
             assert path() not in first.api.objects

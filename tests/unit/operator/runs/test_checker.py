@@ -62,11 +62,11 @@ def test_it_says_what_the_playbook_would() -> None:
         wrong = document(partitions=[{"name": "main", "nodeSets": ["nosuch"]}])
         good, bad = await check(document()), await check(wrong)
         await check.close()
-        assert good == checker.check(document()) and not good.mistakes
+        assert good == checker.check(document()) and not good.errors
         assert bad == checker.check(wrong)
         with pytest.raises(CorralError) as told:
             resolve.model(wrong)
-        assert bad.mistakes == str(told.value)
+        assert bad.errors == str(told.value)
         assert bad.spec == wrong["spec"]
 
     asyncio.run(story())
@@ -85,14 +85,14 @@ def test_one_that_does_not_end_is_told_and_the_next_is_checked() -> None:
 
         beating = asyncio.create_task(beat())
         long, good = await asyncio.gather(check(document(trouble="long")), check(document()))
-        assert "did not end within 0.5 s" in long.mistakes
-        assert good.mistakes == ""
+        assert "did not end within 0.5 s" in long.errors
+        assert good.errors == ""
         assert len(beats) > 20, "the loop goes on meanwhile"
-        assert "MemoryError" in (await check(document(trouble="large"))).mistakes
-        assert "(KeyError: 'key'), which is a defect of corral.slurm" in (await check(document(trouble="defect"))).mistakes
+        assert "MemoryError" in (await check(document(trouble="large"))).errors
+        assert "(KeyError: 'key'), which is a defect of corral.slurm" in (await check(document(trouble="defect"))).errors
         with pytest.raises(CorralError, match="ended with status 3"):
             await check(document(trouble="dies"))
-        assert (await check(document())).mistakes == ""
+        assert (await check(document())).errors == ""
         beating.cancel()
         await check.close()
 
@@ -105,10 +105,10 @@ def test_the_largest_document_is_within_the_limits() -> None:
         users = [{"name": f"u{number}", "uid": 10001 + number, "sshKeys": [f"{KEY} {'x' * 640}"]} for number in range(1300)]
         largest = document(users=users)
         assert 0.95 < len(resolve.model(largest).document) / apiserver.MAX_DOCUMENT <= 1
-        assert (await check(largest)).mistakes == ""
+        assert (await check(largest)).errors == ""
         users[-1]["sshKeys"] = users[0]["sshKeys"] * 64
         users.extend({**users[0], "name": f"v{number}", "uid": 20001 + number} for number in range(100))
-        assert f"; {apiserver.MAX_DOCUMENT} are the most that Kubernetes has room for" in (await check(document(users=users))).mistakes
+        assert f"; {apiserver.MAX_DOCUMENT} are the most that Kubernetes has room for" in (await check(document(users=users))).errors
         await check.close()
 
     asyncio.run(story())
@@ -121,7 +121,7 @@ def test_a_process_that_was_killed_meanwhile_is_another_try() -> None:
         os.kill(check._idle[0].pid, signal.SIGKILL)
         with pytest.raises(CorralError, match="repeated"):
             await check(document())
-        assert (await check(document())).mistakes == ""
+        assert (await check(document())).errors == ""
         await check.close()
 
     asyncio.run(story())
@@ -129,7 +129,7 @@ def test_a_process_that_was_killed_meanwhile_is_another_try() -> None:
 
 def test_names_that_can_not_be_made_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker.names, "of", lambda model: model.nothing)
-    assert "(AttributeError: " in checker.check(document()).mistakes
+    assert "(AttributeError: " in checker.check(document()).errors
 
 
 @pytest.mark.parametrize("since", ["ever", "an edit"])

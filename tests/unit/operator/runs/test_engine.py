@@ -166,7 +166,7 @@ def request(folder: Path, playbook: str, ident: str = "1", **variables: Any) -> 
 
 async def play(engine: Engine, asked: Request, end_after: Callable[[], bool] | None = None, **options: float) -> Outcome:
     run = Run(engine, asked, **{"timeout": 60.0, "grace": 3.0, **options})
-    work = asyncio.create_task(run.go())
+    work = asyncio.create_task(run.execute())
     if end_after is not None:
         deadline = time.monotonic() + 60
         while not end_after() and not work.done():
@@ -283,7 +283,7 @@ def test_what_is_large_in_a_result_is_not_kept(make: Callable[[], Engine], tmp_p
         if event["event"] == "runner_on_ok"
     }
     assert results["Make a model"] == {"changed": False}
-    assert results["Return a lot"]["msg"] == "32000 characters, not kept"
+    assert results["Return a lot"]["msg"] == "32000 characters, not stored"
     assert results["Say a lot"]["msg"] == "long " * 2000 + "…"
     assert results["Say little"]["msg"] == "little"
     left = "".join(path.read_text() for path in (tmp_path / "runs" / "1" / "job_events").iterdir())
@@ -327,11 +327,11 @@ from corral_operator.runs import preload
 assert preload.plan("corral.slurm.site")["tasks"] == 18, preload.plan("corral.slurm.site")
 assert preload.plan("corral.slurm.destroy") is None
 for playbook in later:
-    zygote._rehearse(playbook)
+    zygote._warm_up_playbook(playbook)
     assert preload.plan(playbook)["tasks"] > 1
     assert preload._made["variables"].extra_vars == {}
-assert set(preload._made["rehearsed"]) == set(preload.PLAYBOOKS) and len(preload._made["playbooks"]) == 3
-assert set(preload._made["rehearsed"].values()) == {0}
+assert set(preload._made["warmed_up"]) == set(preload.PLAYBOOKS) and len(preload._made["playbooks"]) == 3
+assert set(preload._made["warmed_up"].values()) == {0}
 assert preload.in_process._compiled and preload.plan("other") is None
 # Whatever a module documents it can be rehearsed with.
 for action in preload._made["actions"]:

@@ -94,10 +94,7 @@ def test_an_outcome_says_which_of_how_many_tasks_is_done() -> None:
 
 def test_an_outcome_without_a_word_still_says_something() -> None:
     outcome = Outcome(code=-9, progress=Progress(task="Apply"))
-    assert (
-        outcome.failure
-        == "The run ended by signal 9 in the task 'Apply'; its output is kept in the operator's pod, and the run is repeated."
-    )
+    assert outcome.failure == "The run ended by signal 9 in the task 'Apply'; its output is in the operator's pod, and the run is repeated."
 
 
 def test_a_failure_that_was_rescued_is_none() -> None:
@@ -121,4 +118,4 @@ def test_the_machines_of_a_run_reach_the_outcome() -> None:
     assert line is not None
     outcome = Outcome()
     outcome.add(line)
-    assert outcome.leaving == {"nodes": ["cpu-0 (machine n1 is cordoned)", "cpu-1 (machine n1 is cordoned)"], "busy": True}
+    assert outcome.draining == {"nodes": ["cpu-0 (machine n1 is cordoned)", "cpu-1 (machine n1 is cordoned)"], "busy": True}

@@ -70,7 +70,7 @@ def of(reviews: Reviews) -> Authorizer:
         ("Bearer good", 0, "", 2),
         ("bearer  good ", 0, "", 2),
         ("Bearer other", 403, "somebody may not get /metrics", 2),
-        ("Bearer wrong", 401, "knows nobody", 1),
+        ("Bearer wrong", 401, "does not accept this token", 1),
         ("Bearer ", 401, "Bearer TOKEN", 0),
         ("", 401, "Bearer TOKEN", 0),
         ("Basic Z29vZA==", 401, "Bearer TOKEN", 0),
@@ -84,7 +84,7 @@ def test_who_is_let_in(header: str, code: int, words: str, questions: int) -> No
         reviews = Reviews()
         found = await of(reviews).refusal(header)
         assert (found.code if found else 0) == code
-        assert words in (found.words if found else "")
+        assert words in (found.message if found else "")
         assert len(reviews.asked) == questions
 
     run(story())
@@ -167,14 +167,14 @@ def test_whoever_tries_tokens_blinds_nobody(known: bool) -> None:
     run(story())
 
 
-@pytest.mark.parametrize(("code", "hint"), [(403, "system:auth-delegator"), (500, "could not be asked")])
+@pytest.mark.parametrize(("code", "hint"), [(403, "system:auth-delegator"), (500, "could not authorize the request")])
 def test_nobody_is_let_in_who_was_not_looked_at(code: int, hint: str) -> None:
     async def story() -> None:
         reviews = Reviews()
         reviews.refuse = lambda _method, path: code if "subject" in path else 0
         gate = of(reviews)
         refusal = await gate.refusal("Bearer good")
-        assert refusal is not None and refusal.code == 503 and hint in refusal.words
+        assert refusal is not None and refusal.code == 503 and hint in refusal.message
         reviews.refuse = lambda _method, _path: 0
         assert await gate.refusal("Bearer good") is None, "what could not be asked is not remembered"
 
