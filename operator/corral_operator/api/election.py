@@ -123,7 +123,7 @@ class Elector:
         self._stopped = stopped
         self._clock = clock
         self.leading = False
-        # The lease as this process last wrote it. While it leads, nobody else should have written it; if one has, the next write fails with a conflict.
+        # The lease as this process last wrote it. While it leads, no other candidate should have written it; if one has, the next write conflicts.
         self._written: Json | None = None
 
     async def run(self) -> None:

@@ -300,10 +300,10 @@ def test_metrics_tell_what_was_done(operator: Operator, cluster: Served) -> None
             if sample.labels.get("playbook") == "site" and sample.labels.get("result") == "successful":
                 found[f"{sample.name} site"] = sample.value
     counted = ("runs_total", "run_seconds_count", "task_seconds_count", "queue_wait_seconds_count", "drift_total")
-    for name in (*counted, "status_writes_total", "children", "requests", "runs_total site", "run_seconds_count site"):
+    for name in (*counted, "status_writes_total", "watched_objects", "requests", "runs_total site", "run_seconds_count site"):
         assert found[f"corral_operator_{name}"] > 0, (name, found)
     assert (found["corral_operator_leader"], found["corral_operator_clusters"]) == (1, 1)
-    for name in ("retries_total", "queue_depth", "runs_open", "watch_restarts", "zygote_restarts"):
+    for name in ("retries_total", "queue_depth", "runs_in_progress", "watch_restarts", "zygote_restarts"):
         assert f"corral_operator_{name}" in found
     # A cluster at rest moves no counter.
     eventually(lambda: cluster.settled, "the cluster is at rest")

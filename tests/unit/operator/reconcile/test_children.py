@@ -97,10 +97,10 @@ def test_where_users_log_in(spec: Json, state: Json, address: str) -> None:
     assert one(KIND["Service"], made(metadata__namespace="ns", spec=spec, status=state))[0].address == address
 
 
-def test_sizes_are_told_where_they_differ() -> None:
+def test_sizes_are_returned_where_they_differ() -> None:
     children = Children()
     children.replace(KIND["StatefulSet"], [made(spec__replicas=3)])
-    assert resized(children.of("a")) == {}, "nobody asks"
+    assert resized(children.of("a")) == {}, "there is no SlurmNodeSet"
     children.replace(KIND["SlurmNodeSet"], [made(status={}), made(metadata__name="a-gone", status={"replicas": 4})])
     assert resized(children.of("a")) == {"a-cpu": 3}
     children.replace(KIND["SlurmNodeSet"], [made(status={"replicas": 3})])
@@ -119,7 +119,7 @@ def test_whose_children_changed() -> None:
     assert len(children) == 0
 
 
-def test_a_workload_that_does_worse_was_set_by_nobody() -> None:
+def test_a_workload_that_becomes_not_ready_is_no_foreign_change() -> None:
     children = Children()
     assert children.apply_event(KIND["StatefulSet"], "ADDED", made()) == {"a": Change.FOREIGN}
     assert children.apply_event(KIND["StatefulSet"], "MODIFIED", made(status__readyReplicas=0)) == {"a": Change.STATE}
@@ -134,7 +134,7 @@ def owned(*fields: str, time: str = NOW, manager: str = "corral", **changes: Any
     return made(metadata__managedFields=[entry], **changes)
 
 
-def test_who_takes_a_field_away_is_somebody_else_though_nobody_else_owns_a_field() -> None:
+def test_the_removal_of_a_field_is_a_foreign_change_without_a_foreign_owner() -> None:
     children, kind = Children(), KIND["ConfigMap"]
     both = owned("slurm.conf", "gres.conf")
     assert children.apply_event(kind, "ADDED", both) == {"a": Change.SET}

@@ -29,7 +29,7 @@ def ask(given: Json, **changes: Any) -> decisions.Decision:
     ("wish", "seconds"),
     [("", 500), ("100", 100), ("1", 60), ("0", 0), ("-5", 500), ("soon", 500), ("inf", 500), ("nan", 500), ("1e400", 500)],
 )
-def test_how_often_a_cluster_is_looked_at_by_time_alone(wish: str, seconds: float) -> None:
+def test_how_often_a_cluster_is_probed(wish: str, seconds: float) -> None:
     given = document()
     given["metadata"]["annotations"] = {metadata.RESYNC: wish}
     assert metadata.resync(given, 500) == seconds

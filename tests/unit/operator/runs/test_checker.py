@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documents are checked beside the operator's own process: what takes long is ended and told, and harms no other."""
+"""Documents are checked in child processes: a check that takes long is ended and reported, and delays no other."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
 
 
-def test_it_says_what_the_playbook_would() -> None:
+def test_it_has_the_message_of_the_playbook() -> None:
     async def story() -> None:
         check = Checker()
         wrong = document(partitions=[{"name": "main", "nodeSets": ["nosuch"]}])
@@ -73,7 +73,7 @@ def test_it_says_what_the_playbook_would() -> None:
 
 
 @pytest.mark.usefixtures("child")
-def test_one_that_does_not_end_is_told_and_the_next_is_checked() -> None:
+def test_one_that_does_not_end_is_reported_and_the_next_is_checked() -> None:
     async def story() -> None:
         check = Checker(cpu=0.5)
         beats = []
@@ -127,7 +127,7 @@ def test_a_process_that_was_killed_meanwhile_is_another_try() -> None:
     asyncio.run(story())
 
 
-def test_names_that_can_not_be_made_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_names_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker.names, "of", lambda model: model.nothing)
     assert "(AttributeError: " in checker.check(document()).errors
 
@@ -167,7 +167,7 @@ def test_it_ends_with_whoever_asks() -> None:
     assert answers.getvalue() == b""
 
 
-def test_another_cluster_is_made_while_a_check_goes_on(tmp_path: Path) -> None:
+def test_another_cluster_is_created_during_a_check(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
 

@@ -112,7 +112,7 @@ MORE = """
 - name: Included
   ansible.builtin.debug: {var: counted}
 """
-# What nobody wants on a disk, run after run.
+# Results that are too large to store for each run.
 BULK = """
 - hosts: localhost
   connection: local
@@ -250,7 +250,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
     return events
 
 
-def test_a_warm_run_tells_what_a_cold_one_tells(tmp_path: Path) -> None:
+def test_a_warm_run_reports_what_a_cold_one_reports(tmp_path: Path) -> None:
     found: dict[str, list[dict[str, Any]]] = {}
 
     async def story(engine: Engine) -> None:
@@ -271,7 +271,7 @@ def test_a_warm_run_tells_what_a_cold_one_tells(tmp_path: Path) -> None:
 
 
 @ENGINES
-def test_what_is_large_in_a_result_is_not_kept(make: Callable[[], Engine], tmp_path: Path) -> None:
+def test_large_parts_of_a_result_are_not_stored(make: Callable[[], Engine], tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
         outcome = await play(engine, request(tmp_path, BULK % EXAMPLE, "1"))
         assert outcome.successful, outcome.failure
@@ -314,7 +314,7 @@ def test_tasks_that_only_compute_are_done_by_the_process_of_the_run(tmp_path: Pa
     assert {name: len(found) for name, found in processes.items()} == {"Warm": 1, "Cold": 2}
 
 
-def test_the_rehearsal_goes_through_all_playbooks_and_leaves_nothing_of_its_document() -> None:
+def test_the_warm_up_runs_all_playbooks_and_leaves_nothing_of_its_document() -> None:
     script = """
 import os
 from corral_operator.runs import playbook
@@ -422,7 +422,7 @@ def test_several_runs_at_once_do_not_mix(tmp_path: Path) -> None:
     with_engine(Warm, story)
 
 
-def test_the_last_runs_are_kept_and_the_last_that_failed(tmp_path: Path) -> None:
+def test_the_last_runs_and_the_last_failed_one_are_retained(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / f"{number}-site").mkdir()
         (tmp_path / f"{number}-site" / "status").write_text("failed" if number in (1, 3) else "successful")
@@ -433,7 +433,7 @@ def test_the_last_runs_are_kept_and_the_last_that_failed(tmp_path: Path) -> None
     clear(tmp_path / "nothing", "site", 4)
 
 
-def test_a_run_that_nobody_waits_for_any_more_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_run_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asked was ended while the zygote was busy: its run would have no time-out, and go on beside the next one's."""
 
     async def story() -> None:
