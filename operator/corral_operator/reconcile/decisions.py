@@ -81,7 +81,7 @@ def decide(
 def next_probe(*, draining: bool, busy: bool, idle: bool, again: float, every: float) -> float | None:
     """Return in how many seconds Slurm is probed for what Kubernetes does not show, such as ended jobs. None: not before a change in Kubernetes.
 
-    ``draining``: some Kubernetes nodes are draining, ``busy``: with jobs; ``idle``: the document allows to evict the pods of idle nodes. ``every`` is the
+    ``draining``: some Kubernetes nodes are draining, ``busy``: with jobs; ``idle``: the document allows the eviction of pods of idle nodes. ``every`` is the
     longest interval, 0 for none.
     """
     if draining and busy:

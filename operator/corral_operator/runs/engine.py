@@ -136,7 +136,7 @@ class Warm:
             await asyncio.to_thread(self._process.wait)
 
     async def start(self, request: Request, descriptor: int) -> Process:
-        """Let the zygote fork."""
+        """Have the zygote fork."""
         try:
             await asyncio.wait_for(self._ready.wait(), _READY)
         except TimeoutError:
