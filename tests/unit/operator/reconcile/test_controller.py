@@ -182,14 +182,14 @@ def test_an_api_server_in_a_bad_moment_is_no_news(tmp_path: Path) -> None:
 
             world.engine.script = script
             seen: list[str] = []
-            original = world.api._tell
+            original = world.api._emit
 
-            def tell(where: str, kind: str, found: Json) -> None:
+            def emit(where: str, kind: str, found: Json) -> None:
                 if where == path():
                     seen.append(world.condition("Ready")[0])
                 original(where, kind, found)
 
-            world.api._tell = tell  # type: ignore[method-assign]
+            world.api._emit = emit  # type: ignore[method-assign]
             world.api.delete(CONFIG)
             await asyncio.sleep(20)
             assert "False" not in seen
@@ -284,7 +284,7 @@ def test_a_leader_whose_watch_is_dead_makes_no_older_document(tmp_path: Path, wr
         async with world:
             await asyncio.sleep(10)
             given.clear()
-            world.api._tell = lambda *_event: None  # type: ignore[method-assign]
+            world.api._emit = lambda *_event: None  # type: ignore[method-assign]
             small = {"name": "cpu", "replicas": 4, "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
             world.edit(nodeSets=[small])
             if written == "a document":

@@ -47,7 +47,7 @@ class Syncs(World):
         return [found["reason"] for name, found in self.api.objects.items() if "/events/" in name]
 
 
-def story(folder: Path, tell: Callable[[Syncs], Awaitable[None]], spec: Json | None = None, **settings: Any) -> None:
+def story(folder: Path, steps: Callable[[Syncs], Awaitable[None]], spec: Json | None = None, **settings: Any) -> None:
     """Run a test with a cluster at rest on Kubernetes nodes that are not draining."""
 
     async def told() -> None:
@@ -58,13 +58,13 @@ def story(folder: Path, tell: Callable[[Syncs], Awaitable[None]], spec: Json | N
         world.api.put(path(), document(**(spec or {})))
         async with world:
             await asyncio.sleep(30)
-            await tell(world)
+            await steps(world)
 
     run(told())
 
 
 def test_a_new_cluster_gets_one_sync_run(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         assert world.engine.playbooks() == ["site", "site", "sync"]
         world.api.writes.clear()
         world.kubernetes_node("n1", heartbeat=1)
@@ -73,11 +73,11 @@ def test_a_new_cluster_gets_one_sync_run(tmp_path: Path) -> None:
         assert world.syncs() == 1, "heartbeats of Kubernetes nodes start no run"
         assert world.api.writes == []
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)
 
 
 def test_a_cordon_and_its_end_reach_slurm_within_two_seconds(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         for count, (cordoned, reported) in enumerate([(True, FREE), (False, NONE)]):
             world.reported = reported
             world.kubernetes_node("n1", cordoned=cordoned)
@@ -88,20 +88,20 @@ def test_a_cordon_and_its_end_reach_slurm_within_two_seconds(tmp_path: Path) -> 
         await asyncio.sleep(600)
         assert (world.syncs(), world.engine.playbooks().count("site")) == (3, sites)
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)
 
 
 def test_a_kubernetes_node_without_workers_starts_no_run(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         world.kubernetes_node("n2", cordoned=True)
         await asyncio.sleep(600)
         assert world.syncs() == 1
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)
 
 
 def test_a_condition_of_the_document_reaches_slurm(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         world.kubernetes_node("n1", conditions=[{"type": "DiskPressure", "status": "True"}])
         await asyncio.sleep(10)
         assert world.syncs() == 1
@@ -109,22 +109,22 @@ def test_a_condition_of_the_document_reaches_slurm(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         assert world.syncs() == 2
 
-    story(tmp_path, tell, {"workers": {"sync": {"machineConditions": ["KernelDeadlock"]}}})
+    story(tmp_path, steps, {"workers": {"sync": {"machineConditions": ["KernelDeadlock"]}}})
 
 
 def test_many_changes_at_once_are_one_run(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         for cordoned in (True, False, True, False, True):
             world.kubernetes_node("n1", cordoned=cordoned)
             await asyncio.sleep(0.1)
         await asyncio.sleep(2)
         assert world.syncs() == 2
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)
 
 
 def test_slurm_is_asked_again_while_jobs_are_waited_for(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         world.reported = WAITS
         world.kubernetes_node("n1", cordoned=True)
         await asyncio.sleep(62)
@@ -141,16 +141,16 @@ def test_slurm_is_asked_again_while_jobs_are_waited_for(tmp_path: Path) -> None:
         await asyncio.sleep(600)
         assert world.syncs() == count, "the draining Kubernetes node has no worker any more"
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)
 
 
 def test_clusters_whose_idle_pods_may_be_evicted_are_probed_each_minute(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         before = world.syncs()
         await asyncio.sleep(600)
         assert world.syncs() == before + 10
 
-    story(tmp_path, tell, {"workers": {"sync": {"eviction": "WhenIdle"}}})
+    story(tmp_path, steps, {"workers": {"sync": {"eviction": "WhenIdle"}}})
 
 
 def _counts(serving: int, drained: int) -> list[Json]:
@@ -159,7 +159,7 @@ def _counts(serving: int, drained: int) -> list[Json]:
 
 
 def test_the_status_follows_changes_in_slurm_within_fifteen_seconds(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         for serving, drained, ready in ((1, 1, "True"), (0, 2, "False"), (2, 0, "True")):
             world.reported = _counts(serving, drained)
             sites = world.engine.playbooks().count("site")
@@ -171,11 +171,11 @@ def test_the_status_follows_changes_in_slurm_within_fifteen_seconds(tmp_path: Pa
         await asyncio.sleep(600)
         assert world.api.writes == [], "what is as it was is not written"
 
-    story(tmp_path, tell, sync_every=12.0)
+    story(tmp_path, steps, sync_every=12.0)
 
 
 def test_many_clusters_share_the_budget_of_probes(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         for number in range(99):
             world.api.put(path(f"a{number}"), document(f"a{number}", nodeSets=[]))
         await asyncio.sleep(600)
@@ -183,11 +183,11 @@ def test_many_clusters_share_the_budget_of_probes(tmp_path: Path) -> None:
         await asyncio.sleep(600)
         assert world.syncs() - before == 12, "of a hundred clusters each once in fifty seconds"
 
-    story(tmp_path, tell, sync_every=12.0)
+    story(tmp_path, steps, sync_every=12.0)
 
 
 def test_a_slurmctld_that_restarts_between_two_probes_is_not_reported(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         world.fails = True
         await asyncio.sleep(18)
         world.fails = False
@@ -199,11 +199,11 @@ def test_a_slurmctld_that_restarts_between_two_probes_is_not_reported(tmp_path: 
         assert "SyncFailed" in world.events()
         assert 50 <= world.syncs() - before <= 56, "no more often than one that is well, and no less"
 
-    story(tmp_path, tell, sync_every=12.0)
+    story(tmp_path, steps, sync_every=12.0)
 
 
 def test_probes_repeat_no_warnings_and_leave_the_output_of_other_runs(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         world.reported = [{**_counts(2, 0)[0], "warnings": ["Kubernetes nodes can not be listed."]}]
         events = world.events()
         await asyncio.sleep(120)
@@ -211,16 +211,16 @@ def test_probes_repeat_no_warnings_and_leave_the_output_of_other_runs(tmp_path: 
         names = [request.ident.rpartition("-")[2] for request in world.engine.started]
         assert (names.count("sync"), set(names)) == (1, {"site", "sync", "probe"})
 
-    story(tmp_path, tell, sync_every=12.0)
+    story(tmp_path, steps, sync_every=12.0)
 
 
 def test_cold_runs_probe_less_often(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         before = world.syncs()
         await asyncio.sleep(600)
         assert 18 <= world.syncs() - before <= 20
 
-    story(tmp_path, tell, sync_every=12.0, engine="cold")
+    story(tmp_path, steps, sync_every=12.0, engine="cold")
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["never made", "once made"])
@@ -272,7 +272,7 @@ def test_a_broken_cluster_costs_ten_requests_a_minute_at_the_most(tmp_path: Path
 
 
 def test_a_new_operator_reports_what_happened_without_one_and_nothing_else(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         for cordoned in (False, True):
             await world.__aexit__()
             world.reported = FREE if cordoned else NONE
@@ -285,11 +285,11 @@ def test_a_new_operator_reports_what_happened_without_one_and_nothing_else(tmp_p
             assert world.engine.playbooks() == ["sync"] * cordoned
         assert not [where for _method, where in world.api.writes if not where.endswith("/status")]
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)
 
 
 def test_a_run_that_only_waits_is_preempted_and_continues(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         world.waits = 500
         found = world.api.objects[path()]
         found["metadata"]["annotations"] = {"corral.hpc/requested-at": "now"}
@@ -302,11 +302,11 @@ def test_a_run_that_only_waits_is_preempted_and_continues(tmp_path: Path) -> Non
         assert world.engine.most_at_once == 1, "one run a cluster at a time"
         assert "lastFailure" not in world.status()
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)
 
 
 def test_a_failing_sync_is_retried_less_and_less_often(tmp_path: Path) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         world.fails = True
         world.kubernetes_node("n1", cordoned=True)
         await asyncio.sleep(60)
@@ -317,11 +317,11 @@ def test_a_failing_sync_is_retried_less_and_less_often(tmp_path: Path) -> None:
         await asyncio.sleep(60)
         assert "NodesDraining" in world.events()
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)
 
 
 def test_without_the_right_to_list_nodes_states_on_pods_are_still_written(tmp_path: Path) -> None:
-    async def tell() -> None:
+    async def steps() -> None:
         world = Syncs(tmp_path, sync_every=0.0)
         world.api.refuse = lambda _method, where: 403 if where.startswith("/api/v1/nodes") else 0
         world.pod("n1", ready=False)
@@ -339,12 +339,12 @@ def test_without_the_right_to_list_nodes_states_on_pods_are_still_written(tmp_pa
             await asyncio.sleep(330)
             assert world.syncs() >= 3
 
-    run(tell())
+    run(steps())
 
 
 @pytest.mark.parametrize("change", ["paused", "wrong", "deleted"])
 def test_a_cluster_that_must_not_be_changed_is_not(tmp_path: Path, change: str) -> None:
-    async def tell(world: Syncs) -> None:
+    async def steps(world: Syncs) -> None:
         found = world.api.objects[path()]
         if change == "paused":
             found["metadata"]["annotations"] = {metadata.PAUSED: "true"}
@@ -366,4 +366,4 @@ def test_a_cluster_that_must_not_be_changed_is_not(tmp_path: Path, change: str) 
             await asyncio.sleep(10)
             assert world.syncs() == before + 1
 
-    story(tmp_path, tell)
+    story(tmp_path, steps)

@@ -286,10 +286,10 @@ def test_a_document_that_is_another_operators_now_is_left_alone(tmp_path: Path) 
             await asyncio.sleep(10)
             assert world.condition("Ready")[0] == "True"
             world.engine.started.clear()
-            tell, world.api._tell = world.api._tell, lambda *_event: None  # type: ignore[method-assign]
+            emit, world.api._emit = world.api._emit, lambda *_event: None  # type: ignore[method-assign]
             found = world.api.objects[path()]
             world.api.put(path(), {**found, "metadata": {**found["metadata"], "labels": {"team": "b"}}})
-            world.api._tell = tell  # type: ignore[method-assign]
+            world.api._emit = emit  # type: ignore[method-assign]
             world.api.delete(CONFIG)
             await asyncio.sleep(30)
             assert world.engine.started == []
