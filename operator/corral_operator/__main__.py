@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's process: what was set, and who works by it."""
+"""The operator's process: reads the settings and starts the service."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def main() -> int:
     try:
         if sys.argv[1:]:
             raise CorralError(
-                f"There are no arguments, and {' '.join(sys.argv[1:])!r} were given. Settings are environment variables, CORRAL_…."
+                f"The operator takes no arguments, but got {' '.join(sys.argv[1:])!r}; set the environment variables CORRAL_… instead."
             )
         wanted = settings.read()
         log.configure(wanted.log_level)
         limits.raise_descriptors()
         limit = fence.Fence()
         common = rate_limit.RateLimiter(rate=wanted.qps, burst=wanted.burst)
-        os.environ[rate_limit.VARIABLE] = common.path  # for all that runs are made by
-        # It takes longest to get ready, so it begins before this process imports what it needs itself.
+        os.environ[rate_limit.VARIABLE] = common.path  # inherited by the processes of runs
+        # The zygote takes longest to start, so it starts before this process imports its own modules.
         started = None if wanted.engine == "cold" else zygote.start(limit.path)
         from corral_operator import service
 

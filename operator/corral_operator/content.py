@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which content runs: the collection's version, and a digest of the files and variables that runs have, so that an edited playbook counts as another."""
+"""The revision of the content that runs: the collection's version, and a digest of its files and of the variables of all runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTS = ("plugins", "roles", "playbooks")
 
 
 def revision(variables: Mapping[str, Any]) -> str:
-    """Return the version and the digest; ``variables``: those that all runs are given."""
+    """Return the version and the digest; ``variables`` are passed to every run."""
     root = Path(importlib.import_module("ansible_collections.corral.slurm").__path__[0])
     digest = hashlib.sha256()
     for part in _PARTS:

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Logs: one JSON object a line, with what happened, to which cluster. Nothing of a document or of a result is logged but names and sentences."""
+"""Logs: one JSON object per line. Of documents and results only names and messages are logged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | 
 
 
 class _Line(logging.Formatter):
-    """Formats a record."""
+    """Formats a record as JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

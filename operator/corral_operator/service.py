@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator at work: election, controller, probes, and an end in order."""
+"""Starts the election, the controller, the webhook and the endpoints, and shuts them down in order."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ logger = logging.getLogger("corral_operator")
 
 
 async def run(wanted: settings.Settings, limit: fence.Fence, common: RateLimiter, zygote: Started | None) -> int:
-    """Work until SIGTERM.
+    """Run until SIGTERM.
 
-    ``common`` is the rate limit of the controller and its runs; ``zygote`` is the one that warm runs are forked by, None: runs are cold.
+    ``common`` is the rate limit of the controller and its runs; ``zygote`` forks warm runs, None: runs are cold.
     Raises CorralError.
     """
     access = auth.resolve({})
@@ -50,16 +50,16 @@ async def run(wanted: settings.Settings, limit: fence.Fence, common: RateLimiter
         "starting", extra={"engine": wanted.engine, "content": revision, "working": room[0], "open": room[1], "identity": wanted.identity}
     )
     checker = Checker()
-    # The election writes to be let write, so it has a client of its own.
+    # The election has a client of its own: its writes must not wait for the fence, which they open.
     async with (
-        Client(access) as voter,
-        Client(access, rate_limit=RateLimiter(rate=5.0, burst=20.0).reserve) as porter,
+        Client(access) as election_client,
+        Client(access, rate_limit=RateLimiter(rate=5.0, burst=20.0).reserve) as metrics_client,
         Client(access, before_write=limit.check, rate_limit=common.reserve) as client,
     ):
         controller = Controller(client, runs, wanted, metrics, content=revision, limits=room, may_write=lambda: limit.open, check=checker)
         election = Election(wanted.identity, fence.now, lease=wanted.lease, renew_deadline=wanted.renew_deadline, fence=limit.move)
         elector = Elector(
-            voter,
+            election_client,
             election,
             namespace=wanted.lease_namespace,
             name=wanted.lease_name,
@@ -67,63 +67,67 @@ async def run(wanted: settings.Settings, limit: fence.Fence, common: RateLimiter
             lease=wanted.lease,
             retry=wanted.lease_retry,
             started=controller.lead,
-            # Runs are killed long before the lease can be anybody else's.
+            # Runs are killed long before another candidate can take the lease.
             stopped=lambda: controller.halt("lost the lease", (wanted.lease - wanted.renew_deadline) * 0.4),
             clock=fence.now,
         )
 
         def unhealthy() -> str:
-            if campaign is not None and campaign.done():
-                return "The lease is no longer looked after."
+            if election_task is not None and election_task.done():
+                return "The task that renews the lease has ended."
             if webhook is not None and webhook.done():
-                return "The webhook no longer answers."
-            if showing.done() and not showing.cancelled() and showing.exception() is not None:
-                return f"The metrics are not served: {showing.exception()}"
+                return "The task that serves the webhook has ended."
+            if metrics_task.done() and not metrics_task.cancelled() and metrics_task.exception() is not None:
+                return f"The metrics are not served: {metrics_task.exception()}"
             return controller.unhealthy
 
         controller.start()
         health = await serve_health(
             address=wanted.address, port=wanted.health_port, unhealthy=unhealthy, unready=lambda: controller.unready
         )
-        showing = asyncio.create_task(
+        metrics_task = asyncio.create_task(
             serve_metrics(
                 address=wanted.address,
                 port=wanted.metrics_port,
                 metrics=metrics,
                 refresh=controller.refresh_metrics,
-                authorizer=Authorizer(porter, loop.time) if wanted.metrics_secure else None,
+                authorizer=Authorizer(metrics_client, loop.time) if wanted.metrics_secure else None,
                 scratch=wanted.scratch,
             )
         )
         webhook = (
             asyncio.create_task(
-                Webhook(Path(wanted.webhook_certificates), wanted.webhook_port, lambda document: checker(controller.known(document))).run()
+                Webhook(
+                    Path(wanted.webhook_certificates),
+                    wanted.webhook_port,
+                    lambda document: checker(controller.without_unknown_fields(document)),
+                ).run()
             )
             if wanted.webhook_certificates
             else None
         )
-        campaign = asyncio.create_task(elector.run()) if wanted.elect else None
-        if campaign is None:
+        election_task = asyncio.create_task(elector.run()) if wanted.elect else None
+        if election_task is None:
             limit.move(math.inf)
             controller.lead()
         gc.collect()
         gc.freeze()
         await stop.wait()
         logger.info("stopping")
-        # The lease is renewed until no run is left, and given back then.
+        # The lease is renewed until no run is left, and then released.
         await controller.halt("stopping", wanted.grace)
-        if campaign is not None:
-            campaign.cancel()
+        if election_task is not None:
+            election_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await campaign
+                await election_task
             await elector.release()
         await controller.stop()
         if webhook is not None:
             webhook.cancel()
             await asyncio.gather(webhook, return_exceptions=True)
         await health.cleanup()
-        showing.cancel()
-        for server in await asyncio.gather(showing, return_exceptions=True):
+        metrics_task.cancel()
+        for server in await asyncio.gather(metrics_task, return_exceptions=True):
             if not isinstance(server, BaseException):
                 await server.cleanup()
     await checker.close()

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be set, by environment variables only: the role `operator` writes them, and docs/operator.md lists them."""
+"""Settings, from environment variables only: the role `operator` sets them, and docs/operator.md lists them."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 @dataclass(frozen=True)
 class Settings:
-    """Times are seconds."""
+    """Times are in seconds."""
 
     namespaces: tuple[str, ...] = ()
-    """Namespaces to look after; none: all of the cluster, which needs a ClusterRole."""
+    """Namespaces to manage; none: all namespaces, which needs a ClusterRole."""
     selector: str = ""
-    """Label selector of the documents to look after; none: all. So several operators can share a cluster, or a namespace."""
+    """Label selector of the documents to manage; none: all. So several operators can share a cluster, or a namespace."""
     variables: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Variables of the playbooks that each run is given, as JSON; those that the operator itself gives go before them."""
+    """Variables of the playbooks for every run, as JSON; the operator's own variables take precedence."""
     engine: str = "warm"
     scratch: Path = Path("/run/corral-operator")
-    """Documents and variables of runs under way; on tmpfs."""
+    """Documents and variables of current runs; on tmpfs."""
     runs: Path = Path("/var/lib/corral-operator/runs")
     """Artifacts of the last runs, by namespace and cluster."""
     keep_runs: int = 5
     max_runs: int = 0
-    """Runs that work at once; 0: as many as the cgroup has CPUs."""
+    """Runs that use the CPU at once; 0: as many as the cgroup has CPUs."""
     run_timeout: float = 3600.0
     idle_timeout: float = 0.0
-    """Longest time for which a run may say nothing; 0: none. Longer than the playbooks' own waits, of half an hour at most, which say why they end."""
+    """Longest time for which a run may report nothing; 0: no limit. It should exceed the playbooks' own waits, of half an hour at most."""
     grace: float = 5.0
-    """From SIGINT to SIGKILL for a run that shall end."""
+    """From SIGINT to SIGKILL for a run that must end."""
     debounce: float = 0.3
-    """Quiet time after a change of a child before it is acted on."""
+    """Quiet time after a change of an object before it is reconciled."""
     debounce_most: float = 1.0
     resync: float = 36000.0
-    """Between runs of an unchanged cluster, for what Kubernetes does not know: what somebody told slurmctld. 0: never."""
+    """Between runs of an unchanged cluster, for changes that Kubernetes does not show: those made in slurmctld. 0: never."""
     relist: float = 900.0
-    """Each watched collection is listed anew so often, should a watch have lost an event."""
+    """Interval at which each watched collection is listed again, in case a watch has lost an event."""
     scale_again: float = 15.0
-    """From a run that left nodes waiting for their jobs to the next one."""
+    """From a run after which nodes still wait for their jobs to the next run."""
     sync_again: float = 15.0
-    """Between probes of nodes on machines that go, while jobs are on them; four times as long when none is left, and with `eviction: WhenIdle`."""
+    """Between probes while jobs run on draining Kubernetes nodes; four times as long when no job is left, and with `eviction: WhenIdle`."""
     sync_every: float = 12.0
-    """Between probes of all clusters, so that status and pods tell Slurm's states. 0: when Kubernetes has changed something only."""
+    """Between probes of all clusters, so that status and pods show the states of Slurm's nodes. 0: only after a change in Kubernetes."""
     backoff: float = 1.0
     backoff_most: float = 300.0
     qps: float = 50.0
-    """Requests a second that the controller and its runs send together in the long run; 0: no limit. Without those of the election and of watches."""
+    """Sustained rate of requests per second of the controller and its runs together; 0: no limit. The election and watches are exempt."""
     burst: float = 1200.0
-    """Requests that may be sent at once when few were sent for long: what a leader of a hundred clusters sends when it starts, 11 lists for each namespace."""
+    """Requests that may be sent at once: as many as a leader of a hundred clusters sends when it starts, 11 lists for each namespace."""
     elect: bool = True
     lease_namespace: str = "default"
     lease_name: str = "corral-operator"
@@ -70,19 +70,19 @@ class Settings:
     identity: str = ""
     metrics_port: int = 8443
     metrics_secure: bool = True
-    """Metrics are served by TLS, to whoever may get /metrics by Kubernetes' own rights; false: by plain HTTP, to everybody."""
+    """Serve metrics by TLS, to users with the right to get /metrics; false: by plain HTTP, to everybody."""
     health_port: int = 8081
     webhook_port: int = 9443
     webhook_certificates: str = ""
-    """Folder with tls.crt and tls.key; none: documents are not looked at as they are written."""
+    """Directory with tls.crt and tls.key; none: there is no webhook."""
     address: str = ""
-    """Where the two ports are opened; none: on all addresses."""
+    """Address to listen on; none: all addresses."""
     legacy_conditions: bool = False
     log_level: str = "INFO"
 
     @property
     def owner(self) -> str:
-        """Return by which name a document says that this operator looks after it: all pods that share a Lease are one operator."""
+        """Return the name by which a document's annotation refers to this operator: all pods that share a Lease are one operator."""
         return f"{self.lease_namespace}/{self.lease_name}"
 
 
@@ -102,8 +102,8 @@ def read(environment: Mapping[str, str] = os.environ) -> Settings:
     settings = dataclasses.replace(usual, **values)
     if not settings.lease_retry < settings.renew_deadline < settings.lease - settings.grace * 0.5:
         raise CorralError(
-            "CORRAL_RENEW_DEADLINE must lie between CORRAL_LEASE_RETRY and CORRAL_LEASE, with half of CORRAL_GRACE to spare for runs to end; "
-            "leave them out to have values that fit."
+            "CORRAL_RENEW_DEADLINE must lie between CORRAL_LEASE_RETRY and CORRAL_LEASE, less half of CORRAL_GRACE, so that runs can end in time; "
+            "unset all of them to use the defaults."
         )
     return settings
 

@@ -181,7 +181,7 @@ class _Served:
 
         async def quiet() -> bool:
             status = (await self.get(self.path)).get("status") or {}
-            busy = metrics.get("corral_operator_runs_open") + metrics.get("corral_operator_queue_depth")
+            busy = metrics.get("corral_operator_runs_in_progress") + metrics.get("corral_operator_queue_depth")
             return bool(status.get("observedHash") and status.get("syncedHash")) and not busy
 
         deadline = time.perf_counter() + 180

@@ -66,7 +66,7 @@ async def _at_rest(fleet: _Fleet, scratch: Path) -> dict[str, float]:
             "start": seconds,
             "processor": 100 * (processor(process.pid) - before) / _REST,
             "memory": memory(process.pid),
-            "runs": metrics.get("corral_operator_runs_total") + metrics.get("corral_operator_runs_open"),
+            "runs": metrics.get("corral_operator_runs_total") + metrics.get("corral_operator_runs_in_progress"),
             "writes": metrics.get("corral_operator_requests", kind="write"),
         }
 
@@ -168,7 +168,7 @@ class _Fleet:
             children.replace(kind, found)
         mine = children.of(NAME)
         if not all(child.ready for child in mine):
-            sys.exit(f"bench: objects in bench-{name} are not ready: {[child.words for child in mine if not child.ready]}")
+            sys.exit(f"bench: objects in bench-{name} are not ready: {[child.message for child in mine if not child.ready]}")
         generation = int(document["metadata"]["generation"])
         revision = content.revision({})
         facts = conditions.Facts(

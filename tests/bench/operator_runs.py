@@ -70,7 +70,7 @@ async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
 
 async def _run(engine: Engine, home: Path, ident: str) -> Outcome:
     asked = Request(ident, "corral.slurm.site", str(home), str(home / "runs"))
-    outcome = await Run(engine, asked, timeout=300, grace=5).go()
+    outcome = await Run(engine, asked, timeout=300, grace=5).execute()
     if not outcome.successful or outcome.changes.count:
         sys.exit(f"bench: the operator's run did not find the cluster at rest: {outcome.failure or outcome.changes.objects}")
     return outcome

@@ -1,3 +1,3 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way to the API server: requests, watches, events, the Lease, and until when and how fast it may be written."""
+"""Access to the API server: requests, watches, events, the Lease, the fence for writes and the rate limit."""

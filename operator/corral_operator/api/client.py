@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests to the API server without threads: what the controller itself asks and writes. Runs have a client of their own.
+"""An asynchronous client of the API server, for the controller itself. Runs have a client of their own.
 
-Credentials and error sentences are the collection's (``_kube.auth``, ``_kube.errors``).
+Credentials and error messages are the collection's (``_kube.auth``, ``_kube.errors``).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-# asyncio gives each TLS connection a buffer of 256 KiB and writes to all of it; an operator that starts has dozens of connections.
+# asyncio gives each TLS connection a buffer of 256 KiB and writes to all of it; a starting operator has dozens of connections.
 asyncio.sslproto.SSLProtocol.max_size = 4 << 10
-# A watch says nothing for minutes, so nobody else notices that the other side is gone without a word: after 35 s, where the kernel's own wish is 2 h.
+# An idle watch receives nothing for minutes, so only TCP keepalive notices that the peer is gone: after 35 s; the kernel's default is 2 h.
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 20, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 _CONNECT = 5.0
-# A watch that the server has not ended by itself so long after its time is cut off.
+# A watch that the server has not ended this long after its timeout is closed.
 _SILENCE = 15.0
 
 _NOT_NOW = frozenset((429, 500, 502, 503, 504))
 
 
 class Api(Protocol):
-    """What the controller needs of an API server; tests have one of their own. ``sent``: how many requests, and how many of them write."""
+    """What the controller needs of an API server; tests have a fake one. ``sent`` counts requests, and those of them that write."""
 
     sent: dict[str, int]
 
@@ -59,14 +59,14 @@ class Api(Protocol):
         accept: str = JSON,
         patience: float | None = None,
     ) -> Json:
-        """Send one request and return the answer. Raises ApiError, Unreachable."""
+        """Send one request and return the object in the response. Raises ApiError, Unreachable."""
 
     def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
-        """Yield the events of one watch until it ends. Raises ApiError for a refusal."""
+        """Yield the events of one watch until it ends. Raises ApiError for an error status."""
 
 
 class Client:
-    """One API server. Requests are repeated when the answer is "not now", for ``patience`` seconds at most."""
+    """A client of one API server. It retries requests that failed temporarily, for ``patience`` seconds at most."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class Client:
         timeout: float = 10.0,
     ) -> None:
         self._access = access
-        # Asked before each try of a write; raises for one that may not be sent.
+        # Called before each attempt of a write; raises if it may not be sent.
         self._before_write = before_write
-        # Asked before each try of a request: for how many seconds it has to wait.
+        # Called before each attempt of a request; returns for how many seconds it must wait.
         self._rate_limit = rate_limit
         self._patience = patience
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT)
@@ -110,25 +110,25 @@ class Client:
         accept: str = JSON,
         patience: float | None = None,
     ) -> Json:
-        """Send one request and return the object in the answer. Raises ApiError for a refusal and Unreachable when no answer of an API server came."""
+        """Send one request and return the object in the response. Raises ApiError for an error status and Unreachable if no API server responded."""
         loop = asyncio.get_running_loop()
         until = loop.time() + (self._patience if patience is None else patience)
         pause = 0.1
         while True:
             wait = pause * random.uniform(0.5, 1.0)
             try:
-                code, data, said = await self._send(method, path, query, body, content_type, accept)
+                code, data, headers = await self._send(method, path, query, body, content_type, accept)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 if loop.time() + wait > until:
-                    words = str(error) or type(error).__name__
+                    reason = str(error) or type(error).__name__
                     raise Unreachable(
-                        f"Could not {what}: the API server {self._access.server} does not answer: {words}; it is tried again."
+                        f"Could not {what}: the API server {self._access.server} does not respond: {reason}; it is tried again."
                     ) from error
             else:
                 if code < 300:
                     server = f"{self._access.server} ({self._access.source})"
-                    return parse_object(code, data, said.get("Content-Type", ""), what, method=method, server=server)
-                status = parse_status(code, data, said.get("Retry-After"))
+                    return parse_object(code, data, headers.get("Content-Type", ""), what, method=method, server=server)
+                status = parse_status(code, data, headers.get("Retry-After"))
                 if status.retry_after is not None:
                     wait = max(wait, status.retry_after)
                 if code not in _NOT_NOW or status.is_schema_mistake or loop.time() + wait > until:
@@ -160,11 +160,11 @@ class Client:
             timeout=self._timeout,
             server_hostname=self._access.tls_server_name,
             allow_redirects=False,
-        ) as answer:
-            return answer.status, await answer.read(), answer.headers
+        ) as response:
+            return response.status, await response.read(), response.headers
 
     async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
-        """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for a refusal."""
+        """Yield the events of one watch until the server ends it or the connection breaks. Raises ApiError for an error status."""
         assert self._session is not None
         self.sent["all"] += 1
         wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
@@ -177,12 +177,12 @@ class Client:
                 timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT, sock_read=seconds + _SILENCE),
                 server_hostname=self._access.tls_server_name,
                 allow_redirects=False,
-            ) as answer:
-                if answer.status >= 300:
-                    status = parse_status(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+            ) as response:
+                if response.status >= 300:
+                    status = parse_status(response.status, await response.read(), response.headers.get("Retry-After"))
                     raise api_error(status, what, server=self._access.server)
                 rest = b""
-                async for piece in answer.content.iter_any():
+                async for piece in response.content.iter_any():
                     *lines, rest = (rest + piece).split(b"\n")
                     for line in lines:
                         if line.strip():
@@ -190,7 +190,7 @@ class Client:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 log.warning("a watch has no file descriptor left", extra={"watch": path, "error": str(error)})
-            return  # cut off: the caller goes on from the last version that it has seen
+            return  # the connection broke: the caller continues from the last version that it received
 
 
 def _socket_with_keepalive(address: aiohttp.AddrInfoType) -> socket.socket:
@@ -203,7 +203,7 @@ def _socket_with_keepalive(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 async def list_all(api: Api, path: str, *, what: str, query: Mapping[str, str], accept: str = JSON) -> tuple[list[Json], str]:
-    """Return all objects of a collection, asked for in pages, and the version of the list."""
+    """Return all objects of a collection, which is read in pages, and the version of the list."""
     found: list[Json] = []
     page = {**query, "limit": "500"}
     while True:
@@ -216,5 +216,5 @@ async def list_all(api: Api, path: str, *, what: str, query: Mapping[str, str], 
 
 
 def status_code(error: Exception) -> int:
-    """Return the HTTP status of a refusal, 0 for anything else."""
+    """Return the HTTP status of an API error, 0 for anything else."""
     return error.status.code if isinstance(error, ApiError) else 0

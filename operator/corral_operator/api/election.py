@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may write: a Lease, as Kubernetes' own controllers use it. ``Election`` decides and is pure; ``Elector`` does.
+"""Leader election by a Lease, as Kubernetes' own controllers do it. ``Election`` decides and is pure; ``Elector`` acts.
 
-Clocks of two machines are never compared: a lease counts as expired when this process has not seen it change for as long as it lasts. The leader
-gives up ``renew_deadline`` after the request of its last good renewal was sent, which is sooner than anybody can count the lease as expired, and
-its runs are killed in between: no two ever write. Where it can not do that, for it is frozen, the fence closes in between by itself.
+Clocks of two hosts are never compared: a lease counts as expired when this process has not seen it change for the lease's duration. The leader
+gives up ``renew_deadline`` after it sent its last successful renewal. No candidate can regard the lease as expired that early, and the leader's runs
+are killed in between, so two pods never write. If the leader is frozen and can not kill them, the fence closes in between by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Step(Enum):
-    """What to do about the lease now."""
+    """What to do about the lease next."""
 
     CREATE = "create"
     TAKE = "take"
@@ -31,12 +31,12 @@ class Step(Enum):
     WAIT = "wait"
 
 
-# Of a lease's time, what the fence leaves at its end: for clocks of unlike rates, and for the way of a write that was let through just before.
+# The part of the lease's duration by which the fence closes early: for clocks that run at different rates, and for writes already sent.
 _MARGIN = 1 / 12
 
 
 class Election:
-    """The state of one candidate. ``fence`` is told until when it may write, whenever that changes; 0: not at all."""
+    """The state of one candidate. ``fence`` is called with the time until which it may write, whenever that changes; 0: it may not."""
 
     def __init__(
         self, identity: str, clock: Callable[[], float], *, lease: float, renew_deadline: float, fence: Callable[[float], None]
@@ -52,7 +52,7 @@ class Election:
         self._renewed: float | None = None
 
     def observe(self, lease: Json | None) -> Step:
-        """Return what to do about the lease as it was just read; None: there is none."""
+        """Return what to do about the lease that was just read; None: there is none."""
         if lease is None:
             return Step.CREATE
         spec = lease.get("spec") or {}
@@ -68,24 +68,24 @@ class Election:
         return Step.WAIT
 
     def renewed(self, sent: float, version: str) -> None:
-        """A write of the lease went well that was sent at ``sent``."""
+        """Record a successful write of the lease, which was sent at ``sent``."""
         self._renewed = sent
         self._fence(sent + min(self._lease, self.duration) * (1 - _MARGIN))
         self._version, self._changed = version, self._clock()
 
     def lost(self) -> None:
-        """Somebody else has it, or it was given back."""
+        """Record that another candidate has the lease, or that it was released."""
         self._renewed = None
         self._fence(0.0)
 
     @property
     def duration(self) -> int:
-        """Return how long the lease lasts for others: the API knows whole seconds."""
+        """Return the duration in the Lease, which the API gives in whole seconds."""
         return max(1, round(self._lease))
 
     @property
     def deadline(self) -> float | None:
-        """Return until when this process leads unless it renews; None: it does not lead."""
+        """Return until when this process leads unless it renews; None if it does not lead."""
         return None if self._renewed is None else self._renewed + self._renew_deadline
 
     @property
@@ -95,7 +95,7 @@ class Election:
 
 
 class Elector:
-    """Holds the lease. ``started`` is called when it was won; ``stopped`` when it is lost, and must have ended all writing when it returns."""
+    """Acquires and renews the lease. ``started`` is called when it was acquired; ``stopped`` when it was lost, and must return only when nothing writes."""
 
     def __init__(
         self,
@@ -123,17 +123,17 @@ class Elector:
         self._stopped = stopped
         self._clock = clock
         self.leading = False
-        # The lease as this process wrote it last: while it leads, nobody else may have written it since, and whether one has, the next write tells.
+        # The lease as this process last wrote it. While it leads, no other candidate should have written it; if one has, the next write conflicts.
         self._written: Json | None = None
 
     async def run(self) -> None:
-        """Campaign, and renew, until cancelled."""
+        """Acquire and renew the lease until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._patience()):
                     await self._step()
             except (CorralError, TimeoutError) as error:
-                log.warning("the lease could not be read or written", extra={"error": str(error) or "no answer in time"})
+                log.warning("the lease could not be read or written", extra={"error": str(error) or "no response in time"})
                 if status_code(error) == 409 and not self._election.leads:
                     self._election.lost()
             if self._election.leads and not self.leading:
@@ -142,12 +142,12 @@ class Elector:
                 self._started()
             elif self.leading and not self._election.leads:
                 await self._stop()
-            # A candidate looks out for a lease that was given back; a leader needs to come by half as often.
+            # A candidate polls for a released lease; a leader renews half as often.
             pause = self._retry if self._written is None else 2 * self._retry
             await asyncio.sleep(min(pause, self._patience()) if self.leading else self._retry)
 
     def _patience(self) -> float:
-        """Return how long one try may take: an answer that does not come shall leave time for another."""
+        """Return how long one attempt may take: it must leave time for another one."""
         deadline = self._election.deadline
         return self._lease / 4 if deadline is None else max(0.05, min(self._lease / 4, deadline - self._clock()))
 
@@ -159,10 +159,10 @@ class Elector:
 
     async def _step(self) -> None:
         what = f"read Lease {self._namespace}/{self._name}"
-        mine, self._written = self._written, None
-        if mine is not None and self.leading and self._election.leads:
+        own, self._written = self._written, None
+        if own is not None and self.leading and self._election.leads:
             try:
-                await self._renew(Step.RENEW, mine)
+                await self._renew(Step.RENEW, own)
                 return
             except CorralError as error:
                 if status_code(error) not in (404, 409):
@@ -174,14 +174,14 @@ class Elector:
                 raise
             lease = None
         step = self._election.observe(lease)
-        # A leader that was frozen until its time had run out ends first what it has begun, also where the lease is still, or again, to be had.
+        # A leader that was frozen past its deadline first ends what it has started, even if it could renew or acquire the lease.
         if step is Step.WAIT or (self.leading and not self._election.leads):
             self._election.lost()
             return
         try:
             await self._renew(step, lease)
         except CorralError as error:
-            if status_code(error) != 409:  # else another candidate was first; the next try tells
+            if status_code(error) != 409:  # otherwise another candidate was first, which the next attempt reads
                 raise
 
     async def _renew(self, step: Step, lease: Json | None) -> None:
@@ -208,11 +208,11 @@ class Elector:
                 "spec": spec,
             }
             return await self._api.request("POST", self._path, what=what, body=body, patience=1.0)
-        # With the version that was read: of two candidates one is refused.
+        # With the version that was read, so that only one of two candidates succeeds.
         return await self._api.request("PUT", f"{self._path}/{self._name}", what=what, body={**lease, "spec": spec}, patience=1.0)
 
     async def release(self) -> None:
-        """Give the lease back, so that the next candidate need not wait; call it when nothing writes any more."""
+        """Release the lease, so that the next candidate need not wait; call it when nothing writes any more."""
         if not self._election.leads:
             return
         self._election.lost()
@@ -221,6 +221,6 @@ class Elector:
             if (lease.get("spec") or {}).get("holderIdentity") != self._identity:
                 return
             lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
-            await self._api.request("PUT", f"{self._path}/{self._name}", what="give the lease back", body=lease, patience=1.0)
+            await self._api.request("PUT", f"{self._path}/{self._name}", what="release the lease", body=lease, patience=1.0)
         except CorralError as error:
-            log.warning("the lease could not be given back", extra={"error": str(error)})
+            log.warning("the lease could not be released", extra={"error": str(error)})

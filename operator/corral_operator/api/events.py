@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes Events: what people want to see beside ``kubectl describe slurmcluster``. The same event again only counts up."""
+"""Kubernetes Events of SlurmClusters. A repeated event increments a counter."""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
 import logging
-from typing import Any
+from typing import Any, Literal
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator.api.client import MERGE, Api, status_code
@@ -18,17 +18,41 @@ log = logging.getLogger(__name__)
 
 _LONGEST = 1024
 
+Reason = Literal[
+    "Created",
+    "DocumentInvalid",
+    "Deleted",
+    "ForeignFieldsRemoved",
+    "ManagedByOtherOperator",
+    "NewerDefinition",
+    "NodesDraining",
+    "NodesResumed",
+    "NotPermitted",
+    "OperatorError",
+    "Orphaned",
+    "ReconcileConflict",
+    "Recovered",
+    "Repaired",
+    "RunFailed",
+    "Scaled",
+    "SyncFailed",
+    "SyncWarning",
+    "TimedOut",
+    "WaitingForJobs",
+]
+"""The reasons of events, which docs/operator.md lists."""
+
 
 class Events:
-    """Writes events. One that can not be written is logged and forgotten: events never decide anything."""
+    """Writes events. A failure to write one is logged and ignored: nothing depends on events."""
 
     def __init__(self, client: Api, identity: str) -> None:
         self._api = client
         self._identity = identity
         self._counts: dict[str, int] = {}
 
-    async def write(self, cluster: Json, kind: str, reason: str, message: str, detail: str = "") -> None:
-        """Write an event of type Normal or Warning about a SlurmCluster. ``detail`` is another one each time, and stands behind the message."""
+    async def write(self, cluster: Json, kind: str, reason: Reason, message: str, detail: str = "") -> None:
+        """Write an event of type Normal or Warning about a SlurmCluster. ``detail`` differs each time, and is appended to the message."""
         metadata = cluster["metadata"]
         namespace = metadata["namespace"]
         key = hashlib.sha256("\0".join((metadata["uid"], kind, reason, message)).encode()).hexdigest()[:16]
@@ -46,7 +70,7 @@ class Events:
                     await self._api.request("PATCH", f"{path}/{name}", what="count an event", body=change, content_type=MERGE, patience=1.0)
                     return
                 except CorralError as error:
-                    if status_code(error) != 404:  # it has expired
+                    if status_code(error) != 404:  # 404: it has expired
                         raise
             body = {
                 "apiVersion": "v1",
@@ -72,7 +96,7 @@ class Events:
             }
             await self._api.request("POST", path, what="write an event", body=body, patience=1.0)
         except CorralError as error:
-            if status_code(error) != 409:  # one of an earlier leader is there, and says the same
+            if status_code(error) != 409:  # 409: an earlier leader has written the same event
                 log.info("event not written", extra={"cluster": f"{namespace}/{metadata['name']}", "error": str(error)})
 
 

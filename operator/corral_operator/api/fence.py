@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Until when this operator may write: one moment, in memory that the controller shares with its runs, looked at before each write.
+"""The fence: the time until which this operator may write, in memory shared by the controller and its runs, checked before each write.
 
-The election moves it with each renewal of the Lease. So a run whose controller is frozen stops by itself, and so does a controller that was frozen or
-suspended, before it can know of that.
+The election moves it with each renewal of the Lease. So a run whose controller is frozen stops writing, and so does a controller that was frozen or
+suspended, before it notices.
 
-A run's process imports this before Ansible has set up how collections are found, so what is used of the collection is imported where it is used.
+A run's process imports this module before Ansible has set up its collection loader, so it imports from the collection only inside functions.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# Names the shared memory to a run's process.
+# The environment variable with the path of the shared memory.
 VARIABLE = "CORRAL_FENCE"
 _SIZE = 8
 
 
 def now() -> float:
-    """Return the time by the clock of election and fence: it is the same in all processes, and goes on while the machine is suspended."""
+    """Return the time of the clock of election and fence: it is the same in all processes, and advances while the host is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Fence:
-    """Nobody may write before the first ``move``. A run opens the controller's by its ``path``, and can not move it."""
+    """Closed until the first ``move``. A run opens the controller's fence by its ``path``, read-only."""
 
     def __init__(self, path: str | None = None, clock: Callable[[], float] = now) -> None:
         self._clock = clock
@@ -40,11 +40,11 @@ class Fence:
             self.path = path
             with Path(path).open("rb") as file:
                 shared = mmap.mmap(file.fileno(), _SIZE, access=mmap.ACCESS_READ)
-        # As one number, so that it is read and written in one piece.
+        # A single number, so that it is read and written atomically.
         self._until = memoryview(shared).cast("d")
 
     def move(self, until: float) -> None:
-        """Let writes pass until a moment of the clock; 0: none."""
+        """Allow writes until a time of the clock; 0: no writes."""
         self._until[0] = until
 
     @property
@@ -53,11 +53,11 @@ class Fence:
         return self._clock() < self._until[0]
 
     def check(self) -> None:
-        """Let a write pass. Raises CorralError where it may not."""
+        """Check that writes are allowed. Raises CorralError if they are not."""
         if not self.open:
             from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
             raise CorralError(
-                "Nothing more is written by this pod of the operator: it has not renewed its Lease in time, so that another pod may lead by now; "
-                "the next run of the pod that leads goes on."
+                "This pod of the operator has stopped writing: it has not renewed its Lease in time, so another pod may lead by now; "
+                "the leader's next run continues."
             )

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast this operator may send requests: a token bucket, in memory that the controller shares with its runs.
+"""The rate limit of requests: a token bucket, in memory shared by the controller and its runs.
 
-It is far above what clusters need that are made, edited and looked at, and is there for what nobody has thought of: an operator that has run wild is a load
-that the API server can carry. The election's requests and those of watches are not counted, for a leader must not lose its Lease to its own haste.
+It is far above what normal operation needs, and keeps a malfunctioning operator a load that the API server can carry. Requests of the election and of
+watches are not counted, so that a leader does not lose its Lease to its own rate limit.
 
-The bucket is one number, the time at which it would be full if nothing were taken (the generic cell rate algorithm). A run's process imports this before
-Ansible has set up how collections are found.
+The bucket is one number, the time at which it would be full if nothing were taken (the generic cell rate algorithm). A run's process imports this
+module before Ansible has set up its collection loader.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# Names the shared memory to a run's process.
+# The environment variable with the path of the shared memory.
 VARIABLE = "CORRAL_RATE_LIMIT"
 _SIZE = 24
 
 
 class RateLimiter:
-    """``rate`` requests a second in the long run, and ``burst`` at once when none was sent for long; a rate of 0: no limit.
+    """``rate`` sustained requests per second, and ``burst`` requests at once; a rate of 0: no limit.
 
-    A run opens the controller's by its ``path``.
+    A run opens the controller's bucket by its ``path``.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class RateLimiter:
             self._file = os.open(Path(path), os.O_RDWR | os.O_CLOEXEC)
         self._full, self._rate, self._burst = 0, 1, 2
         self._numbers = memoryview(mmap.mmap(self._file, _SIZE)).cast("d")
-        # A lock of the file is between processes; this one is between the threads of one.
+        # The file's lock is between processes; this one is between the threads of a process.
         self._lock = threading.Lock()
         if path is None:
             self._numbers[self._rate], self._numbers[self._burst] = rate, max(1.0, burst)
 
     def reserve(self) -> float:
-        """Take one request out of the bucket, and return in how many seconds it may be sent."""
+        """Reserve one request, and return in how many seconds it may be sent."""
         rate, burst = self._numbers[self._rate], self._numbers[self._burst]
         if not rate:
             return 0.0

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One collection of objects, kept in step with the API server: list, watch from there, and list again when the server has forgotten or may have.
+"""Lists and watches a collection of objects, and lists it again when the server no longer has the version, or regularly.
 
-Level-triggered: whoever listens is told that an object is as it is, never what happened to it. After each list the listener gets all objects, so
-that one that vanished in between is noticed too.
+Level-triggered: the callbacks get the state of an object, not what happened to it. After each list they get all objects, so that
+deletions in between are noticed too.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from corral_operator.api.client import JSON, METADATA, METADATA_LIST, Api, Json,
 
 log = logging.getLogger(__name__)
 
-# The server ends a watch after so long; each watch takes a little less or more, so that not all are renewed at once.
+# The timeout of a watch; each one varies it a little, so that not all are renewed at once.
 _SECONDS = 300
-# A right that is missing is asked for again so often; one that may be withheld less so.
-_REFUSED, _WITHHELD = 15.0, 300.0
-# What could be seen is asked for again so soon before a refusal is believed: an API server that has just started refuses all until it knows the rights.
-_DOUBTS = (1.0, 2.0, 4.0)
+# Intervals between attempts without permission; the second one for optional collections.
+_FORBIDDEN, _OPTIONAL_FORBIDDEN = 15.0, 300.0
+# Intervals of retries before a refusal is accepted, if the collection could be read before: an API server that has just started refuses
+# everything until it has loaded the roles.
+_RECHECKS = (1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
 class Collection:
-    """What is watched: the path of a list, which of its objects, whether more than their metadata matters, and whether the right may be withheld.
+    """A collection to watch. ``whole``: complete objects, not just their metadata; ``optional``: the permission may be missing.
 
-    ``defined``: by a CustomResourceDefinition. The server ends all watches of these when the definition is changed, and tells nobody that the objects have
-    other fields since, so they are listed again.
+    ``defined``: by a CustomResourceDefinition. The server ends all its watches when the definition changes, but sends no events for objects whose fields
+    change by that, so they are listed again.
     """
 
     path: str
@@ -50,7 +51,7 @@ class Collection:
 
 
 class Watch:
-    """Calls ``replace(objects)`` after a list and ``seen(kind_of_event, object)`` for each event; ``refused(error)`` when it may not look."""
+    """Calls ``replace(objects)`` after a list, ``on_event(type, object)`` for each event, and ``refused(error)`` without permission."""
 
     def __init__(
         self,
@@ -58,31 +59,31 @@ class Watch:
         collection: Collection,
         *,
         replace: Callable[[list[Json]], None],
-        seen: Callable[[str, Json], None],
+        on_event: Callable[[str, Json], None],
         refused: Callable[[CorralError], None],
         relist: float,
-        turns: asyncio.Semaphore | None = None,
-        hopeless: Callable[[], bool] = lambda: False,
+        list_slots: asyncio.Semaphore | None = None,
+        denied: Callable[[], bool] = lambda: False,
         before: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._api = client
         self._collection = collection
         self._replace = replace
-        self._seen = seen
+        self._on_event = on_event
         self._refused = refused
         self._relist = relist
-        # Of many watches that begin together only some list at a time: each new connection is work for both sides, and the lease must not wait for it.
-        self._turns = turns or asyncio.Semaphore(1)
-        # Whether another watch has found out that there is no right here, and goes on asking.
-        self._hopeless = hopeless
-        # Done before each list.
+        # Limits how many watches list at the same time: each new connection is work for both sides, which must not delay the lease.
+        self._list_slots = list_slots or asyncio.Semaphore(1)
+        # Whether another watch in the same namespace is refused and keeps retrying.
+        self._denied = denied
+        # Called before each list.
         self._before = before
         self._again = asyncio.Event()
         self.synced = False
         self.restarts = 0
 
     def retry(self) -> None:
-        """A right may be there now: what was refused is asked for at once."""
+        """Retry a refused list at once: the permission may have been granted."""
         self._again.set()
 
     async def run(self) -> None:
@@ -98,7 +99,7 @@ class Watch:
                     began = loop.time()
                     version = await self._follow(version, until - began)
                     refusals = 0
-                    if loop.time() - began < 1.0:  # a server that ends watches at once is not asked without end
+                    if loop.time() - began < 1.0:  # do not reconnect in a tight loop to a server that ends watches at once
                         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                         pause = min(10.0, pause * 2)
                     else:
@@ -106,19 +107,19 @@ class Watch:
             except CorralError as error:
                 if status_code(error) in (401, 403, 404):
                     refusals += 1
-                    if self.synced and refusals <= len(_DOUBTS):
-                        pause = _DOUBTS[refusals - 1]
+                    if self.synced and refusals <= len(_RECHECKS):
+                        pause = _RECHECKS[refusals - 1]
                     else:
                         self.synced = False
                         self._refused(error)
-                        pause = _WITHHELD if self._collection.optional or self._hopeless() else _REFUSED
+                        pause = _OPTIONAL_FORBIDDEN if self._collection.optional or self._denied() else _FORBIDDEN
                 log.info("watch interrupted", extra={"collection": self._collection.path, "error": str(error)})
                 self._again.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause * random.uniform(0.5, 1.0)):
                         await self._again.wait()
                 pause = min(30.0, pause * 2)
-            except Exception:  # an answer that is none, or a mistake of ours: what is watched here must not be forgotten for good
+            except Exception:  # an invalid response or a defect must not end the watch for good
                 log.exception("watch interrupted", extra={"collection": self._collection.path})
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(30.0, pause * 2)
@@ -126,7 +127,7 @@ class Watch:
 
     async def _list(self) -> str:
         accept = JSON if self._collection.whole else METADATA_LIST
-        async with self._turns:
+        async with self._list_slots:
             if self._before is not None:
                 await self._before()
             found, version = await list_all(
@@ -137,7 +138,7 @@ class Watch:
         return version
 
     async def _follow(self, version: str, most: float) -> str:
-        """Follow one watch to its end, ``most`` seconds at the most. Returns the version to go on from, "" when only a new list can help."""
+        """Follow one watch to its end, ``most`` seconds at the most. Returns the version to continue from, "" if a new list is needed."""
         accept = JSON if self._collection.whole else METADATA
         query = {**self._collection.query, "resourceVersion": version}
         seconds = max(1, int(min(most, _SECONDS * random.uniform(0.9, 1.1))))
@@ -148,10 +149,10 @@ class Watch:
             ):
                 kind, found = str(event.get("type")), event.get("object") or {}
                 if kind == "ERROR":
-                    return ""  # 410: the server has forgotten that version; any other: it is not known what was missed
+                    return ""  # 410: the server no longer has that version; any other: unknown events were missed
                 version = str((found.get("metadata") or {}).get("resourceVersion") or version)
                 if kind != "BOOKMARK":
-                    self._seen(kind, found)
+                    self._on_event(kind, found)
         except CorralError as error:
             if status_code(error) == 410:
                 return ""

@@ -1,12 +1,13 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes a cluster as its document says, or takes it away, by a run of the site or the destroy playbook, and judges what came of that."""
+"""Applies or destroys a cluster by a run of the site or the destroy playbook, and evaluates the outcome."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
+from corral_operator.api.events import Reason
 from corral_operator.reconcile import decisions
 from corral_operator.reconcile.cluster import Cluster
 from corral_operator.reconcile.conditions import Failure
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 # Kinds whose objects change with the size of a node set.
 _SCALING = ("StatefulSet", "SlurmNodeSet")
-# Of the site: a cluster is the operator's to make, and what waits for jobs is gone on with by the next run.
+# Of the site playbook: the operator forces conflicts, and does not wait for jobs, because a later run continues.
 _VARIABLES = {
     "corral_force": True,
     "cluster_base_create_namespace": False,
@@ -35,7 +36,7 @@ _VARIABLES = {
 
 
 class Applier:
-    """``decided`` is always the document as it was when that was decided."""
+    """In all methods ``decided`` is the document that the decision was based on."""
 
     def __init__(self, context: Context, documents: Documents, status: StatusWriter, runner: Runner, sync: NodeSync) -> None:
         self._context = context
@@ -50,7 +51,7 @@ class Applier:
         cluster.convergence.settling = False
         if trigger is Trigger.DRIFT and facts.fingerprints.site:
             context.metrics.drift.inc()
-        await self._documents.hold(cluster)
+        await self._documents.claim(cluster)
         document = cluster.document
         if context.foreign(document):
             return
@@ -60,7 +61,7 @@ class Applier:
         if facts.observed != cluster.generation:
             facts.activity.running = True
         if facts.fingerprints.site and (facts.observed, facts.fingerprints.revision) != (cluster.generation, context.content):
-            # What a run leaves that is cut off need not show in any object (a node that it drained): going back to the former document takes a run then.
+            # An interrupted run may leave something that shows in no object (a drained node), so going back to the former document needs a run too.
             facts.fingerprints.site = ""
             await self._status.write(cluster)
         if not await self._documents.unchanged(cluster, decided):
@@ -74,14 +75,14 @@ class Applier:
             return
         recovered, first = facts.failure is not None, facts.observed != execution.generation
         self._note_success(cluster, outcome)
-        await asyncio.sleep(0)  # what the watches have to tell
+        await asyncio.sleep(0)  # let the watches deliver their events
         self._settle(cluster, trigger, outcome, before, scaled=scaled)
         if self._unsettled(cluster, outcome) == CONFLICT:
             await report_conflict(context.events, document, ", ".join(sorted(set(outcome.changes.tasks))))
         self._sync.request(cluster, urgent=False)
         await self._status.write(cluster)
         await self._report(
-            cluster, document, trigger, outcome, news="Recovered" if recovered else "Created" if first else "", scaled=scaled
+            cluster, document, trigger, outcome, news="Recovered" if recovered else "Created" if first else None, scaled=scaled
         )
 
     def _observed(self, cluster: Cluster) -> str:
@@ -96,14 +97,14 @@ class Applier:
         facts.failure = None
         facts.observed, facts.fingerprints.revision, facts.nodes = cluster.execution.generation, self._context.content, outcome.nodes
         facts.activity.waiting, facts.activity.lines = outcome.pending.waiting, outcome.pending.lines
-        facts.contested &= cluster.execution.overtaken
+        facts.contested &= cluster.execution.overwritten
 
     def _settle(self, cluster: Cluster, trigger: Trigger, outcome: Outcome, before: str, *, scaled: bool) -> None:
-        """Decide whether the cluster is known to be as its document says, and queue it for what is left."""
+        """Decide whether the cluster matches its document, and queue it for what is left."""
         context, convergence, pending = self._context, cluster.convergence, outcome.pending
         convergence.unsettled = convergence.unsettled + 1 if outcome.changes.count else 0
         if trigger is Trigger.DRIFT:
-            # What a person or an autoscaler has scaled, and what is replaced in turn, is nobody's work against ours.
+            # Scaling by a person or an autoscaler and a roll-out are no conflict.
             moves = _SCALING if scaled or pending.waiting or pending.left else ()
             convergence.conflicts.note(one.rpartition(" ")[0] for one in outcome.changes.objects if one.partition(" ")[0] not in moves)
         unsettled = self._unsettled(cluster, outcome)
@@ -121,35 +122,37 @@ class Applier:
         convergence.settling = bool(settled.again and not pending.waiting and not pending.left and unsettled < CONFLICT)
         if settled.again is not None:
             context.queue.add(cluster.key, Trigger.RETRY if pending.waiting or pending.left else Trigger.DRIFT, settled.again)
-        if not all(convergence.conflicts.backoff(name) for name in cluster.execution.overtaken):  # the others are told of
+        if not all(convergence.conflicts.backoff(name) for name in cluster.execution.overwritten):
             context.queue.add(cluster.key, Trigger.DRIFT, context.settings.debounce)
 
     @staticmethod
     def _unsettled(cluster: Cluster, outcome: Outcome) -> int:
-        """Return how often in a row runs, or one object, were set right."""
+        """Return how often in a row runs changed something or one object was repaired."""
         return max(cluster.convergence.unsettled, cluster.convergence.conflicts.most) if outcome.changes.count else 0
 
-    async def _report(self, cluster: Cluster, document: Json, trigger: Trigger, outcome: Outcome, *, news: str, scaled: bool) -> None:
-        """Write the events of a run that went well."""
+    async def _report(
+        self, cluster: Cluster, document: Json, trigger: Trigger, outcome: Outcome, *, news: Reason | None, scaled: bool
+    ) -> None:
+        """Write the events of a successful run."""
         write, changes, waiting = self._context.events.write, outcome.changes, outcome.pending.waiting
-        done = [one for one in changes.objects if one.rpartition(" ")[0] not in cluster.execution.overtaken]
+        done = [one for one in changes.objects if one.rpartition(" ")[0] not in cluster.execution.overwritten]
         if news:
             nodes = outcome.nodes or {}
             serving = f"{nodes.get('inService', 0)} of {nodes.get('total', 0)} nodes are in service."
-            await write(document, "Normal", news, f"The cluster is as the document says: {serving}")
+            await write(document, "Normal", news, f"The cluster matches its document: {serving}")
         elif trigger is Trigger.DRIFT and done:
-            reason = "Scaled" if scaled else "Repaired"
+            reason: Reason = "Scaled" if scaled else "Repaired"
             await write(document, "Normal", reason, f"{reason}: {', '.join(done[:10])}.")
         if changes.foreign:
-            what = "; ".join(sorted(set(changes.foreign))[:10])
-            message = f"What others had added was taken back: {what}. Fields that may stay are named in spec.foreignFields."
-            await write(document, "Warning", "TakenBack", message)
+            fields = "; ".join(sorted(set(changes.foreign))[:10])
+            message = f"Removed fields of other managers: {fields}. List fields that should stay in spec.foreignFields."
+            await write(document, "Warning", "ForeignFieldsRemoved", message)
         if waiting:
-            message = f"Nodes go, or get another pod, when their jobs have ended: {', '.join(waiting)}."
+            message = f"Nodes are removed or get a new pod when their jobs have ended: {', '.join(waiting)}."
             await write(document, "Normal", "WaitingForJobs", message)
 
     async def destroy(self, cluster: Cluster, decided: Json, specs: list[object]) -> None:
-        """Run the destroy playbook for each spec with the data policy of the document, and let the document go."""
+        """Run the destroy playbook for each spec with the data policy of the document, and remove the finalizer."""
         keep = ((decided.get("spec") or {}).get("deletion") or {}).get("data", "Keep") != "Delete"
         cluster.facts.activity.running = True
         await self._status.write(cluster)
@@ -164,15 +167,16 @@ class Applier:
             if not outcome.successful:
                 await self._failed(cluster, outcome)
                 return
-        message = "The cluster was taken away; its data " + ("is kept." if keep else "is gone, too.")
-        await self._context.events.write(decided, "Normal", "Removed", message)
+        message = "The cluster was deleted; its data was " + ("kept." if keep else "deleted too.")
+        await self._context.events.write(decided, "Normal", "Deleted", message)
         await self._documents.release(cluster)
 
     async def _failed(self, cluster: Cluster, outcome: Outcome) -> None:
         context, settings = self._context, self._context.settings
+        reason: Reason
         if outcome.ended in OVERDUE:
-            silent = f"when it had said nothing for {settings.idle_timeout:g} s"
-            after = f"after {settings.run_timeout:g} s" if outcome.ended == "timeout" else silent
+            idle = f"because it had reported nothing for {settings.idle_timeout:g} s"
+            after = f"after {settings.run_timeout:g} s" if outcome.ended == "timeout" else idle
             reason, message = "TimedOut", f"The run was ended {after}, in the task {outcome.progress.task!r}; it is repeated."
         else:
             reason, message = "RunFailed", outcome.failure
@@ -184,5 +188,5 @@ class Applier:
         log.warning("run failed", extra={"cluster": cluster.name, "error": message, "again_in": pause})
         context.queue.add(cluster.key, Trigger.RETRY, pause)
         await self._status.try_write(cluster)
-        where = f"Its output: {outcome.kept}/stdout in pod {settings.identity.partition('_')[0]}."
+        where = f"Its output: {outcome.output_dir}/stdout in pod {settings.identity.partition('_')[0]}."
         await context.events.write(cluster.document, "Warning", reason, message, where)

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects that a cluster is made of, as they are: what of them shows drift, and what of them shows how the cluster does. Pure.
+"""The observed objects of a cluster: what shows drift, and what shows readiness. Pure.
 
-Of most kinds only metadata is watched. Of each object a fingerprint is kept, and not the object: its identity, what people and controllers may set,
-and of workloads whether they are ready. Where nothing but a run or a person ever writes a kind, its resourceVersion says all.
+Of most kinds only metadata is watched. Of each object only a fingerprint is retained: its identity, what people and controllers may set, and whether
+a workload is ready. For kinds that only runs and people write, the resourceVersion is sufficient.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SET = "applyset.kubernetes.io/id"
 
 
 class Change(IntEnum):
-    """What has changed of an object: how it does, what a run may have set, or what somebody else has."""
+    """What has changed of an object: its state, its spec by a run, or its spec by another writer."""
 
     STATE = 0
     SET = 1
@@ -36,7 +36,7 @@ class Change(IntEnum):
 
 @dataclass(frozen=True)
 class Kind:
-    """``whole``: its status matters. ``optional``: the right to watch it may be withheld, and then its drift is found by the next run only."""
+    """``whole``: its status matters. ``optional``: the permission to watch it may be missing; then only the next run finds its drift."""
 
     name: str
     api: str
@@ -51,20 +51,20 @@ class Kind:
 
 
 _WHOLE = ("Service", "StatefulSet", "Job", "SlurmNodeSet")
-# Of node sets the API server need not know.
+# The SlurmNodeSets' CustomResourceDefinition may be missing.
 _OPTIONAL = ("Secret", "SlurmNodeSet")
 KINDS = (
     *(Kind(name, *place, whole=name in _WHOLE, optional=name in _OPTIONAL) for name, place in components.KINDS.items()),
-    Kind("Pod", "v1", "pods", whole=True),  # where workers are and whether they work, see places.py
+    Kind("Pod", "v1", "pods", whole=True),  # see worker_pods.py
 )
 
 
 @dataclass(frozen=True)
 class Child:
-    """One object. ``spec`` changes when somebody sets something, ``state`` when it does better or worse; ``foreign``: the last to set it was not a run.
+    """One object. ``spec`` is a fingerprint of what can be set, ``state`` of its readiness; ``foreign``: the last writer was not a run.
 
-    ``own``: when a run set it last, and how many fields are the runs'.
-    ``size`` is the number of pods that a StatefulSet has, and that a SlurmNodeSet tells; it is no drift.
+    ``own``: when a run last wrote it, and how many fields runs own.
+    ``size`` is the number of pods of a StatefulSet or in a SlurmNodeSet's status; its change is no drift.
     """
 
     kind: str
@@ -73,7 +73,7 @@ class Child:
     spec: str
     state: str = ""
     ready: bool = True
-    words: str = ""
+    message: str = ""
     address: str = ""
     foreign: bool = field(default=False, compare=False)
     own: tuple[str, int] = field(default=("", 0), compare=False)
@@ -81,7 +81,7 @@ class Child:
 
 
 def child(kind: Kind, found: Json) -> Child:
-    """Return what is kept of an object."""
+    """Return what is retained of an object."""
     metadata = found.get("metadata") or {}
     return replace(_child(kind, found), foreign=_is_foreign(metadata), own=_own(metadata))
 
@@ -92,7 +92,7 @@ def _child(kind: Kind, found: Json) -> Child:
     common = (kind.name, str(metadata.get("name", "")), str(labels.get(COMPONENT, "")))
     uid = str(metadata.get("uid", ""))
     if kind.name == "Pod":
-        return Child(*common, spec=uid)  # its annotations are written by runs, its spec by its controller
+        return Child(*common, spec=uid)  # runs write its annotations, its controller the spec
     if kind.name in ("StatefulSet", "Job", "NetworkPolicy", "PodDisruptionBudget"):
         spec = _digest([uid, metadata.get("generation"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
     elif kind.name == "SlurmNodeSet":
@@ -100,35 +100,35 @@ def _child(kind: Kind, found: Json) -> Child:
     elif kind.name == "Service":
         spec = _digest([uid, found.get("spec"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
     elif kind.name == "PersistentVolumeClaim":
-        spec = _digest([uid, labels, bool(metadata.get("deletionTimestamp"))])  # binding it is a controller's business
+        spec = _digest([uid, labels, bool(metadata.get("deletionTimestamp"))])  # a controller binds it
     else:
         spec = f"{uid}/{metadata.get('resourceVersion')}"
     if kind.name == "StatefulSet":
-        ready, words = _stateful_set(found)
+        ready, message = _stateful_set(found)
         size = int((found.get("spec") or {}).get("replicas", 1))
-        return Child(*common, spec=spec, state="ready" if ready else words, ready=ready, words=words, size=size)
+        return Child(*common, spec=spec, state="ready" if ready else message, ready=ready, message=message, size=size)
     if kind.name == "SlurmNodeSet":
         return Child(*common, spec=spec, size=int((found.get("status") or {}).get("replicas", 0)))
     if kind.name == "Job":
-        ready, words = _job(found)
-        return Child(*common, spec=spec, state=words, ready=ready, words=words)
+        ready, message = _job(found)
+        return Child(*common, spec=spec, state=message, ready=ready, message=message)
     if kind.name == "Service":
         return Child(*common, spec=spec, address=_address(found))
     return Child(*common, spec=spec)
 
 
 def _is_foreign(metadata: Json) -> bool:
-    """Return whether the newest of the object's field managers is not a run. Its status is its controller's, and does not count."""
+    """True if the most recent field manager of the object is not a run. Managers of the status do not count."""
     entries = [(str(one.get("time")), _is_runs(one)) for one in _entries(metadata)]
     newest = max((time for time, _runs in entries), default="")
     return not entries or any(time == newest and not runs for time, runs in entries)
 
 
 def _own(metadata: Json) -> tuple[str, int]:
-    """Return when a run set the object last, and how many of its fields are the runs'.
+    """Return when a run last wrote the object, and how many of its fields runs own.
 
-    Who takes a field away owns nothing by that and is in no entry. The one whose field it was has one less, and the time of before. But so it is with what
-    a run writes and takes away within a second, which it does in its notes alone: the record of a set, and the documents that the cluster has had.
+    Removing a field adds no entry for who removes it: the former owner has one field less, at an unchanged time. The same holds for what a run writes
+    and removes within a second, which it does only in its own records: the applyset, and the history of the cluster's documents.
     """
     labels = metadata.get("labels") or {}
     if _SET in labels or metadata.get("name") == revisions.name(str(labels.get(INSTANCE))):
@@ -170,7 +170,7 @@ def _job(found: Json) -> tuple[bool, str]:
 
 
 def _address(found: Json) -> str:
-    """Return where a Service of type LoadBalancer or NodePort is reached from outside, in words where Kubernetes does not say."""
+    """Return the address of a Service, outside the cluster for the types LoadBalancer and NodePort."""
     spec, metadata = found.get("spec") or {}, found.get("metadata") or {}
     if spec.get("clusterIP") == "None":
         return ""
@@ -195,7 +195,7 @@ class Children:
         self._kinds: dict[str, dict[str, tuple[str, Child]]] = {}
 
     def replace(self, kind: Kind, objects: Iterable[Json]) -> dict[str, Change]:
-        """Take over a whole list; return the clusters of which something changed, and what at the most."""
+        """Take over a complete list; return the clusters with changes, and the most important change of each."""
         old = self._kinds.get(kind.name, {})
         new = {name: self._entry(kind, found, old.get(name)) for found in objects for name in (str(found["metadata"]["name"]),)}
         self._kinds[kind.name] = new
@@ -205,8 +205,8 @@ class Children:
                 changed[instance] = max(changed.get(instance, Change.STATE), change)
         return changed
 
-    def seen(self, kind: Kind, event: str, found: Json) -> dict[str, Change]:
-        """Take over one event; return the clusters of which something changed, and what: an object that is given another's label is of two."""
+    def apply_event(self, kind: Kind, event: str, found: Json) -> dict[str, Change]:
+        """Apply a watch event; return the clusters with changes: two, if the label of an object now names another cluster."""
         table = self._kinds.setdefault(kind.name, {})
         name = str(found["metadata"]["name"])
         old = table.pop(name, None)
@@ -220,14 +220,14 @@ class Children:
         if old is not None and new.own < old[1].own:
             new = replace(new, foreign=True)
         elif old is not None and new.own[0] == old[1].own[0]:
-            new = replace(new, own=old[1].own)  # fields of others that a run makes its own to drop them (_kube/foreign.py) are no loss
+            new = replace(new, own=old[1].own)  # not counting fields that a run takes over to remove them (_kube/foreign.py)
         return str(((found.get("metadata") or {}).get("labels") or {}).get(INSTANCE, "")), new
 
     def __len__(self) -> int:
         return sum(len(table) for table in self._kinds.values())
 
     def counts(self) -> Counter[str]:
-        """Return of how many objects each cluster consists."""
+        """Return the number of objects of each cluster."""
         return Counter(owner for table in self._kinds.values() for owner, _child in table.values() if owner)
 
     def of(self, cluster: str) -> list[Child]:
@@ -244,7 +244,7 @@ class Children:
 def _difference(old: tuple[str, Child] | None, new: tuple[str, Child] | None) -> dict[str, Change]:
     if old == new:
         return {}
-    if new is None or (old is not None and old[0] != new[0]):  # gone, or somebody has taken off or changed the label that says whose it is
+    if new is None or (old is not None and old[0] != new[0]):  # deleted, or the label with the cluster's name was removed or changed
         return {**(_difference(None, new) if new else {}), **({old[0]: Change.FOREIGN} if old else {})}
     if old is not None and old[1].spec == new[1].spec:
         return {new[0]: Change.STATE}
@@ -252,7 +252,7 @@ def _difference(old: tuple[str, Child] | None, new: tuple[str, Child] | None) ->
 
 
 def resized(children: Iterable[Child]) -> dict[str, int]:
-    """Return the SlurmNodeSets that tell another number of nodes than there are, with that number."""
+    """Return the SlurmNodeSets whose status has another size than their StatefulSet, with the right size."""
     sizes = {(one.kind, one.name): one.size for one in children}
     return {
         name: sizes["StatefulSet", name]
@@ -262,5 +262,5 @@ def resized(children: Iterable[Child]) -> dict[str, int]:
 
 
 def fingerprint(children: Iterable[Child]) -> str:
-    """Return the fingerprint of all that was observed."""
+    """Return the fingerprint of the observed objects."""
     return _digest([[one.kind, one.name, one.spec, one.state] for one in children])

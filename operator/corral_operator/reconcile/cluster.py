@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One SlurmCluster as it was last seen, and what this process knows of it."""
+"""One SlurmCluster as last observed, and this process's state of it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from corral_operator.runs.run import Run
 
 @dataclass
 class Execution:
-    """The run under way, or the last one, and what has come up meanwhile."""
+    """The current or the last run, and what has happened meanwhile."""
 
     run: Run | None = None
     playbook: str = ""
     generation: int = 0
     began: float = 0.0
-    # How many there were.
+    # The number of runs so far.
     count: int = 0
-    # It only waits, for pods or for jobs.
+    # The run only waits, for pods or for jobs.
     parked: bool = False
-    # Objects that somebody else has set meanwhile; whether it has to begin anew for one of them.
-    overtaken: set[str] = field(default_factory=set)
+    # Objects that another writer has changed during the run; whether the run must restart because of one of them.
+    overwritten: set[str] = field(default_factory=set)
     outdated: bool = False
-    # Machines go or come back: a run that only waits makes way.
+    # A Kubernetes node is draining or is back: a run that only waits yields to corral.slurm.sync.
     yielding: bool = False
 
     @property
@@ -41,74 +41,74 @@ class Execution:
 
     @property
     def applying(self) -> bool:
-        """True while a run is under way that makes or destroys the cluster."""
+        """True while a run applies or destroys the cluster."""
         return self.run is not None and self.playbook != "sync"
 
     def end(self, reason: str) -> None:
-        """Have the run end before its time, if there is one."""
+        """End the current run early, if there is one."""
         if self.run is not None:
             self.run.end(reason)
 
 
 @dataclass
 class Requests:
-    """What the cluster was and is queued for."""
+    """Why and when the cluster was queued."""
 
-    # For what it is queued again when its objects have been seen.
+    # The trigger with which it is queued when its objects have been listed.
     deferred: Trigger = Trigger.RESYNC
-    # The next run comes even if all seems to be as it was.
+    # A run is needed even if nothing seems to have changed.
     forced: bool = False
-    # When it was queued last by time alone, or first seen; when somebody edited it last.
+    # Time of the last resync, or when it was first observed; time of the last edit.
     resynced: float = 0.0
     edited: float = -math.inf
-    # All was ready when the last run failed. The pause after it was cut short by a change of an object; the next one is cut short by an edit only.
+    # All objects were ready when the last run failed. A change of an object has cut the pause after a failure short; only an edit does that again.
     was_ready: bool = False
     backoff_cut: bool = False
-    # How often in a row the operator itself could not go on.
+    # Errors in a row of the operator itself.
     errors: int = 0
 
 
 @dataclass
 class Convergence:
-    """Whether runs come to find nothing to do."""
+    """How far runs are from finding nothing to do."""
 
     conflicts: Conflicts
-    # Runs in a row that changed something.
+    # The number of runs in a row that changed something.
     unsettled: int = 0
-    # The next run comes at once, to prove that nothing is left to do.
+    # The next run follows at once, to verify that nothing is left to do.
     settling: bool = False
-    # What was asked of its node sets at the last run.
+    # The specs of its SlurmNodeSets at the last run.
     requested: list[str] | None = None
-    # Until then an object is left to somebody else who writes it, too.
+    # The end of the back-off of objects in conflict.
     backoff: asyncio.TimerHandle | None = None
 
 
 @dataclass
 class Validation:
-    """What is to be said of the document's spec, and the check under way."""
+    """The last check of the document's spec, and the current one."""
 
     checked: Checked = field(default_factory=Checked)
     task: asyncio.Task[Checked] | None = None
-    # The older cluster whose names it would have, for which it waits.
+    # The older cluster with conflicting names, which it waits for.
     waits_for: Key | None = None
 
 
 @dataclass
 class Ownership:
-    """Whose document it is."""
+    """Which operator manages the document."""
 
-    # Its finalizer was taken off by this operator.
+    # This operator has removed the finalizer.
     released: bool = False
-    # The other operator that was told of as the one who looks after it.
+    # The other operator that was reported as its manager.
     other: str = ""
-    # What a newer definition has given it that this operator does not know; what of that was told.
+    # Fields of a newer definition that this operator does not know; those of them that were reported.
     unknown: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
 
 @dataclass
 class StatusWrites:
-    """The status that was written last, and the write to come."""
+    """The last written status, and the scheduled write."""
 
     last: Json | None = None
     timer: asyncio.TimerHandle | None = None
@@ -117,15 +117,15 @@ class StatusWrites:
 
 @dataclass
 class Probe:
-    """When Slurm is asked next by time alone, None: not known yet; and the nodes on machines that go, as they were told last."""
+    """When the next probe of Slurm is due, None: not known yet; and the draining nodes that were last reported."""
 
     due: float | None = None
-    leaving: list[str] = field(default_factory=list)
+    draining: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Cluster:
-    """``seen_at`` is when it was seen first, or when another operator had left it."""
+    """``seen_at`` is when it was first observed, or when another operator had released it."""
 
     key: Key
     document: Json
@@ -151,10 +151,10 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """Namespace and name, as sentences and logs have them."""
+        """Namespace and name, as in messages and logs."""
         return "/".join(self.key)
 
     @property
     def deleting(self) -> bool:
-        """True when the document shall go."""
+        """True if the document is being deleted."""
         return deleting(self.document)

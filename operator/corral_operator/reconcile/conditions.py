@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The status of a SlurmCluster. Pure: facts in, status out, and the same facts give the same status, so that a quiet cluster is never written.
+"""The status of a SlurmCluster. Pure: the same facts give the same status, so that the status of an idle cluster is never written.
 
-It holds no times but when a condition changed. The conditions are those that tools know: Ready; Reconciling and Stalled, by which kstatus tells
-what goes on; Degraded; and one for each part of the cluster.
+It has no times except those of conditions' transitions. The conditions are those that tools know: Ready; Reconciling and Stalled, for kstatus;
+Degraded; and one for each component of the cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST = 1024
 
 @dataclass
 class Fingerprints:
-    """What the last good runs were made of: of the site one that found nothing to do, of corral.slurm.sync, and the content."""
+    """Fingerprints of the inputs of the last site run that changed nothing and of the last good corral.slurm.sync; and the content's revision."""
 
     site: str = ""
     sync: str = ""
@@ -32,7 +32,7 @@ class Fingerprints:
 
 @dataclass
 class Activity:
-    """What goes on: the run and its task, the nodes whose jobs are waited for, and how far a roll-out is."""
+    """The current run and its task, the nodes whose jobs are waited for, and the progress of a roll-out."""
 
     running: bool = False
     doing: str = ""
@@ -51,7 +51,7 @@ class Failure:
 
 @dataclass
 class Facts:
-    """What is known of a cluster. ``observed`` is the generation that a run made real last; ``stalled`` is (reason, message)."""
+    """What is known of a cluster. ``observed`` is the generation of the last successful run; ``stalled`` is (reason, message)."""
 
     generation: int = 0
     observed: int = 0
@@ -63,12 +63,12 @@ class Facts:
     deleting: bool = False
     nodes: Json | None = None
     children: list[Child] | None = None
-    # Objects that somebody else has written and that are left so for a while, since they do it again and again.
+    # Objects in conflict with another writer, which are left alone for a while.
     contested: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, status: Json) -> Facts:
-        """Return what a status remembers for an operator that has just begun."""
+        """Return the facts in a status, for an operator that has just started."""
         facts = cls(
             observed=int(status.get("observedGeneration") or 0),
             fingerprints=Fingerprints(*(str(status.get(key) or "") for key in ("observedHash", "syncedHash", "revision"))),
@@ -76,7 +76,7 @@ class Facts:
         )
         for condition in status.get("conditions") or ():
             if condition.get("type") == "Stalled" and condition.get("status") == "True":
-                facts.observed = max(0, facts.observed - 1)  # of this generation nothing has been made
+                facts.observed = max(0, facts.observed - 1)  # this generation was not applied
             if condition.get("type") == "Degraded" and condition.get("status") == "True" and status.get("lastFailure"):
                 facts.failure = Failure(str(condition.get("reason")), str(status["lastFailure"]), 2)
         return facts
@@ -98,7 +98,7 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
         "conditions": [*wanted, *(condition for kind, condition in old.items() if kind not in ours and kind not in _LEGACY)],
     }
     optional = {
-        # One that is refused has been seen to its end, too: kstatus takes anything older for progress that it has to wait for.
+        # A refused generation counts as observed: otherwise kstatus would wait for it.
         "observedGeneration": facts.generation if facts.stalled else facts.observed,
         "observedHash": facts.fingerprints.site,
         "syncedHash": facts.fingerprints.sync,
@@ -117,7 +117,7 @@ _LEGACY = ("Running", "Successful", "Failure")
 
 
 def patch(status: Json, before: Json) -> Json:
-    """Return the merge patch that makes ``before`` into ``status``; empty when nothing differs."""
+    """Return the merge patch from ``before`` to ``status``, empty if they are equal."""
     change = {key: value for key, value in status.items() if before.get(key) != value}
     return {**change, **{key: None for key in before if key not in status}}
 
@@ -127,12 +127,12 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
     missing = [part["message"] for part in parts if part["status"] == "False"]
     unknown = any(part["status"] == "Unknown" for part in parts)
     current = facts.observed == facts.generation
-    # One failed run of a cluster that was well, in an API server's bad moment, is no news; two are.
+    # The first failed run of a healthy cluster may be due to a short outage of the API server, so it is not reported.
     failure = facts.failure if facts.failure is not None and (facts.failure.count > 1 or not current) else None
     if facts.stalled:
         ready = ("False", *facts.stalled)
     elif facts.deleting:
-        ready = ("False", "Deleting", "The cluster is being taken away.")
+        ready = ("False", "Deleting", "The cluster is being deleted.")
     elif failure:
         ready = ("False", failure.reason, failure.message)
     elif facts.contested:
@@ -140,16 +140,16 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
     elif missing:
         ready = ("False", "NotReady", _sentence(missing))
     elif no_node_serves(facts.nodes, facts.children):
-        ready = ("False", "NoNodeInService", f"{_in_service(facts)[:-1]}; corral.slurm.why tells more.")
+        ready = ("False", "NoNodeInService", f"{_in_service(facts)[:-1]}; corral.slurm.why gives the reasons.")
     elif not facts.observed:
-        ready = ("False", "NotReconciled", "The cluster has not been made yet.")
+        ready = ("False", "NotReconciled", "The cluster has not been created yet.")
     elif unknown:
-        ready = ("Unknown", "NotSeen", "The cluster's objects have not been seen yet.")
+        ready = ("Unknown", "NotObserved", "The cluster's objects have not been listed yet.")
     else:
         ready = ("True", "InService", _in_service(facts))
-    seen = facts.observed if ready[0] == "True" else facts.generation
+    generation = facts.observed if ready[0] == "True" else facts.generation
     return [
-        _condition("Ready", *ready, seen),
+        _condition("Ready", *ready, generation),
         _condition("Reconciling", *_reconciling(facts), facts.generation),
         _condition("Stalled", *(("True", *facts.stalled) if facts.stalled else ("False", "NotStalled", "")), facts.generation),
         _condition("Degraded", *_degraded(facts, missing, failure), facts.generation),
@@ -159,13 +159,13 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
 
 def _reconciling(facts: Facts) -> tuple[str, str, str]:
     if facts.paused:
-        return "False", "Paused", "Nothing is done while the annotation corral.hpc/paused is true."
+        return "False", "Paused", "The annotation corral.hpc/paused is true, so the cluster is not changed."
     if facts.deleting:
-        return "True", "Deleting", "The cluster is being taken away."
+        return "True", "Deleting", "The cluster is being deleted."
     if facts.stalled:
         return "False", facts.stalled[0], ""
     if facts.activity.running:
-        return "True", "Running", "The cluster is made as the document says."
+        return "True", "Running", "A run applies the document."
     if facts.activity.waiting:
         return "True", "WaitingForJobs", _sentence([_waiting_for(facts)])
     if facts.failure:
@@ -186,15 +186,15 @@ def _degraded(facts: Facts, missing: list[str], failure: Failure | None) -> tupl
         return "True", "NotReady", _sentence(missing)
     out = {name: int((facts.nodes or {}).get(name) or 0) for name in ("drained", "down")}
     if any(out.values()):
-        words = " and ".join(f"{count} {name}" for name, count in out.items() if count)
-        return "True", "NodesOutOfService", f"Of {(facts.nodes or {}).get('total')} nodes {words}; corral.slurm.why tells more."
+        counts = " and ".join(f"{count} {name}" for name, count in out.items() if count)
+        return "True", "NodesOutOfService", f"Of {(facts.nodes or {}).get('total')} nodes {counts}; corral.slurm.why gives the reasons."
     return "False", "AsExpected", ""
 
 
 def _contested(facts: Facts) -> str:
     return (
-        f"Somebody else writes {', '.join(sorted(facts.contested)[:5])} again and again, so it is not as the document says and is set back ever more "
-        "seldom; kubectl get -o yaml --show-managed-fields names who."
+        f"Another writer changes {', '.join(sorted(facts.contested)[:5])} after each repair, so it differs from the document and is repaired less and "
+        "less often; kubectl get -o yaml --show-managed-fields names the writer."
     )
 
 
@@ -204,30 +204,30 @@ def _in_service(facts: Facts) -> str:
 
 
 def _components(facts: Facts, before: Json) -> list[Json]:
-    if facts.children is None:  # not seen yet: what was written last still stands
+    if facts.children is None:  # not listed yet: the last written conditions remain valid
         return [condition for condition in before.get("conditions") or () if condition.get("type") in COMPONENTS.values()]
     found: list[Json] = []
     for component, kind in COMPONENTS.items():
         workloads = [one for one in facts.children if one.component == component and one.kind in ("StatefulSet", "Job")]
-        words = [one.words for one in workloads if not one.ready]
-        if words:
-            found.append(_condition(kind, "False", "NotReady", _sentence(words), facts.generation))
+        messages = [one.message for one in workloads if not one.ready]
+        if messages:
+            found.append(_condition(kind, "False", "NotReady", _sentence(messages), facts.generation))
         elif workloads:
             found.append(_condition(kind, "True", "Ready", "", facts.generation))
         elif (
             facts.observed and component != "jail" and not (component == "worker" and _no_nodes(facts))
-        ):  # a jail of the image's own has no workload
+        ):  # a jail in the image has no workload
             found.append(_condition(kind, "False", "Missing", f"There are no workloads of the {component}.", facts.generation))
     return found
 
 
 def _no_nodes(facts: Facts) -> bool:
-    """True when the document wants none."""
+    """True if the document has no nodes."""
     return facts.nodes is not None and not facts.nodes.get("total")
 
 
 def _legacy(facts: Facts) -> list[Json]:
-    """The three of the Go ansible-operator, for tools that wait for them."""
+    """The three conditions of the Go ansible-operator, for tools that wait for them."""
     bad = (facts.failure and facts.failure.message) or (facts.stalled and facts.stalled[1])
     return [
         _condition("Running", "True", "Running" if facts.activity.running else "Successful", "", facts.generation),
@@ -247,7 +247,7 @@ def _condition(kind: str, status: str, reason: str, message: str, generation: in
 
 
 def no_node_serves(nodes: Json | None, children: list[Child] | None) -> bool:
-    """True when workers run and none of their nodes takes jobs. Those that Slurm starts on demand are no pods of a StatefulSet."""
+    """True if workers run but none of their nodes accepts jobs. Nodes that Slurm starts on demand are no pods of a StatefulSet."""
     workers = any(one.size for one in children or () if one.kind == "StatefulSet" and one.component == "worker")
     return workers and bool((nodes or {}).get("total")) and not (nodes or {}).get("inService")
 
@@ -262,7 +262,7 @@ def _waiting_for(facts: Facts) -> str:
     activity = facts.activity
     if activity.running and activity.doing:
         return activity.doing
-    jobs = ["the jobs on nodes that go: " + ", ".join(activity.waiting)] if activity.waiting else []
+    jobs = ["jobs on draining nodes: " + ", ".join(activity.waiting)] if activity.waiting else []
     return "; ".join([*activity.lines, *jobs])
 
 

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the parts of the controller share."""
+"""The objects that the parts of the controller share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from corral_operator.settings import Settings
 
 
 class Leadership:
-    """Whether this process may act: it is elected, and was not frozen since, after which it may not though nobody has told it so yet."""
+    """Whether this process may act: it has been elected, and its fence is still open, which it is not if the process was frozen for too long."""
 
     def __init__(self, may_write: Callable[[], bool]) -> None:
         self._may_write = may_write
@@ -32,16 +32,16 @@ class Leadership:
 
 
 class Tasks(set[asyncio.Task[None]]):
-    """The work under way."""
+    """The asynchronous tasks of the controller."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin some."""
+        """Start a task."""
         task = asyncio.create_task(work)
         self.add(task)
         task.add_done_callback(self.discard)
 
     async def end(self, grace: float) -> None:
-        """Wait for its end, and cancel what has not ended after ``grace``."""
+        """Wait for the tasks, and cancel those that have not ended after ``grace``."""
         if self:
             await asyncio.wait(self, timeout=grace)
         for task in self:
@@ -52,7 +52,7 @@ class Tasks(set[asyncio.Task[None]]):
 
 @dataclass(frozen=True)
 class Context:
-    """``content`` is the revision of what runs; ``clock`` is the loop's."""
+    """``content`` is the revision of the playbooks; ``clock`` is the event loop's."""
 
     settings: Settings
     content: str
@@ -67,5 +67,5 @@ class Context:
     clock: Callable[[], float]
 
     def foreign(self, document: Json) -> bool:
-        """True for a document that another operator looks after."""
+        """True for a document that another operator manages."""
         return owner(document) not in ("", self.settings.owner)

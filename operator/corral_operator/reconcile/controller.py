@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller: what was seen goes into the queue, what comes out of it is reconciled, and runs that take long are looked after."""
+"""The controller: watches feed the queue, queued clusters are reconciled, and long runs are supervised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator.api.client import Api
-from corral_operator.api.events import Events
+from corral_operator.api.events import Events, Reason
 from corral_operator.reconcile import gauges, metadata
 from corral_operator.reconcile.applier import Applier
 from corral_operator.reconcile.cache import Cache
@@ -36,16 +36,16 @@ from corral_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# A run that has reported nothing for so long only waits, for pods or for jobs, and lets others work.
+# A run that has reported nothing for this long only waits, for pods or for jobs, and is parked.
 _PARKED = 1.5
-# A run is told of in the status when it takes longer than this, or at once when the document has changed.
+# A run shows in the status when it takes longer than this, or at once if the document has changed.
 _VISIBLE = 2.0
-# All clusters are queued within so long for a resync; the queue has them wait for one another.
+# A resync queues all clusters within this time.
 _SPREAD = 5.0
 
 
 class Controller:
-    """It watches from ``start`` on, to be ready, and acts from ``lead`` to ``halt``."""
+    """It watches from ``start`` on, so that it can take over at once, and acts from ``lead`` to ``halt``."""
 
     def __init__(
         self,
@@ -91,25 +91,25 @@ class Controller:
         self._sync = NodeSync(context, validator, documents, self._status, runner)
         applier = Applier(context, documents, self._status, runner, self._sync)
         self._reconciler = Reconciler(context, validator, documents, self._status, applier, self._sync)
-        self._machines = NodeTriggers(context, self._sync)
-        objects = ObjectTriggers(context, self._status, self._machines)
+        self._node_triggers = NodeTriggers(context, self._sync)
+        objects = ObjectTriggers(context, self._status, self._node_triggers)
         self._documents = DocumentTriggers(context, documents, self._status, validator, objects)
 
     def _added(self, trigger: Trigger) -> None:
         self._metrics.adds.labels(trigger.name.lower()).inc()
         self._wake.set()
 
-    # --- life ---
+    # --- lifecycle ---
 
     def start(self) -> None:
-        """Begin to watch, and to work once ``lead`` was called."""
+        """Start watching; the work starts with ``lead``."""
         self._loops += self._documents.watch()
-        self._loops.append(self._machines.watch())
+        self._loops.append(self._node_triggers.watch())
         self._loops.append(asyncio.create_task(self._dispatch()))
-        self._loops.append(asyncio.create_task(self._look_after()))
+        self._loops.append(asyncio.create_task(self._supervise()))
 
     def lead(self) -> None:
-        """This process may write from now on: queue every cluster."""
+        """Start to act as the leader: queue every cluster."""
         self._leadership.elected = True
         self._next_resync = self._clock() + self._settings.resync
         self._metrics.leader.set(1)
@@ -121,7 +121,7 @@ class Controller:
         self._wake.set()
 
     async def halt(self, reason: str, grace: float) -> None:
-        """Write nothing from now on: end all runs, kill those that have not ended after ``grace``. When this returns none is left."""
+        """Stop writing: end all runs, and kill those that have not ended after ``grace``. When this returns no run is left."""
         self._leadership.elected = False
         self._metrics.leader.set(0)
         for cluster in self.cache.clusters.values():
@@ -135,22 +135,22 @@ class Controller:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- what others ask ---
+    # --- health and metrics ---
 
     @property
     def unhealthy(self) -> str:
-        """Return what only a restart can mend."""
+        """Return a problem that only a restart can solve."""
         dead = [task for task in self._loops if task.done()]
         if dead:
             return f"A loop of the controller has ended: {dead[0]!r}"
-        return "The process that starts runs does not come up." if self._engine.stuck else ""
+        return "The zygote, which starts runs, does not become ready." if self._engine.stuck else ""
 
     @property
     def unready(self) -> str:
-        """Return what is missing for work."""
+        """Return what is missing to start work."""
         if not all(watch.synced for watch in self._documents.watches):
             return "The SlurmClusters have not been listed yet."
-        if not self._engine.well:
+        if not self._engine.ready:
             return "No run can be started yet."
         return ""
 
@@ -158,9 +158,9 @@ class Controller:
         """Bring the gauges up to date."""
         gauges.refresh(self._context, self._documents.watches, zygote_restarts=getattr(self._engine, "restarts", 0))
 
-    def known(self, document: Json) -> Json:
-        """Return a document without what a newer definition has given it by default."""
-        return self._documents.known(document)
+    def without_unknown_fields(self, document: Json) -> Json:
+        """Return a document without fields that a newer definition has added by default."""
+        return self._documents.without_unknown_fields(document)
 
     # --- work ---
 
@@ -171,9 +171,9 @@ class Controller:
             if leadership.active:
                 for taken in iter(self._queue.take, None):
                     self.tasks.spawn(self._work(taken))
-                in_the_way = self._queue.preemptible()
-                if in_the_way is not None and in_the_way in self.cache.clusters:
-                    self.cache.clusters[in_the_way].execution.end("preempted")
+                preemptible = self._queue.preemptible()
+                if preemptible is not None and preemptible in self.cache.clusters:
+                    self.cache.clusters[preemptible].execution.end("preempted")
             due = self._queue.next_due() if leadership.active else None
             timeout = None if due is None else max(0.01, due - self._clock())
             with contextlib.suppress(TimeoutError):
@@ -191,46 +191,47 @@ class Controller:
         except CorralError as error:
             log.warning("a cluster could not be reconciled", extra={"cluster": "/".join(taken.key), "error": str(error)})
             await self._failed(cluster, taken.key, str(error))
-        except Exception as error:  # a full disk, or a mistake of ours, about one cluster: it is told, and the others go on
+        except Exception as error:  # such as a full disk or a defect: report it, and continue with other clusters
             log.exception("unexpected error", extra={"cluster": "/".join(taken.key)})
-            await self._failed(cluster, taken.key, f"The operator could not go on ({type(error).__name__}: {error}); it tries again.")
+            await self._failed(cluster, taken.key, f"The operator could not continue ({type(error).__name__}: {error}); it tries again.")
         finally:
             self._metrics.work_seconds.labels(taken.trigger.name.lower()).observe(self._queue.done(taken.key))
             self._wake.set()
 
     async def _failed(self, cluster: Cluster | None, key: Key, message: str) -> None:
-        """Something else than a playbook failed: it is done again, and told of when it was not the first time."""
+        """Retry after a failure outside of a playbook, and report it from the second time on."""
         self._queue.add(key, Trigger.RETRY, self._backoff.failed(key))
         if cluster is None or not self._leadership.active:
             return
-        count, reason, facts = self._backoff.count(key), "SyncFailed", cluster.facts
+        reason: Reason = "SyncFailed"
+        count, facts = self._backoff.count(key), cluster.facts
         if key == cluster.key:
             cluster.requests.errors += 1
             count, reason = cluster.requests.errors, OPERATOR_ERROR
             facts.activity.running = False
-            # What a run failed of says more than that its failure could not be told.
+            # The failure of a run is more useful than the failure to report it.
             if count > 1 and (facts.failure is None or facts.failure.reason == OPERATOR_ERROR):
                 facts.failure = Failure(reason, message, count)
                 self._status.write_soon(cluster)
         if count == 2:
             await self._context.events.write(cluster.document, "Warning", reason, message)
 
-    async def _look_after(self) -> None:
-        """Park runs that only wait, show those that take long, and resync clusters now and then."""
+    async def _supervise(self) -> None:
+        """Park runs that only wait, show long runs in the status, and resync clusters at their intervals."""
         while True:
             await asyncio.sleep(0.5)
             now, leads = self._clock(), self._leadership.active
             for cluster in self.cache.clusters.values():
-                own = metadata.resync(cluster.document, 0.0)
-                if own and leads and now >= cluster.requests.resynced + own:
+                interval = metadata.resync(cluster.document, 0.0)
+                if interval and leads and now >= cluster.requests.resynced + interval:
                     self.resync(cluster)
                 if cluster.execution.run is not None:
-                    self._look_after_run(cluster, now)
+                    self._supervise_run(cluster, now)
             if self._settings.resync and leads and now >= self._next_resync:
                 self._next_resync = now + self._settings.resync
                 self._resync_all()
 
-    def _look_after_run(self, cluster: Cluster, now: float) -> None:
+    def _supervise_run(self, cluster: Cluster, now: float) -> None:
         execution, activity = cluster.execution, cluster.facts.activity
         run = execution.run
         assert run is not None
@@ -261,6 +262,6 @@ class Controller:
                 self.resync(cluster, index * pause)
 
     def resync(self, cluster: Cluster, delay: float = 0.0) -> None:
-        """Have a run made for a cluster, even if it is as it was."""
+        """Request a run for a cluster, even if nothing has changed."""
         cluster.requests.forced, cluster.probe.due, cluster.requests.resynced = True, self._clock(), self._clock()
         self._queue.add(cluster.key, Trigger.RESYNC, delay)

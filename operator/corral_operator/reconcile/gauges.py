@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics that tell how things are, and not how often something was: brought up to date when somebody asks."""
+"""The gauges, which are updated for each scrape."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from corral_operator.reconcile.metadata import Json
 
 
 def refresh(context: Context, documents: list[Watch], *, zygote_restarts: int) -> None:
-    """Bring them up to date."""
+    """Update all gauges."""
     metrics, cache, queue = context.metrics, context.cache, context.queue
     leads = context.leadership.active
-    # What piles up in the queue of one that only stands by is not due to anybody.
+    # The queue of a standby pod is not worked on, so nothing in it counts as due.
     waiting, working = (queue.waiting, queue.at_work) if leads else ({}, {})
     metrics.depth.set(queue.depth if leads else 0)
     metrics.open.set(queue.open)
@@ -22,7 +22,7 @@ def refresh(context: Context, documents: list[Watch], *, zygote_restarts: int) -
     metrics.clusters.labels("true").set(sum(ready))
     metrics.clusters.labels("false").set(len(ready) - sum(ready))
     for gauge in (metrics.waiting, metrics.working, metrics.ready, metrics.orphans):
-        gauge.clear()  # of clusters that are gone
+        gauge.clear()  # drop series of deleted clusters
     for key, is_ready in zip(own, ready, strict=True):
         metrics.waiting.labels(*key).set(waiting.get(key, 0.0))
         metrics.working.labels(*key).set(working.get(key, 0.0))

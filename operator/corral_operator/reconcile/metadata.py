@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a document's metadata says: whose it is, what is asked of its operator, and which of two was written first. Pure."""
+"""A document's metadata: its operator, requests by annotations, and the order of documents. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 Json = dict[str, Any]
-# Of the work queue: the first two words name the cluster, a third one another errand for it.
+# A key of the work queue: namespace and name of the cluster, and a third element for corral.slurm.sync.
 Key = tuple[str, ...]
 
 API = "/apis/corral.hpc/v1alpha1"
@@ -16,9 +16,9 @@ FINALIZER = "corral.hpc/destroy"
 PAUSED = "corral.hpc/paused"
 REQUESTED = "corral.hpc/requested-at"
 RESYNC = "corral.hpc/resync"
-# Names the operator that looks after the document; no other one writes anything of it.
+# The annotation with the operator that manages the document; no other operator writes to it.
 OWNER = "corral.hpc/operator"
-# A cluster shall not be able to keep the operator from the others.
+# A lower bound, so that no document can keep the operator busy.
 _SHORTEST = 60.0
 
 
@@ -38,12 +38,12 @@ def annotation(document: Json, name: str) -> str:
 
 
 def paused(document: Json) -> bool:
-    """True when nothing shall be done about the cluster."""
+    """True if the cluster must not be changed."""
     return annotation(document, PAUSED).lower() == "true"
 
 
 def resync(document: Json, usual: float) -> float:
-    """Return after how many seconds the cluster is looked at again by time alone, 0 for never: its own wish, or ``usual`` where it has none."""
+    """Return the resync interval in seconds, 0 for never: that of the document, or ``usual``."""
     try:
         own = float(annotation(document, RESYNC) or "none")
     except ValueError:
@@ -52,36 +52,36 @@ def resync(document: Json, usual: float) -> float:
 
 
 def owner(document: Json) -> str:
-    """Return which operator looks after the document; "" while none does."""
+    """Return the operator that manages the document; "" if none does."""
     return annotation(document, OWNER)
 
 
-def held(document: Json) -> bool:
-    """True when the document has the operator's finalizer."""
+def has_finalizer(document: Json) -> bool:
+    """True if the document has the operator's finalizer."""
     return FINALIZER in ((document.get("metadata") or {}).get("finalizers") or ())
 
 
 def deleting(document: Json) -> bool:
-    """True when the document shall go."""
+    """True if the document is being deleted."""
     return bool((document.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def older(document: Json, than: Json) -> bool:
-    """True for an object that was written before another; versions of the API server's store only grow."""
+    """True if an object was written before another one; resourceVersions only grow."""
     version, other = str(document["metadata"].get("resourceVersion", "")), str(than["metadata"].get("resourceVersion", ""))
     return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
 def age(document: Json) -> tuple[str, str]:
-    """Order documents by when they were made, and those of one second by what never changes."""
+    """Return a key that orders documents by creation time, and within the same second by uid."""
     metadata = document["metadata"]
     return str(metadata.get("creationTimestamp", "")), str(metadata.get("uid", ""))
 
 
-def wish(document: Json, us: str) -> tuple[object, ...]:
-    """Return what of a document is somebody's wish, to the operator ``us``; a change of anything else is an operator's own writing.
+def desired_state(document: Json, us: str) -> tuple[object, ...]:
+    """Return what a user asks for in a document, from the view of the operator ``us``; anything else is written by operators.
 
-    The generation does not tell all: with another definition the same document has other fields, those that it prunes or gives a default.
+    The generation is not enough: another CustomResourceDefinition prunes or defaults other fields of the same generation.
     """
     return (
         document["metadata"].get("generation"),

@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reconciles one cluster: what is to be done is decided, done, and told."""
+"""Reconciles one cluster: decides what to do, does it, and reports it."""
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator.reconcile import decisions
@@ -14,7 +15,7 @@ from corral_operator.reconcile.cluster import Cluster
 from corral_operator.reconcile.context import Context
 from corral_operator.reconcile.decisions import Action, Decision
 from corral_operator.reconcile.documents import Documents
-from corral_operator.reconcile.metadata import OWNER, Json, held, owner, paused
+from corral_operator.reconcile.metadata import OWNER, Json, has_finalizer, owner, paused
 from corral_operator.reconcile.node_sync import NodeSync
 from corral_operator.reconcile.queue import Trigger
 from corral_operator.reconcile.status import StatusWriter
@@ -22,14 +23,14 @@ from corral_operator.reconcile.validation import Validator
 
 log = logging.getLogger(__name__)
 
-# The reason of what went wrong in the operator itself.
-OPERATOR_ERROR = "OperatorError"
-# A document that nobody looks after yet is left so long to an operator that may, before one that may not says so.
+# The reason of failures of the operator itself.
+OPERATOR_ERROR: Final = "OperatorError"
+# An operator without permission waits this long for one with permission to claim a document, before it reports NotPermitted.
 _UNCLAIMED = 10.0
 
 
 class Reconciler:
-    """Whatever is done for a document begins here."""
+    """The entry point of all work on a document."""
 
     def __init__(
         self, context: Context, validator: Validator, documents: Documents, status: StatusWriter, applier: Applier, sync: NodeSync
@@ -42,72 +43,72 @@ class Reconciler:
         self._sync = sync
 
     async def reconcile(self, cluster: Cluster, trigger: Trigger) -> None:
-        """Have a cluster be as its document says, as far as one run goes."""
+        """Bring a cluster closer to its document, by one run at most."""
         self._context.queue.absorb(cluster.key)
         document, namespace = cluster.document, self._context.cache.namespace(cluster)
         if self._context.foreign(document):
-            await self._leave(cluster, namespace)
+            await self._report_other_operator(cluster, namespace)
             return
-        if cluster.deleting and held(document) and await self._documents.namespace_terminates(namespace.name):
-            log.info("the document is let go: its namespace goes with all that is in it", extra={"cluster": cluster.name})
+        if cluster.deleting and has_finalizer(document) and await self._documents.namespace_terminates(namespace.name):
+            log.info("finalizer removed: the namespace is being deleted with everything in it", extra={"cluster": cluster.name})
             await self._documents.release(cluster)
             return
         decision = decisions.decide(
             document,
-            mistakes=await self._mistakes(cluster),
+            errors=await self._errors(cluster),
             children=self._context.cache.children(cluster),
             refused=namespace.refusal,
             content=self._context.content,
             last=cluster.facts.fingerprints.site,
-            touched=held(document),
+            touched=has_finalizer(document),
             forced=cluster.requests.forced,
         )
-        if decision.action is Action.WAIT:  # until the objects have been seen; then it has the same place in the queue
+        if decision.action is Action.WAIT:  # until the objects have been listed; then it is queued with the same trigger
             cluster.requests.deferred = min(cluster.requests.deferred, trigger)
             return
         if decision.reason == "NotPermitted" and not owner(document):
             await self._unclaimed(cluster, decision)
             return
         if decision.action in (Action.STALL, Action.KEEP, Action.DESTROY) or (decision.action is Action.REST and not cluster.deleting):
-            await self._documents.hold(cluster, finalizer=False)
+            await self._documents.claim(cluster, finalizer=False)
             if self._context.foreign(cluster.document):
                 return
-        await self._do(cluster, trigger, document, decision)
+        await self._execute(cluster, trigger, document, decision)
 
-    async def _mistakes(self, cluster: Cluster) -> str:
+    async def _errors(self, cluster: Cluster) -> str:
         try:
-            mistakes = (await self._validator.validate(cluster)).mistakes
-            return mistakes or ("" if cluster.deleting else await self._validator.name_conflict(cluster))
+            errors = (await self._validator.validate(cluster)).errors
+            return errors or ("" if cluster.deleting else await self._validator.name_conflict(cluster))
         except CorralError as error:
             if not cluster.deleting:
                 raise
-            return str(error)  # going away waits for no check
+            return str(error)  # no check may delay a deletion
 
-    async def _do(self, cluster: Cluster, trigger: Trigger, document: Json, decision: Decision) -> None:
-        """Do what was decided for a document."""
+    async def _execute(self, cluster: Cluster, trigger: Trigger, document: Json, decision: Decision) -> None:
+        """Execute the decision for a document."""
         action, facts = decision.action, cluster.facts
         specs = [document.get("spec")]
         if action is Action.DESTROY and decision.message:
-            # Without any, by what of the document is right: going away waits for nobody's correction.
-            specs = await self._documents.made_by(cluster, self._validator.check) or specs
-        # A run that was forced still is when it does not come to its end.
+            # Without a history, use the valid parts of the document: no error may delay a deletion.
+            specs = await self._documents.applied_specs(cluster, self._validator.check) or specs
+        # A forced run remains forced until it has finished.
         cluster.requests.deferred = Trigger.RESYNC
         cluster.requests.forced = cluster.requests.forced and action is Action.APPLY
-        if cluster.ownership.unknown != cluster.ownership.told:
-            cluster.ownership.told = cluster.ownership.unknown
+        if cluster.ownership.unknown != cluster.ownership.reported:
+            cluster.ownership.reported = cluster.ownership.unknown
             await self._report_unknown(cluster)
         facts.paused, facts.deleting = paused(document), cluster.deleting
         facts.stalled = (decision.reason, decision.message) if action is Action.STALL else None
         if action in (Action.REST, Action.KEEP):
             self._context.metrics.skipped.labels(trigger.name.lower()).inc()
-            self._sync.request(cluster, urgent=False)  # it may have been kept back by a pause
+            self._sync.request(cluster, urgent=False)  # a pause may have suppressed it
         if action in (Action.REST, Action.KEEP, Action.STALL) and facts.failure is not None and facts.failure.reason == OPERATOR_ERROR:
             facts.failure = None
-        if action is Action.KEEP:  # also a newer generation, that went back to what was made: whoever waits for it is told
+        if action is Action.KEEP:  # also of a newer generation that went back to the applied spec, so that clients need not wait for it
             facts.observed = cluster.generation
         if action is Action.STALL:
-            log.warning("nothing is done", extra={"cluster": cluster.name, "reason": decision.reason, "error": decision.message})
-            if await self._status.write(cluster):
+            log.warning("cluster not reconciled", extra={"cluster": cluster.name, "reason": decision.reason, "error": decision.message})
+            if await self._status.write(cluster) and decision.reason:
                 await self._context.events.write(document, "Warning", decision.reason, decision.message)
         elif action is Action.RELEASE:
             await self._documents.release(cluster)
@@ -125,38 +126,38 @@ class Reconciler:
         if not fields:
             return
         message = (
-            f"The CustomResourceDefinition is of a newer version than this operator, which leaves out what it does not know and what has its default "
-            f"({', '.join(fields)}). Upgrade operator {self._context.settings.owner}, or give these fields no other value until then."
+            f"The CustomResourceDefinition is of a newer version than this operator, which ignores unknown fields with default values "
+            f"({', '.join(fields)}). Upgrade operator {self._context.settings.owner}, and set these fields to no other value until then."
         )
         log.warning("the definition is newer than this operator", extra={"cluster": cluster.name, "fields": fields})
         await self._context.events.write(cluster.document, "Warning", "NewerDefinition", message)
 
-    async def _leave(self, cluster: Cluster, namespace: Namespace) -> None:
-        """Write nothing of a document that another operator looks after. Where this one could, it says who does: that one may be gone."""
+    async def _report_other_operator(self, cluster: Cluster, namespace: Namespace) -> None:
+        """Report once that another operator manages a document that this one could manage: that operator may be gone."""
         cluster.facts.activity.running = False
         other = owner(cluster.document)
         if cluster.ownership.other == other or namespace.refusal or not namespace.synced:
             return
         cluster.ownership.other = other
-        log.info("another operator looks after it", extra={"cluster": cluster.name, "owner": other})
+        log.info("managed by another operator", extra={"cluster": cluster.name, "owner": other})
         await self._context.events.write(
             cluster.document,
             "Normal",
-            "OtherOperator",
-            f"Operator {self._context.settings.owner} leaves it to operator {other}, which its annotation {OWNER} names. If that one is gone, "
-            f"kubectl annotate slurmcluster {cluster.key[1]} -n {cluster.key[0]} {OWNER}- has another one take over.",
+            "ManagedByOtherOperator",
+            f"Operator {self._context.settings.owner} does not manage it, because its annotation {OWNER} names operator {other}. If that one is gone, "
+            f"kubectl annotate slurmcluster {cluster.key[1]} -n {cluster.key[0]} {OWNER}- lets another one take over.",
         )
 
     async def _unclaimed(self, cluster: Cluster, decision: Decision) -> None:
-        """Say of a document that nobody looks after why this operator does not, when none that may has come and none has said it."""
+        """Report why this operator does not manage an unclaimed document, if no other operator has claimed it or reported that."""
         left = cluster.seen_at + _UNCLAIMED - self._context.clock()
         if left > 0:
             self._context.queue.add(cluster.key, Trigger.RESYNC, left)
             return
         cluster.facts.stalled = (decision.reason, decision.message)
-        said = {one["type"]: one for one in (cluster.document.get("status") or {}).get("conditions") or ()}.get("Stalled", {})
-        if said.get("reason") == decision.reason and said.get("observedGeneration") == cluster.generation:
+        stalled = {one["type"]: one for one in (cluster.document.get("status") or {}).get("conditions") or ()}.get("Stalled", {})
+        if stalled.get("reason") == decision.reason and stalled.get("observedGeneration") == cluster.generation:
             return
-        if await self._status.write(cluster, unclaimed=True):
-            log.warning("nothing is done", extra={"cluster": cluster.name, "error": decision.message})
+        if await self._status.write(cluster, unclaimed=True) and decision.reason:
+            log.warning("cluster not reconciled", extra={"cluster": cluster.name, "error": decision.message})
             await self._context.events.write(cluster.document, "Warning", decision.reason, decision.message)

@@ -23,12 +23,12 @@ from corral_operator.runs.run import Run, clear
 log = logging.getLogger(__name__)
 
 _PREEMPTED = 2.0
-# Runs that were ended for these have failed.
+# Runs that were ended for these reasons count as failed.
 OVERDUE = ("timeout", "idle")
 
 
 class Runner:
-    """Runs are started by ``engine``."""
+    """Starts runs by ``engine``, and records their outcome."""
 
     def __init__(self, context: Context, engine: Engine, status: StatusWriter) -> None:
         self._context = context
@@ -36,44 +36,44 @@ class Runner:
         self._status = status
 
     async def run(self, cluster: Cluster, playbook: str, variables: Json, spec: object = ..., *, probe: bool = False) -> Outcome | None:
-        """Run a playbook, for another spec than the document's where one is given; ``probe``: by time alone, of which there are many.
+        """Run a playbook, with another spec than the document's if one is given; ``probe``: a periodic run, which is not logged if nothing changed.
 
-        Returns None when it was ended for a reason that is no failure; the cluster is queued again then.
+        Returns None if it was ended for a reason that is no failure; then the cluster is queued again.
         """
         context, execution = self._context, cluster.execution
-        errand = cluster.sync_key if playbook == "sync" else cluster.key
+        key = cluster.sync_key if playbook == "sync" else cluster.key
         name, level = ("probe", logging.DEBUG) if probe else (playbook, logging.INFO)
         request = self._prepare(cluster, playbook, variables, cluster.document.get("spec") if spec is ... else spec, name)
         execution.parked = execution.outdated = execution.yielding = False
-        execution.overtaken.clear()
+        execution.overwritten.clear()
         execution.playbook, execution.generation, execution.began = playbook, cluster.generation, context.clock()
         execution.run = Run(self._engine, request, timeout=context.settings.run_timeout, grace=context.settings.grace)
         if cluster.facts.activity.running:
             self._status.write_soon(cluster)
         where = {"cluster": cluster.name, "run": request.ident}
         log.log(level, "run started", extra={**where, "playbook": playbook, "generation": execution.generation})
-        execution.run.outcome.kept = str(request.artifact_dir)
+        execution.run.outcome.output_dir = str(request.artifact_dir)
         try:
-            outcome = await execution.run.go()
+            outcome = await execution.run.execute()
         finally:
             execution.run = None
-            if errand == cluster.key:
+            if key == cluster.key:
                 cluster.facts.activity.running, cluster.facts.activity.doing = False, ""
         if not context.leadership.active and outcome.ended in ("", *OVERDUE):
-            # What it failed in is that it was not let write, and what it has done is the next leader's to judge.
+            # It failed because its writes were refused; the next leader evaluates its results.
             outcome.ended = "lost the lease"
-        self._tell(playbook, outcome, where, quiet=level)
+        self._record(playbook, outcome, where, quiet=level)
         clear(request.artifact_dir.parent, name, context.settings.keep_runs)
         if outcome.ended in ("", *OVERDUE):
             return outcome
         if outcome.ended == "preempted":
-            context.queue.add(errand, Trigger.RETRY, _PREEMPTED)
-        elif outcome.ended in ("superseded", "paused") and not context.queue.pending(errand):
-            context.queue.add(errand, Trigger.EDIT)
+            context.queue.add(key, Trigger.RETRY, _PREEMPTED)
+        elif outcome.ended in ("superseded", "paused") and not context.queue.pending(key):
+            context.queue.add(key, Trigger.EDIT)
         return None
 
-    def _tell(self, playbook: str, outcome: Outcome, where: Json, quiet: int) -> None:
-        """Count a run and log it, at the level ``quiet`` where it went well and changed nothing."""
+    def _record(self, playbook: str, outcome: Outcome, where: Json, quiet: int) -> None:
+        """Count and log a run, at the level ``quiet`` if it succeeded and changed nothing."""
         metrics, changes = self._context.metrics, outcome.changes
         result = outcome.ended or ("successful" if outcome.successful else "failed")
         metrics.runs.labels(playbook, result).inc()
@@ -95,8 +95,8 @@ class Runner:
             },
         )
 
-    def _prepare(self, cluster: Cluster, playbook: str, variables: Json, spec: object, errand: str) -> Request:
-        """Write what the run reads, for nobody else's eyes. ``errand`` ends the name of its output."""
+    def _prepare(self, cluster: Cluster, playbook: str, variables: Json, spec: object, suffix: str) -> Request:
+        """Write the private input files of the run. ``suffix`` ends the name of its output directory."""
         namespace, name = cluster.key
         settings = self._context.settings
         directory, artifacts = settings.scratch / namespace / name, settings.runs / namespace / name
@@ -107,8 +107,8 @@ class Runner:
         file = {"slurm_cluster_file": str(directory / "cluster.json")}
         write_private(directory / "env" / "extravars", {**settings.variables, **file, **variables})
         cluster.execution.count += 1
-        # In the order of time by name, over restarts too.
-        ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.execution.count:06d}-{errand}"
+        # Names sort by time, also over restarts.
+        ident = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{cluster.execution.count:06d}-{suffix}"
         return Request(ident, f"corral.slurm.{playbook}", str(directory), str(artifacts))
 
 
@@ -116,5 +116,5 @@ def write_private(path: Path, content: Json) -> None:
     """Write JSON that only this user may read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        # As small as the API server keeps it: a run reads no file that is larger than a document may be.
+        # As compact as in the API server: a run refuses a file that exceeds the maximum size of a document.
         json.dump(content, file, ensure_ascii=False, separators=(",", ":"))

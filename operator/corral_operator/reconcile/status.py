@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the status of SlurmClusters, when it says something else than before, and the sizes of their node sets."""
+"""Writes the status of SlurmClusters, if it has changed, and the sizes of their node sets."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from corral_operator.reconcile.metadata import API, owner, path
 
 log = logging.getLogger(__name__)
 
-# Changes of objects are gathered so long before the status is written.
+# Changes of objects are gathered for this long before the status is written.
 GATHER = 0.3
-# How often a status is written anew since the document has changed meanwhile.
+# Attempts to write a status whose document changes meanwhile.
 _TRIES = 5
-# A status that was refused is written again after this.
+# The pause after a refused write of a status.
 _REFUSED = 10.0
 
 
 class StatusWriter:
-    """Writes each status once at a time."""
+    """Writes each status, one write at a time."""
 
     def __init__(self, context: Context, documents: Documents) -> None:
         self._context = context
         self._documents = documents
 
     def write_soon(self, cluster: Cluster, delay: float = GATHER) -> None:
-        """Have it written, with what comes until then."""
+        """Schedule a write of the status."""
         if cluster.writes.timer is None and self._context.leadership.active:
             cluster.writes.timer = asyncio.get_running_loop().call_later(delay, self._write_now, cluster)
 
@@ -45,7 +45,7 @@ class StatusWriter:
             self._context.tasks.spawn(self.try_write(cluster))
 
     async def try_write(self, cluster: Cluster) -> None:
-        """Write it; again later, where that is refused."""
+        """Write the status, and retry later if that fails."""
         try:
             await self.write(cluster)
         except CorralError as error:
@@ -53,7 +53,7 @@ class StatusWriter:
             self.write_soon(cluster, _REFUSED)
 
     async def write(self, cluster: Cluster, *, unclaimed: bool = False) -> bool:
-        """Write it if it says something else than before; True when it was written. ``unclaimed``: also where nobody looks after the document."""
+        """Write the status if it has changed; True if it was written. ``unclaimed``: even if no operator manages the document."""
         context, us = self._context, self._context.settings.owner
         async with cluster.writes.lock:
             facts = cluster.facts
@@ -66,34 +66,32 @@ class StatusWriter:
                 before = cluster.document.get("status") or {}
                 wanted = conditions.build(facts, before, now, legacy=context.settings.legacy_conditions)
                 change = conditions.patch(wanted, before)
-                # Where its name can not be written, that is told all the same.
+                # A failure to claim the document must show in the status too.
                 own = owner(cluster.document) in (us, "" if unclaimed or cluster.requests.errors else us)
                 if not change or not context.leadership.active or not own:
                     return False
                 what = f"write the status of SlurmCluster {cluster.name}"
-                # If it is as it was seen: it may be another operator's by now.
+                # Only if unchanged since it was observed: another operator may have claimed it.
                 body = {"metadata": {"resourceVersion": cluster.document["metadata"]["resourceVersion"]}, "status": change}
-                cluster.writes.last = (
-                    wanted  # the watch may tell of it before the answer does, and of one whose answer is lost: both are ours
-                )
+                cluster.writes.last = wanted  # set before the response, which may arrive after the watch event or get lost
                 try:
-                    answer = await context.api.request("PATCH", f"{path(cluster.key)}/status", what=what, body=body, content_type=MERGE)
+                    response = await context.api.request("PATCH", f"{path(cluster.key)}/status", what=what, body=body, content_type=MERGE)
                 except CorralError as error:
                     if status_code(error) == 404:
                         return False
                     if status_code(error) != 409:
                         raise
-                    self._documents.answered(cluster, await context.api.request("GET", path(cluster.key), what=what))
+                    self._documents.observe_response(cluster, await context.api.request("GET", path(cluster.key), what=what))
                     continue
-                cluster.writes.last = answer.get("status")
+                cluster.writes.last = response.get("status")
                 context.metrics.status_writes.inc()
-                self._documents.answered(cluster, answer)
+                self._documents.observe_response(cluster, response)
                 return True
             self.write_soon(cluster, _REFUSED)
             return False
 
     async def _write_sizes(self, cluster: Cluster, children: list[Child]) -> None:
-        """Have the scale subresources tell how many nodes there are, which autoscalers count with."""
+        """Write the number of nodes into the scale subresources, for autoscalers."""
         for name, size in resized(children).items():
             if not self._context.leadership.active:
                 return
@@ -108,7 +106,7 @@ class StatusWriter:
             except CorralError as error:
                 if status_code(error) not in (403, 404):
                     raise
-                if status_code(error) == 403:  # the cluster's own status is written all the same
-                    log.warning("size of a node set not told", extra={"cluster": cluster.name, "error": str(error)})
+                if status_code(error) == 403:  # the cluster's own status is written anyway
+                    log.warning("size of a node set not written", extra={"cluster": cluster.name, "error": str(error)})
                 continue
             self._context.metrics.status_writes.inc()

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a document can be made: what the collection says of it, and whether its objects would have the names of an older cluster's."""
+"""Validates a document: the collection's check, and conflicts of names with objects of an older cluster."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from corral_operator.reconcile.metadata import Json, Key, age
 from corral_operator.reconcile.queue import Trigger
 from corral_operator.runs.checker import Checked
 
-# The names of another cluster are waited for so long, as long as they are not known at all.
-_COURTESY = 2.0
+# How long to wait for the first check of another document, which gives its names.
+_FIRST_CHECK = 2.0
 
 
 class Validator:
-    """``check`` says what is wrong with a document, beside the loop."""
+    """``check`` checks a document without blocking the event loop."""
 
     def __init__(self, context: Context, check: Callable[[Json], Awaitable[Checked]]) -> None:
         self._context = context
         self.check = check
 
     async def validate(self, cluster: Cluster) -> Checked:
-        """Return what is to be said of the document, of which one check goes on at a time, whoever waits for it."""
+        """Return the check of the current document. Concurrent callers share one check."""
         document, validation = cluster.document, cluster.validation
         while validation.checked.spec != document.get("spec"):
             if validation.task is None:
@@ -46,24 +46,24 @@ class Validator:
             cluster.validation.task = None
 
     async def name_conflict(self, cluster: Cluster) -> str:
-        """Return a sentence where a document that is older wants an object of the same name, "" where none does. Objects of the first are never written."""
+        """Return a message if an older document has an object of the same name, "" otherwise. The older cluster keeps its objects."""
         own = (await self.validate(cluster)).names
         for other in list(self._context.cache.clusters.values()):
             if other is cluster or age(other.document) >= age(cluster.document):
                 continue
-            if other.validation.checked.spec is ...:  # what is known of it already is waited for by nobody else, however often it is edited
+            if other.validation.checked.spec is ...:  # only for the first check: later edits of another document must not delay this one
                 with contextlib.suppress(CorralError, TimeoutError):
-                    async with asyncio.timeout(_COURTESY):
+                    async with asyncio.timeout(_FIRST_CHECK):
                         await self.validate(other)
-            said = names.meeting(own, other.validation.checked.names, other.name)
-            if said:
+            conflict = names.meeting(own, other.validation.checked.names, other.name)
+            if conflict:
                 cluster.validation.waits_for = other.key
-                return said
+                return conflict
         cluster.validation.waits_for = None
         return ""
 
     def requeue_waiting(self, key: Key) -> None:
-        """Queue the clusters that wait for another one's names, which is gone or was edited."""
+        """Queue the clusters that wait for the names of a cluster which was deleted or edited."""
         for other in self._context.cache.clusters.values():
             if other.validation.waits_for == key:
                 self._context.queue.add(other.key, Trigger.EDIT)

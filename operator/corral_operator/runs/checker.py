@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks documents in processes beside the operator's own, each with a limit on its time and memory.
+"""Checks documents in child processes, with limits on time and memory.
 
-A document is anybody's text, and the check is the collection's whole way from the spec to the model. What is made to take long must hold up neither the
-lease, nor the probes, nor other clusters; so it is ended, and that is what is said of the document.
+A document is untrusted, and the check computes the complete model from the spec. A document that takes too long must delay neither the lease, nor
+the health probes, nor other clusters; so its check is ended, and the document counts as invalid.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 
 Json = dict[str, Any]
 
-# Of the processor's time: a machine under load lets nobody's document fail. The largest documents take a tenth of it.
+# CPU time, so that no check fails because the host is busy. The largest documents take a tenth of it.
 CPU = 4.0
-# An answer that has not come by then is asked for again; the process may have been stopped with its machine.
-_PATIENCE = 60.0
-# A document of the largest size that is taken, 1.1 MB, needs less than 96 MiB of addresses; several checks run at once in a pod of 1 GiB.
+# A check without a result by then is repeated; the process may have been suspended with its host.
+_TIMEOUT = 60.0
+# A document of the maximum size, 1.1 MB, needs less than 96 MiB of address space; several checks run at once in a pod of 1 GiB.
 _MEMORY = 384 << 20
-# So many are checked at once; a document that takes long holds up one of these, and not the operator.
+# Checks at the same time.
 _MOST = 2
 _LENGTH = struct.Struct("!I")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What the collection says of a document's spec: what is wrong with it, or how it wants machines that go to be treated."""
+    """The result of a check of a document's spec: the errors, or what the operator needs of the model."""
 
-    # Of a document that has not been checked yet; None would be one without a spec.
+    # The spec that was checked; ``...``: nothing was checked yet. None is a document without a spec.
     spec: object = field(default=..., compare=False)
-    # As the playbook would say it.
-    mistakes: str = ""
-    signs: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    # The message that the playbook would fail with.
+    errors: str = ""
+    drain_causes: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     eviction: str = ""
-    # Of its objects, as far as those of another cluster could have the same.
+    # Names of its objects that objects of another cluster could have too.
     names: frozenset[names.Name] = frozenset()
 
 
@@ -61,48 +61,49 @@ def check(document: Json) -> Checked:
         return Checked(spec, str(error))
     except (RecursionError, MemoryError) as error:
         return Checked(
-            spec, f"The document can not be checked ({type(error).__name__}), so nothing is done; make it smaller, or nest less."
+            spec,
+            f"The document can not be checked ({type(error).__name__}), so the cluster is not changed; make the document smaller or less nested.",
         )
-    except Exception as error:  # noqa: BLE001  whatever it is, it is told of this document, and the next one is checked
+    except Exception as error:  # noqa: BLE001  any defect is reported for this document only, and the next one is checked
         return Checked(spec, str(defect(error)))
-    signs = (tuple(model.sync.taints), tuple(model.sync.conditions))
-    return Checked(spec, signs=signs, eviction=model.sync.eviction, names=found)
+    drain_causes = (tuple(model.sync.taints), tuple(model.sync.conditions))
+    return Checked(spec, drain_causes=drain_causes, eviction=model.sync.eviction, names=found)
 
 
 class Checker:
-    """Has documents checked by processes that are kept for the next one."""
+    """Checks documents in processes that are reused."""
 
     def __init__(self, cpu: float = CPU) -> None:
         self._cpu = cpu
-        self._turns = asyncio.Semaphore(_MOST)
+        self._slots = asyncio.Semaphore(_MOST)
         self._idle: list[asyncio.subprocess.Process] = []
 
     async def __call__(self, document: Json) -> Checked:
-        """Return what is to be said of a document. Raises CorralError when nothing can be."""
+        """Return the result of the check. Raises CorralError if there is none."""
         payload = json.dumps(document).encode()
-        async with self._turns:
+        async with self._slots:
             process = self._idle.pop() if self._idle else await self._start()
-            whole = False
+            complete = False
             try:
-                async with asyncio.timeout(_PATIENCE):
-                    answer = await self._ask(process, payload)
-                whole = True
+                async with asyncio.timeout(_TIMEOUT):
+                    response = await self._ask(process, payload)
+                complete = True
             except (asyncio.IncompleteReadError, OSError):
                 code = await process.wait()
                 if code != -signal.SIGXCPU:
                     raise CorralError(f"The process that checks documents has ended with status {code}; the check is repeated.") from None
-                words = f"The check of the document did not end within {self._cpu:g} s of the processor's time, so nothing is done; "
-                return Checked(document.get("spec"), f"{words}make its lists and ranges smaller.")
+                message = f"The check of the document did not end within {self._cpu:g} s of CPU time, so the cluster is not changed; "
+                return Checked(document.get("spec"), f"{message}make its lists and ranges smaller.")
             except TimeoutError:
-                raise CorralError(f"The check of the document did not end within {_PATIENCE:g} s; it is repeated.") from None
+                raise CorralError(f"The check of the document did not end within {_TIMEOUT:g} s; it is repeated.") from None
             finally:
-                if whole:
+                if complete:
                     self._idle.append(process)
                 else:
                     await _end(process)
-        taints, conditions = (tuple(one) for one in answer["signs"])
-        found = frozenset((kind, namespace, name) for kind, namespace, name in answer["names"])
-        return Checked(document.get("spec"), str(answer["mistakes"]), (taints, conditions), str(answer["eviction"]), found)
+        taints, conditions = (tuple(one) for one in response["drain_causes"])
+        found = frozenset((kind, namespace, name) for kind, namespace, name in response["names"])
+        return Checked(document.get("spec"), str(response["errors"]), (taints, conditions), str(response["eviction"]), found)
 
     async def close(self) -> None:
         """End the processes."""
@@ -123,8 +124,8 @@ class Checker:
         process.stdin.write(_LENGTH.pack(len(payload)) + payload)
         await process.stdin.drain()
         (length,) = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))
-        answer: Json = json.loads(await process.stdout.readexactly(length))
-        return answer
+        response: Json = json.loads(await process.stdout.readexactly(length))
+        return response
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -133,18 +134,18 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def serve(asked: IO[bytes], answers: IO[bytes], cpu: float) -> None:
-    """Check one document after the other, each within the limits; past that of the processor the kernel ends this process."""
-    while len(head := asked.read(_LENGTH.size)) == _LENGTH.size:
-        document = json.loads(asked.read(_LENGTH.unpack(head)[0]))
+def serve(requests: IO[bytes], responses: IO[bytes], cpu: float) -> None:
+    """Check one document after the other, each within the limits; the kernel kills this process at the limit of CPU time."""
+    while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
+        document = json.loads(requests.read(_LENGTH.unpack(head)[0]))
         used = resource.getrusage(resource.RUSAGE_SELF)
         _soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + cpu) + 1, hard))
         found = check(document)
-        answer = {"mistakes": found.mistakes, "signs": found.signs, "eviction": found.eviction, "names": sorted(found.names)}
-        data = json.dumps(answer).encode()
-        answers.write(_LENGTH.pack(len(data)) + data)
-        answers.flush()
+        response = {"errors": found.errors, "drain_causes": found.drain_causes, "eviction": found.eviction, "names": sorted(found.names)}
+        data = json.dumps(response).encode()
+        responses.write(_LENGTH.pack(len(data)) + data)
+        responses.flush()
 
 
 def main() -> int:
@@ -156,9 +157,9 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what something prints is no answer
-        serve(sys.stdin.buffer, answers, float(sys.argv[1]))
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as responses:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries must not end up in the protocol
+        serve(sys.stdin.buffer, responses, float(sys.argv[1]))
     return 0
 
 

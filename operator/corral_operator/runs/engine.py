@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of playbooks: started, followed and ended here. ``Warm`` has the zygote fork, ``Cold`` starts a Python each; both report the same lines."""
+"""Engines that start runs of playbooks. ``Warm`` lets the zygote fork, ``Cold`` starts a Python process for each run; both report the same lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STUCK = 180.0
 
 @dataclass
 class Process:
-    """One run: its process, and its exit status when that has ended."""
+    """The process of a run, and its future exit status."""
 
     pid: int
     ended: asyncio.Future[int]
@@ -42,44 +42,44 @@ class Engine(Protocol):
         """Start a run that reports to a file descriptor. Raises CorralError."""
 
     async def open(self) -> None:
-        """Get ready."""
+        """Prepare to start runs."""
 
     async def close(self) -> None:
-        """End what is there."""
+        """End all processes."""
 
     @property
-    def well(self) -> bool:
-        """True when a run could be started now."""
+    def ready(self) -> bool:
+        """True if a run can be started now."""
 
     @property
     def stuck(self) -> bool:
-        """True when only a new container would help."""
+        """True if only a restart of the container would help."""
 
 
 class Cold:
-    """A process for each run, which calls ``ansible_runner.run``. ``fence`` is the path of the one that runs pass; none: they pass none."""
+    """Starts a process for each run, which calls ``ansible_runner.run``. ``fence`` is the path of the fence of runs, if there is one."""
 
     def __init__(self, fence: str = "") -> None:
         self._fence = fence
 
     async def open(self) -> None:
-        """Nothing is kept ready."""
+        """There is nothing to prepare."""
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """There is nothing to end."""
 
     @property
-    def well(self) -> bool:
-        """It has nothing that could be unwell."""
+    def ready(self) -> bool:
+        """Always true."""
         return True
 
     @property
     def stuck(self) -> bool:
-        """Nothing can be stuck."""
+        """Always false."""
         return False
 
     async def start(self, request: Request, descriptor: int) -> Process:
-        """Start it."""
+        """Start the process of a run."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "corral_operator.runs.playbook", request.to_json(), str(descriptor),
             pass_fds=[descriptor], start_new_session=True, stdin=asyncio.subprocess.DEVNULL, env=zygote.environment(self._fence),
@@ -88,7 +88,7 @@ class Cold:
 
 
 class Warm:
-    """The zygote, started anew when it is gone. ``fence`` is the path of the one that runs pass; none: they pass none. ``first`` was started already."""
+    """Starts runs by a zygote, and restarts it. ``fence`` is the path of the fence of runs, if there is one; ``first`` is a zygote already started."""
 
     def __init__(self, fence: str = "", first: zygote.Started | None = None) -> None:
         self._fence = fence
@@ -96,39 +96,39 @@ class Warm:
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._ready: asyncio.Event = asyncio.Event()
-        # By their artifacts' directories: clusters that are made in the same second have runs of the same name.
+        # By artifact directory: runs of different clusters may have the same name.
         self._started: dict[str, asyncio.Future[Process]] = {}
         self._runs: dict[str, Process] = {}
-        self._tending: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
         self._since = 0.0
         self.restarts = 0
 
     @property
-    def well(self) -> bool:
-        """True when the zygote has warmed up and lives."""
+    def ready(self) -> bool:
+        """True if the zygote has warmed up and is alive."""
         return self._ready.is_set()
 
     @property
     def stuck(self) -> bool:
-        """True when it has not warmed up for long, over all its starts."""
+        """True if it has not warmed up for too long, including its restarts."""
         return not self._ready.is_set() and asyncio.get_running_loop().time() - self._since > _STUCK
 
     @property
     def memory(self) -> float:
-        """Return what the zygote has in memory, in MiB; 0 when there is none."""
+        """Return the zygote's resident memory in MiB, 0 if there is no zygote."""
         return resident(self._process.pid) if self._process is not None else 0.0
 
     async def open(self) -> None:
-        """Start the zygote and look after it."""
+        """Start the zygote and supervise it."""
         self._since = asyncio.get_running_loop().time()
-        self._tending = asyncio.create_task(self._tend())
+        self._supervisor = asyncio.create_task(self._supervise())
 
     async def close(self) -> None:
-        """End it, and with it every run."""
-        if self._tending is not None:
-            self._tending.cancel()
+        """End the zygote and all runs."""
+        if self._supervisor is not None:
+            self._supervisor.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._tending
+                await self._supervisor
         if self._control is not None:
             self._control.close()
         if self._process is not None and self._process.poll() is None:
@@ -140,7 +140,9 @@ class Warm:
         try:
             await asyncio.wait_for(self._ready.wait(), _READY)
         except TimeoutError:
-            raise CorralError("The process that starts runs does not come up; see the operator's log, or set CORRAL_ENGINE=cold.") from None
+            raise CorralError(
+                "The zygote, which starts runs, does not become ready; see the operator's log, or set CORRAL_ENGINE=cold."
+            ) from None
         assert self._control is not None
         key = str(request.artifact_dir)
         started = self._started[key] = asyncio.get_running_loop().create_future()
@@ -149,20 +151,20 @@ class Warm:
             process: Process = await started
             return process
         except OSError as error:
-            raise CorralError(f"The process that starts runs can not be asked ({error}); the run is repeated.") from error
+            raise CorralError(f"The zygote, which starts runs, can not be reached ({error}); the run is repeated.") from error
         finally:
             self._started.pop(key, None)
 
-    async def _tend(self) -> None:
+    async def _supervise(self) -> None:
         pause = 0.5
         while True:
-            await self._live()
+            await self._serve()
             self.restarts += 1
-            log.error("the zygote has ended and is started again")
+            log.error("the zygote has ended and is restarted")
             await asyncio.sleep(pause)
             pause = min(30.0, pause * 2)
 
-    async def _live(self) -> None:
+    async def _serve(self) -> None:
         process, ours = self._first or zygote.start(self._fence)
         self._first = None
         self._process = process
@@ -185,7 +187,7 @@ class Warm:
             self._control = None
             for future in self._started.values():
                 if not future.done():
-                    future.set_exception(CorralError("The process that starts runs has ended; the run is repeated."))
+                    future.set_exception(CorralError("The zygote, which starts runs, has ended; the run is repeated."))
             for run in list(self._runs.values()):  # the kernel has killed them with the zygote
                 if not run.ended.done():
                     run.ended.set_result(-signal.SIGKILL)
@@ -194,7 +196,7 @@ class Warm:
 
     def _receive(self, message: dict[str, object]) -> None:
         if message["kind"] == "ready":
-            log.info("the zygote is warm", extra={"seconds": message["seconds"]})
+            log.info("the zygote has warmed up", extra={"seconds": message["seconds"]})
             self._ready.set()
             return
         key = str(message["artifact_dir"])
@@ -204,7 +206,7 @@ class Warm:
             if started is not None and not started.done():
                 started.set_result(run)
             else:
-                kill_tree(run.pid)  # whoever asked for it was ended meanwhile, so nobody would end it
+                kill_tree(run.pid)  # its caller was cancelled meanwhile, so nothing else would end it
         elif message["kind"] == "ended":
             ended = self._runs.pop(key, None)
             if ended is not None and not ended.ended.done():

@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all requests of a run's process pass: the fence and the rate limit of the controller that started it, which its environment names.
+"""Subjects the requests of a run's process to the fence and the rate limit of its controller, which its environment names.
 
-It is imported before Ansible has set up how collections are found.
+It is imported before Ansible has set up its collection loader.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from corral_operator.api.rate_limit import RateLimiter
 
 
 def guard() -> None:
-    """Have the requests of this process, and of those that it forks, pass both. None is named where a run is nobody's."""
+    """Subject the requests of this process and its children to both. Outside an operator the environment names neither."""
     from ansible_collections.corral.slurm.plugins.module_utils._kube.client import ask_before_requests
 
     fence = Fence(path) if (path := os.environ.get(VARIABLE)) else None

@@ -1,11 +1,10 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks of a warm run are done by the run's own process, and what is the same in every run is worked out once, by the zygote.
+"""Executes tasks of a warm run in the run's own process, and caches in the zygote what is the same in every run.
 
-``ansible-playbook`` forks for each task, also for one that is skipped. With one host nothing is won by that, the run is a fork already, and each costs
-more than the task. What a task may change of its surroundings in a fork is given as a copy here. Only what is known to be well-behaved is done
-so (this collection's actions, and those of Ansible that only compute); anything else is forked for as ever. With ``preload`` this is the only place
-that leans on ansible-core's inside, of the version that the image pins.
+``ansible-playbook`` forks for each task, even for a skipped one. With one host that gains nothing, since the run is a fork already, and a fork costs
+more than the task. Instead, the task gets a copy of what it may modify. Only this collection's actions and those of Ansible that only compute are
+executed in process; any other task gets a fork. Only this module and ``preload`` use internals of ansible-core, of the version that the image pins.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from corral_operator.runs.guard import guard
 _OURS = "corral.slurm."
 _COMPUTING = frozenset(f"ansible.builtin.{name}" for name in ("assert", "debug", "fail", "include_role", "include_tasks", "set_fact"))
 
-# What SIGINT does while a task is done here; None: what it did before.
-_leave: Callable[[int, Any], None] | None = None
+# The handler of SIGINT during a task in this process; None: it is left alone.
+_exit_handler: Callable[[int, Any], None] | None = None
 
-# How many tasks this process has begun.
+# How many tasks this process has started.
 begun = 0
 
-# Code of Jinja's compiler by what it was made of.
+# Code of Jinja's compiler, by its source and settings.
 _compiled: dict[tuple[Any, ...], Any] = {}
-# Where the code of the expression that was compiled last is.
+# The key of the code of the expression that was compiled last.
 _EXPRESSION = ("expression",)
 
 
 def install() -> None:
-    """Have this process, and those that it forks, work so. Ansible has set up how collections are found."""
+    """Patch Ansible in this process and its forks. Ansible must have set up its collection loader."""
     from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
     from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
     from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections, kept_context
@@ -55,19 +54,19 @@ def install() -> None:
     replace(manager, "namespace_facts", _namespace_facts)
     replace(manager.VariableManager, "set_host_facts", _set_host_facts)
     keep_connections()
-    with contextlib.suppress(CorralError):  # a run says what is wrong with it
+    with contextlib.suppress(CorralError):  # each run reports the error itself
         kept_context(auth.resolve({}))
     guard()
 
 
-def leave_by(leave: Callable[[int, Any], None]) -> None:
-    """Say how the process is left when it shall end during a task."""
-    global _leave
-    _leave = leave
+def set_exit_handler(handler: Callable[[int, Any], None]) -> None:
+    """Set the handler of SIGINT during a task, which ends the process."""
+    global _exit_handler
+    _exit_handler = handler
 
 
 def replace(owner: Any, name: str, value: Any) -> None:
-    """Set a function of a class or a module; mypy lets nobody assign to one."""
+    """Replace a function of a class or a module, to which mypy forbids assignments."""
     setattr(owner, name, value)
 
 
@@ -75,19 +74,19 @@ _fork: Any = StrategyBase._queue_task
 
 
 def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> None:
-    """Do a task, and leave its result where a worker's would be."""
+    """Execute a task, and store its result as if a worker had returned it."""
     global begun
     begun += 1
-    if not is_done_here(task):
+    if not runs_in_process(task):
         _fork(strategy, host, task, task_vars, play_context)
         return
     strategy._queued_task_cache[host.name, task._uuid] = {"host": host, "task": task, "task_vars": task_vars, "play_context": play_context}
     strategy._tqm.send_callback("v2_runner_on_start", host, task)
-    mine = task.copy(exclude_tasks=True)  # its templates are replaced by their values, those of its blocks too
-    with _task.TaskContext(mine), _ended_at_once():
+    own = task.copy(exclude_tasks=True)  # execution replaces templates by their values, in its blocks too
+    with _task.TaskContext(own), _exit_on_interrupt():
         executor = TaskExecutor(
             host,
-            mine,
+            own,
             dict(task_vars),
             play_context,
             strategy._loader,
@@ -96,28 +95,28 @@ def _queue_task(strategy: Any, host: Any, task: Any, task_vars: dict[str, Any], 
             strategy._variable_manager,
         )
         returned = executor.run()
-    told = _WireTaskResult(host_name=host.name, task_uuid=mine._uuid, return_data=returned, task_fields=mine.dump_attrs())
-    result = strategy._convert_wire_task_result_to_raw(told)
+    wire_result = _WireTaskResult(host_name=host.name, task_uuid=own._uuid, return_data=returned, task_fields=own.dump_attrs())
+    result = strategy._convert_wire_task_result_to_raw(wire_result)
     with strategy._results_lock:
         strategy._results.append(result)
     strategy._pending_results += 1
 
 
 @contextlib.contextmanager
-def _ended_at_once() -> Iterator[None]:
-    """Let SIGINT end the process as it ends a worker: an exception would wait for the threads of what is done here, and they would go on writing."""
-    if _leave is None:
+def _exit_on_interrupt() -> Iterator[None]:
+    """Let SIGINT end the process at once, as it ends a worker: an exception would wait for the task's threads, which would continue to write."""
+    if _exit_handler is None:
         yield
         return
-    before = signal.signal(signal.SIGINT, _leave)
+    before = signal.signal(signal.SIGINT, _exit_handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def is_done_here(task: Any) -> bool:
-    """True for a task that needs no process of its own."""
+def runs_in_process(task: Any) -> bool:
+    """True for a task that is executed without a fork."""
     if task.loop is not None or task.loop_with or task.async_val or task.delegate_to or task.become:
         return False
     action = str(task._resolved_action or task.action)
@@ -129,10 +128,10 @@ _compile_expression_anew: Any = _jinja_bits.AnsibleEnvironment.compile_expressio
 
 
 def _compile(environment: Any, source: Any, name: Any = None, filename: Any = None, raw: bool = False, defer_init: bool = False) -> Any:
-    """Compile a template, or remember it: Ansible compiles the same text anew whenever it meets it."""
+    """Compile a template, with a cache: Ansible compiles the same text each time."""
     if environment._debuggable_template_source:
         return _compile_anew(environment, source, name, filename, raw, defer_init)
-    if not isinstance(source, str):  # an expression that was parsed
+    if not isinstance(source, str):  # a parsed expression
         _compiled[_EXPRESSION] = _compile_anew(environment, source, name, filename, raw, defer_init)
         return _compiled[_EXPRESSION]
     key = (str(source), name, filename, raw, defer_init, *_settings(environment))
@@ -142,7 +141,7 @@ def _compile(environment: Any, source: Any, name: Any = None, filename: Any = No
 
 
 def _compile_expression(environment: Any, source: Any, undefined_to_none: bool = True) -> Any:
-    """Compile a condition, or remember it."""
+    """Compile a condition, with a cache."""
     key = (*_EXPRESSION, str(source), *_settings(environment))
     if key not in _compiled or environment._debuggable_template_source:
         expression = _compile_expression_anew(environment, source, undefined_to_none)
@@ -153,32 +152,32 @@ def _compile_expression(environment: Any, source: Any, undefined_to_none: bool =
 
 
 def _settings(environment: Any) -> tuple[Any, ...]:
-    """Return what the code of a template depends on, but for its text."""
+    """Return what the code of a template depends on besides its text."""
     context = _jinja_bits._TemplateCompileContext.current(optional=True)
     overrides = (getattr(environment, one) for one in _jinja_bits._TEMPLATE_OVERRIDE_FIELD_NAMES)
     return type(environment), *overrides, context and context.escape_backslashes
 
 
-class _Last:
-    """A function of the facts that remembers what came of the last ones: the manager changes those of a host in place, by one method."""
+class _CachedByFacts:
+    """A function of a host's facts that caches its last result. The variable manager changes facts in place, in one method only."""
 
     def __init__(self, name: str) -> None:
-        self._work: Any = vars(manager)[name]  # imported there
+        self._function: Any = vars(manager)[name]
         self._facts: Any = None
-        self._made: Any = None
+        self._result: Any = None
 
     def __call__(self, facts: Any) -> Any:
         if self._facts is not facts or not facts:
-            self._facts, self._made = facts, self._work(facts)
-        return self._made
+            self._facts, self._result = facts, self._function(facts)
+        return self._result
 
     def forget(self) -> None:
-        """Forget it, since the facts have changed."""
-        self._facts = self._made = None
+        """Clear the cache: the facts have changed."""
+        self._facts = self._result = None
 
 
-_clean_facts = _Last("clean_facts")
-_namespace_facts = _Last("namespace_facts")
+_clean_facts = _CachedByFacts("clean_facts")
+_namespace_facts = _CachedByFacts("namespace_facts")
 _set_facts: Any = manager.VariableManager.set_host_facts
 
 

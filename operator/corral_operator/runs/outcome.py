@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run came to, made of the lines that it reported. Pure."""
+"""The outcome of a run, built from the lines that it reported. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Progress:
-    """In which of its tasks a run is, and how long each took."""
+    """The current task of a run, and the duration of each task."""
 
     task: str = ""
     role: str = ""
@@ -22,13 +22,13 @@ class Progress:
     _since: float | None = None
 
     def begin(self, task: str, role: str, now: float) -> None:
-        """Another task begins."""
+        """Record that a task has started."""
         self.stop(now)
         self.task, self.role = task, role
         self.begun += 1
 
     def stop(self, now: float) -> None:
-        """The task has ended."""
+        """Record that the task has ended."""
         if self._since is not None and self.task:
             name = f"{self.role} : {self.task}" if self.role else self.task
             self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def doing(self) -> str:
-        """Return the task, and which of how many that is, where that is known; a run with much to do has some more."""
+        """Return the task, its number and, if known, the number of tasks; a run that changes something may have more tasks than that."""
         if not self.task:
             return ""
         total = f" of {self.planned}" if self.begun <= self.planned else ""
@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass
 class Changes:
-    """What a run has changed: how many tasks did, which, which objects, and what others had added to these (field, object and manager)."""
+    """What a run has changed: the changed tasks, the objects, and the fields of other managers that it removed (field, object and manager)."""
 
     count: int = 0
     tasks: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Changes:
     foreign: list[str] = field(default_factory=list)
 
     def add(self, line: Json) -> None:
-        """Take the line of one task."""
+        """Add the line of a task."""
         if line.get("changed"):
             self.count += 1
             self.tasks.append(str(line["task"]))
@@ -63,15 +63,15 @@ class Changes:
 
 @dataclass
 class Pending:
-    """What a later run goes on with, as the last pass told it: the nodes whose jobs are waited for, those that go and those that get another pod; whether a
-    later run has to go on, whatever Kubernetes tells; and how far a roll-out is, a line for each set that has something left."""
+    """What is left for a later run, as the last pass reported it: the nodes whose jobs it waits for, to remove the node or replace its pod; whether a
+    later run is needed even without a change in Kubernetes; and the progress of a roll-out, a line for each unfinished node set."""
 
     waiting: list[str] = field(default_factory=list)
     left: bool = False
     lines: list[str] = field(default_factory=list)
 
     def add(self, line: Json) -> None:
-        """Take the line of one task."""
+        """Add the line of a task."""
         self.waiting = line.get("waiting", self.waiting)
         self.left = line.get("left", self.left)
         self.lines = line.get("lines", self.lines)
@@ -79,25 +79,25 @@ class Pending:
 
 @dataclass
 class Outcome:
-    """Grows line by line while the run goes; ``code`` is its exit status, None until then, and ``ended`` says who ended it before its time; ``kept`` is
-    the folder of its output, ``counts`` are Ansible's own of the tasks of all hosts (``dark``: unreachable)."""
+    """The outcome of a run, updated line by line. ``code`` is its exit status, None until it has ended; ``ended`` is the reason if the operator ended it;
+    ``output_dir`` is the directory of its output; ``counts`` are Ansible's counts of tasks of all hosts (``dark``: unreachable)."""
 
     code: int | None = None
     ended: str = ""
-    kept: str = ""
+    output_dir: str = ""
     seconds: float = 0.0
     progress: Progress = field(default_factory=Progress)
     changes: Changes = field(default_factory=Changes)
     pending: Pending = field(default_factory=Pending)
     counts: dict[str, int] = field(default_factory=dict)
     nodes: Json | None = None
-    leaving: Json = field(default_factory=dict)
+    draining: Json = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    # By the kind of the line that told it: a task's goes before what was printed.
+    # By the kind of the line: the reason of a task takes precedence over what was printed.
     _reasons: dict[str, str] = field(default_factory=dict)
 
     def add(self, line: Json, now: float = 0.0) -> None:
-        """Take one line of the run at the time ``now``."""
+        """Add a line of the run, received at ``now``."""
         kind = line.get("kind")
         if kind == "task":
             self.progress.begin(str(line["task"]), str(line["role"]), now)
@@ -108,7 +108,7 @@ class Outcome:
             self.pending.add(line)
             self.warnings += line.get("warnings", ())
             self.nodes = line.get("nodes", self.nodes)
-            self.leaving = line.get("leaving", self.leaving)
+            self.draining = line.get("draining", self.draining)
             if kind == "failed" and not line.get("ignored"):
                 message = str(line["message"]).strip()
                 self._reasons[kind] = f"{line['task']}: {message}" + ("" if message.endswith((".", "!", "?")) else ".")
@@ -120,12 +120,12 @@ class Outcome:
 
     @property
     def successful(self) -> bool:
-        """True when the playbook ran to its end."""
+        """True if the playbook ran to its end without a failure."""
         return self.code == 0 and not self.ended
 
     @property
     def failure(self) -> str:
-        """Return why it did not, as a sentence that names the task; "" when it did, and when it was ended on purpose."""
+        """Return why the run failed, as a sentence that names the task; "" if it succeeded or was ended on purpose."""
         if self.successful or self.ended:
             return ""
         reason = self._reasons.get("failed") or self._reasons.get("error")
@@ -133,4 +133,4 @@ class Outcome:
             return reason
         at = f" in the task {self.progress.task!r}" if self.progress.task else " before its first task"
         how = f"by signal {-self.code}" if self.code is not None and self.code < 0 else f"with status {self.code}"
-        return f"The run ended {how}{at}; its output is kept in the operator's pod, and the run is repeated."
+        return f"The run ended {how}{at}; its output is in the operator's pod, and the run is repeated."

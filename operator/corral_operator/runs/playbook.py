@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run of a playbook, in a process of its own that does nothing else: a fork of the zygote (warm), or a fresh Python (cold).
+"""One run of a playbook, in a process of its own: a fork of the zygote (warm), or a new Python process (cold).
 
-Both leave what ``ansible-runner`` leaves: ``artifacts/<ident>/job_events/*.json``, ``stdout``, ``stderr``, ``rc``, ``status``. The warm one has
-ansible-runner's own callback plugin make the events, and spares the start of ``ansible-playbook`` and the files by which the events' two halves meet.
+Both write what ``ansible-runner`` writes: ``artifacts/<ident>/job_events/*.json``, ``stdout``, ``stderr``, ``rc``, ``status``. The warm one uses
+ansible-runner's callback plugin for the events, and saves the start of ``ansible-playbook`` and the temporary files of the events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from corral_operator import limits
 from corral_operator.runs import report
 from corral_operator.runs.processes import INTERRUPTED, descendants, die_with_parent
 
-# Read by Ansible when it is imported. What an administrator has set counts.
+# Read by Ansible when it is imported. Variables that an administrator has set take precedence.
 ENVIRONMENT = {
     name: os.environ.get(name, value)
     for name, value in {
@@ -43,7 +43,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Request:
-    """What to run. The document and the variables are files: neither is ever seen in a process list."""
+    """What to run. The document and the variables are in files, so that neither shows in a process list."""
 
     ident: str
     playbook: str
@@ -52,40 +52,40 @@ class Request:
 
     @property
     def extravars(self) -> Path:
-        """Return where the run's variables lie; ansible-runner looks for them there too."""
+        """Return the path of the run's variables, where ansible-runner expects them too."""
         return Path(self.private_data_dir) / "env" / "extravars"
 
     @property
     def artifact_dir(self) -> Path:
-        """Return where this run's artifacts go; no two runs of an operator have the same."""
+        """Return the directory of this run's artifacts, which is unique."""
         return Path(self.artifacts) / self.ident
 
     def to_json(self) -> str:
-        """Return the request as a line."""
+        """Return the request as a line of JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Read what ``to_json`` wrote."""
+        """Parse the result of ``to_json``."""
         return cls(**json.loads(text))
 
 
 class Reporter:
-    """Passes events on as lines to a file descriptor. A controller that no longer listens does not stop the run: its end does that."""
+    """Writes events as lines to a file descriptor. A closed pipe does not fail the run; the controller's end kills it."""
 
     def __init__(self, descriptor: int) -> None:
         self._file: TextIO | None = os.fdopen(descriptor, "w", buffering=1)
 
     def __call__(self, event: dict[str, Any]) -> bool:
-        """Tell of one event; True: have it written to disk, without what is large in it."""
-        self.tell(report.line(event))
+        """Report an event; returns True, to have it written to disk without its large parts."""
+        self.write(report.line(event))
         data = event.get("event_data") or {}
         if data.get("res"):
             data["res"] = report.without_bulk(data)
         return True
 
-    def tell(self, line: dict[str, Any] | None) -> None:
-        """Tell of something else."""
+    def write(self, line: dict[str, Any] | None) -> None:
+        """Write a line."""
         if line is not None and self._file is not None:
             try:
                 self._file.write(json.dumps(line) + "\n")
@@ -94,9 +94,9 @@ class Reporter:
 
 
 class Events:
-    """Joins what ansible-runner's callback plugin says of an event with what was printed of it, and keeps it as ansible-runner's ``Runner`` does.
+    """Joins the data of an event from ansible-runner's callback plugin with its printed output, and stores it as ansible-runner's ``Runner`` does.
 
-    That has the two halves meet in a file for each event, written and read by the same process here.
+    ``Runner`` joins them by a file for each event; here both halves are in the same process.
     """
 
     def __init__(self, request: Request, handler: Callable[[dict[str, Any]], bool], encoder: type[json.JSONEncoder]) -> None:
@@ -104,20 +104,20 @@ class Events:
         self._ident = request.ident
         self._handler = handler
         self._encoder = encoder
-        self._said: dict[str, str] = {}
+        self._pending: dict[str, str] = {}
 
     def set(self, key: str, value: dict[str, Any]) -> None:
-        """Take the plugin's half, as text: the plugin goes on to change it."""
+        """Store the plugin's data, as text, because the plugin changes it later."""
         data = value.get("event_data") or {}
         if data.get("res") and report.computes(data):
             value = {**value, "event_data": {**data, "res": report.without_bulk(data)}}
-        self._said[key.removeprefix(":1:ev-")] = json.dumps(value, cls=self._encoder)
+        self._pending[key.removeprefix(":1:ev-")] = json.dumps(value, cls=self._encoder)
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Take the printed half."""
+        """Join the printed output."""
         if "uuid" not in event:
             return
-        event.update(runner_ident=self._ident, **json.loads(self._said.pop(event["uuid"], "{}")))
+        event.update(runner_ident=self._ident, **json.loads(self._pending.pop(event["uuid"], "{}")))
         event.setdefault("created", datetime.datetime.now(datetime.UTC).isoformat())
         if self._handler(event):
             path = self._folder / f"{event['counter']}-{event['uuid']}.json"
@@ -127,20 +127,20 @@ class Events:
 
 
 def warm(request: Request, descriptor: int) -> NoReturn:
-    """Run the playbook in this process, which was forked for it, and leave it."""
-    # The controller may have asked for the end before these lines: then SIGINT kills, which is right, for nothing has begun.
+    """Run the playbook in this process, which was forked for it, and exit."""
+    # A SIGINT of the controller before these lines kills the process, which is right, because nothing has started.
     os.setsid()
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)
     limits.bound_run()
     random.seed()
-    gc.disable()  # the process ends before it would be worth it, and a collection copies every page that it looks at
+    gc.disable()  # not worth it in a short process, and a collection copies every page that it touches
     code = 1
     try:
         code = _warm(request, descriptor)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BaseException:  # noqa: BLE001  nothing may return into the zygote's own code
+    except BaseException:  # noqa: BLE001  the child must never return to the zygote's code
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(code)
@@ -162,21 +162,21 @@ def _warm(request: Request, descriptor: int) -> int:
     reporter = Reporter(descriptor)
     events = plugin.event_context.cache = Events(request, reporter, plugin.AnsibleJSONEncoderLocal)
     with (directory / "stdout").open("w") as out, (directory / "stderr").open("w") as err:
-        os.dup2(err.fileno(), 2)  # what a crash of Python itself says
+        os.dup2(err.fileno(), 2)  # for messages of a crash of Python itself
         sys.stdout = OutputEventFilter(out, events, suppress_ansible_output=True)
         sys.stderr = OutputEventFilter(err, events, suppress_ansible_output=True)
         code = INTERRUPTED
 
-        def leave(*_dummy: object) -> NoReturn:
+        def exit_now(*_dummy: object) -> NoReturn:
             for file in (out, err):
-                with contextlib.suppress(RuntimeError):  # it is being written to just now
+                with contextlib.suppress(RuntimeError):  # it is being written to
                     file.flush()
             _finish(directory, "canceled", INTERRUPTED)
             os._exit(INTERRUPTED)
 
-        in_process.leave_by(leave)
+        in_process.set_exit_handler(exit_now)
         try:
-            reporter.tell(preload.plan(request.playbook))
+            reporter.write(preload.plan(request.playbook))
             code = preload.run(request.playbook, request.extravars)
         finally:
             for stream in (sys.stdout, sys.stderr):
@@ -192,13 +192,13 @@ def _finish(directory: Path, status: str, code: int) -> None:
 
 
 def cold(request: Request, descriptor: int) -> int:
-    """Run the playbook by ``ansible_runner.run``, in a process of its own that was started for it. Returns the exit status."""
+    """Run the playbook by ``ansible_runner.run`` in this process, which was started for it. Returns the exit status."""
     import ansible_runner
 
     ended: list[bool] = []
 
     def end(*_dummy: object) -> None:
-        # To ansible-playbook, which passes it on to its workers: ansible-runner itself knows only SIGKILL, and not of the workers.
+        # ansible-playbook forwards it to its workers. ansible-runner itself sends only SIGKILL, and not to the workers.
         ended.append(True)
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):

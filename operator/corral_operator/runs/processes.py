@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Linux offers to make sure that no process of a run outlives the one that answers for it."""
+"""Functions of Linux that make sure that no process of a run outlives its parent."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ INTERRUPTED = 99
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent is gone, however it went."""
+    """Have the kernel kill this process when its parent ends, for whatever reason."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def descendants(pid: int) -> dict[int, int]:
-    """Return the processes below ``pid``, each with the time of its start, by which it can be told from a later one of the same number.
+    """Return the descendants of ``pid`` with their start times, which distinguish them from later processes with the same pid.
 
-    Ansible's workers are sessions of their own, so a process group does not hold them all.
+    Ansible's workers have sessions of their own, so a process group does not contain all of them.
     """
     children: dict[int, list[tuple[int, int]]] = {}
     for entry in Path("/proc").iterdir():
@@ -40,7 +40,7 @@ def descendants(pid: int) -> dict[int, int]:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all below it. The topmost is stopped first, so that it starts no more while the others are looked up."""
+    """Kill a process and its descendants. They are stopped first, so that they start no more processes meanwhile."""
     _send(pid, signal.SIGSTOP)
     for victim in descendants(pid):
         _send(victim, signal.SIGSTOP)
@@ -49,7 +49,7 @@ def kill_tree(pid: int) -> None:
 
 
 def kill_left(processes: dict[int, int]) -> None:
-    """Kill those of ``descendants`` that are still there."""
+    """Kill those of ``descendants`` that still exist."""
     for pid, start in processes.items():
         fields = _fields(pid)
         if fields and int(fields[19]) == start:
@@ -57,13 +57,13 @@ def kill_left(processes: dict[int, int]) -> None:
 
 
 def resident(pid: int) -> float:
-    """Return the memory of a process in MiB, 0 when it is gone."""
+    """Return the resident memory of a process in MiB, 0 if it is gone."""
     fields = _fields(pid)
     return int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20) if fields else 0.0
 
 
 def _fields(pid: int) -> list[str]:
-    """Return the fields of /proc/<pid>/stat from the third on; none when there is no such process any more."""
+    """Return the fields of /proc/<pid>/stat from the third on; none if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -74,4 +74,4 @@ def _send(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # it ended by itself
+        return  # it has ended

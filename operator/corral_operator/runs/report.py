@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run tells the controller while it goes: one line of JSON for each event of ansible-runner that matters, small whatever the event holds.
+"""What a run reports to the controller: one line of JSON for each relevant event of ansible-runner, of limited size.
 
-The same lines come from both engines, since both have ansible-runner's events. Nothing of a result is passed on but what is named here:
-a result may be as large as the model of a cluster.
+Both engines report the same lines, since both have ansible-runner's events. Of a result only the parts named here are passed on:
+it may be as large as the model of a cluster.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Json = dict[str, Any]
 
 _LONGEST = 2000
 _MOST = 50
-# The longest part of a result that is kept on disk, in characters of JSON.
-_KEPT = 10_000
-# How many nodes are in which state, for the status: by what can be said of them for longer than a job lasts.
+# The longest part of a result that is stored on disk, in characters of JSON.
+_LONGEST_STORED = 10_000
+# Counts of nodes for the status: only states that do not change with every job.
 _COUNTS = {"total": "total", "inService": "in_service", "drained": "drained", "down": "down"}
 _CHANGES = ("created", "configured", "pruned", "absent", "replaced")
 
 
 def line(event: Json) -> Json | None:
-    """Return what the controller is told of an event of ansible-runner; None for one that is not its business."""
+    """Return the line for an event of ansible-runner; None for an irrelevant one."""
     kind = str(event.get("event", ""))
     data = event.get("event_data") or {}
     if kind == "playbook_on_task_start":
@@ -59,16 +59,16 @@ def computes(data: Json) -> bool:
 
 
 def without_bulk(data: Json) -> Json:
-    """Return a task's result as it is kept: without the model of the cluster, what the task was given, and whatever is as large."""
+    """Return a task's result as it is stored: without the model of the cluster, the task's arguments and other large values."""
     result: Json = data["res"]
     if computes(data) and "config" in result:
         return {"changed": False}
-    kept = {key: value for key, value in result.items() if key not in ("ansible_facts", "invocation")}
-    for key, value in kept.items():
+    stored = {key: value for key, value in result.items() if key not in ("ansible_facts", "invocation")}
+    for key, value in stored.items():
         size = len(value if isinstance(value, str) else json.dumps(value, default=str)) if isinstance(value, (str, list, dict)) else 0
-        if size > _KEPT:
-            kept[key] = f"{value[:_KEPT]}…" if isinstance(value, str) else f"{size} characters, not kept"
-    return kept
+        if size > _LONGEST_STORED:
+            stored[key] = f"{value[:_LONGEST_STORED]}…" if isinstance(value, str) else f"{size} characters, not stored"
+    return stored
 
 
 def _task(data: Json) -> Json:
@@ -76,7 +76,7 @@ def _task(data: Json) -> Json:
 
 
 def _result(data: Json) -> Json:
-    """Return the parts of a result that the status is made of."""
+    """Return the parts of a result that the status is built from."""
     result = data.get("res") or {}
     action = str(data.get("resolved_action") or data.get("task_action") or "").rpartition(".")[2]
     found: Json = {"changed": bool(result.get("changed"))}
@@ -97,14 +97,14 @@ def _result(data: Json) -> Json:
         if others:
             found["foreign"] = [one[:_LONGEST] for one in others][:_MOST]
     elif action == "slurm_sync":
-        leaving = result.get("leaving") or ()
-        found["leaving"] = {
-            "nodes": [f"{row.get('node')} ({row.get('cause')})" for row in leaving][:_MOST],
-            "busy": not all(row.get("free") for row in leaving),
+        draining = result.get("leaving") or ()
+        found["draining"] = {
+            "nodes": [f"{row.get('node')} ({row.get('cause')})" for row in draining][:_MOST],
+            "busy": not all(row.get("free") for row in draining),
         }
     elif action == "slurm_reconcile" and "left" in result:
         found["waiting"] = [_waiting(row) for row in (result.get("waiting") or ())][:_MOST]
-        # What a later run goes on with though Kubernetes may tell of nothing: a window that begins, a repaired node, a partition's last job.
+        # Whether a later run is needed even without a change in Kubernetes: for a maintenance window, a repaired node, a partition's last job.
         found["left"] = bool(result["left"])
         found["lines"] = [str(one)[:_LONGEST] for one in (result.get("lines") or ())][:_MOST]
     return found
@@ -116,5 +116,5 @@ def _waiting(row: Json) -> str:
 
 
 def _message(result: Json) -> str:
-    text = result.get("msg") or result.get("exception") or result.get("censored") or "it gave no reason"
+    text = result.get("msg") or result.get("exception") or result.get("censored") or "no reason given"
     return " ".join(str(text).split())[:_LONGEST]

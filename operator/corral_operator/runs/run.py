@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run of a playbook: followed to its end, ended before its time, and what is kept of its output."""
+"""One run of a playbook: followed to its end, or ended early; and the retention of outputs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Run:
         self._request = request
         self._timeout = timeout
         self._grace = grace
-        self._wanted_end: asyncio.Event = asyncio.Event()
+        self._end_requested: asyncio.Event = asyncio.Event()
         self.outcome = Outcome()
         self._clock = asyncio.get_running_loop().time
         self.last_line = self._clock()
 
     def end(self, reason: str) -> None:
-        """Have it end before its time."""
-        if not self._wanted_end.is_set():
+        """End the run early."""
+        if not self._end_requested.is_set():
             self.outcome.ended = reason
-            self._wanted_end.set()
+            self._end_requested.set()
 
-    async def go(self) -> Outcome:
-        """Do it. When this is cancelled, the run is killed."""
+    async def execute(self) -> Outcome:
+        """Execute the run. If this is cancelled, the run is killed."""
         began = self._clock()
         reading, writing = os.pipe()
         try:
@@ -50,7 +50,7 @@ class Run:
         finally:
             os.close(writing)
         lines = asyncio.create_task(self._read(reading))
-        wanted: asyncio.Future[bool] = asyncio.ensure_future(self._wanted_end.wait())
+        wanted: asyncio.Future[bool] = asyncio.ensure_future(self._end_requested.wait())
         try:
             waited: list[asyncio.Future[Any]] = [process.ended, wanted]
             await asyncio.wait(waited, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -63,14 +63,14 @@ class Run:
             if not process.ended.done():
                 kill_tree(process.pid)
             wanted.cancel()
-            # A worker that is not gone yet would hold the pipe open.
+            # A worker that has not ended yet keeps the pipe open.
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(lines, 1.0)
         self.outcome.seconds = self._clock() - began
         return self.outcome
 
     async def _interrupt(self, process: Process) -> None:
-        """SIGINT lets Ansible's workers end in order; what is left after the grace, or was left by them, is killed."""
+        """Send SIGINT, which lets Ansible's workers end in order; kill what is left after the grace period."""
         below = descendants(process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGINT)
@@ -94,14 +94,14 @@ class Run:
 
 
 def clear(artifacts: Path, playbook: str, keep: int) -> None:
-    """Leave the artifacts of the last ``keep`` runs of a playbook, and those of the last that failed."""
+    """Remove artifacts except those of the last ``keep`` runs of a playbook, and of the last failed one."""
     runs = sorted(artifacts.glob(f"*-{playbook}"), reverse=True)
-    kept = set(runs[:keep])
+    retained = set(runs[:keep])
     for path in runs[keep:]:
         status = path / "status"
         if status.exists() and status.read_text() == "failed":
-            kept.add(path)
+            retained.add(path)
             break
     for path in runs:
-        if path not in kept:
+        if path not in retained:
             shutil.rmtree(path, ignore_errors=True)

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The zygote: a process with one thread that has imported Ansible and the collection, and forks a child for each run.
 
-A fork shares all that is imported, so a run begins some milliseconds after it was asked for, and yet is a process of its own: it can be
-killed, it can leak, it can crash. It is ready when it has rehearsed the playbook that makes clusters; the others it rehearses when nothing is
-asked of it. Requests come by a socket from the controller, each with the descriptor that the run reports to; when that socket closes,
-everything here ends.
+A fork shares all imported modules, so a run starts within milliseconds, and yet in a process of its own: it can be killed, leak memory or crash.
+The zygote is ready when the site playbook has been warmed up; the others are warmed up while it is idle. Requests come by a socket from the
+controller, each with the descriptor that the run reports to; when that socket closes, the zygote and all runs end.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from corral_operator.runs import playbook
 from corral_operator.runs.playbook import ENVIRONMENT
 from corral_operator.runs.processes import die_with_parent
 
-# What asks for runs at the start asks within this.
+# After this time without a request the zygote is idle: the first runs are requested earlier.
 _IDLE = 0.2
 
 Started = tuple["subprocess.Popen[bytes]", socket.socket]
-"""A zygote's process, and this end of the socket to it."""
+"""A zygote's process, and the controller's end of the socket."""
 
 
 def start(fence_path: str = "") -> Started:
-    """Start one. ``fence_path`` is that of the fence that its runs pass; none: they pass none."""
+    """Start a zygote. ``fence_path`` is the path of the fence of its runs, if there is one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     with theirs:
@@ -49,13 +48,13 @@ def start(fence_path: str = "") -> Started:
 
 
 def environment(fence_path: str = "") -> dict[str, str]:
-    """Return the environment of processes that run this same package, wherever it was imported from, and that write while a fence is open."""
+    """Return the environment of child processes, which import this same package and may write while the fence is open."""
     path = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), fence.VARIABLE: fence_path}
 
 
 def main() -> int:
-    """Serve the socket whose descriptor is the only argument."""
+    """Serve the socket whose file descriptor is the only argument."""
     die_with_parent()
     control = socket.socket(fileno=int(sys.argv[1]))
     os.environ.update(ENVIRONMENT)
@@ -66,54 +65,54 @@ def main() -> int:
 
 
 def _warm_up() -> Iterable[str]:
-    """Import what a run needs, and have it do once what is remembered in the process. Returns the playbooks that are still to be rehearsed."""
+    """Import what a run needs, and fill the caches. Returns the playbooks that are still to be warmed up."""
     import ansible_runner.runner
 
     os.environ["ANSIBLE_STDOUT_CALLBACK"] = "awx_display"
     os.environ["ANSIBLE_CALLBACK_PLUGINS"] = str(Path(ansible_runner.__file__).parent / "display_callback" / "callback")
     with tempfile.TemporaryDirectory() as scratch:
-        os.environ["AWX_ISOLATED_DATA_DIR"] = scratch  # read by ansible-runner's callback plugin; each run sets its own there
-        # Only now: Ansible reads its settings when it is imported.
+        os.environ["AWX_ISOLATED_DATA_DIR"] = scratch  # read by ansible-runner's callback plugin; each run sets its own
+        # Not earlier: Ansible reads its settings when it is imported.
         from corral_operator.runs import preload
 
-        with _in_silence():
-            preload.make()
-    # That folder is gone now, and what rehearsals write into it would be thrown away.
-    sys.modules["ansible.plugins.callback.awx_display"].event_context.cache = _Nowhere()
-    _keep()
+        with _silenced():
+            preload.load()
+    # That directory is gone now; discard what later warm-ups would write into it.
+    sys.modules["ansible.plugins.callback.awx_display"].event_context.cache = _DiscardingCache()
+    _freeze_heap()
     return preload.PLAYBOOKS[1:]
 
 
-def _rehearse(playbook: str) -> None:
+def _warm_up_playbook(playbook: str) -> None:
     from corral_operator.runs import preload
 
-    with _in_silence():
-        preload.rehearse(playbook)
-    _keep()
+    with _silenced():
+        preload.warm_up(playbook)
+    _freeze_heap()
 
 
-class _Nowhere:
-    """Where ansible-runner's callback plugin puts what it says of a rehearsal."""
+class _DiscardingCache:
+    """Discards the events of ansible-runner's callback plugin during a warm-up."""
 
     def set(self, key: str, value: dict[str, Any]) -> None:
-        """Keep nothing."""
+        """Discard the event."""
 
 
 @contextlib.contextmanager
-def _in_silence() -> Iterator[None]:
-    """What is printed of a rehearsal is nobody's business."""
-    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+def _silenced() -> Iterator[None]:
+    """Discard the output of a warm-up."""
+    with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
         yield
 
 
-def _keep() -> None:
-    """Have no run's process look at what is there for good: a page that is looked at is copied."""
+def _freeze_heap() -> None:
+    """Exclude all existing objects from garbage collection, which would copy their pages in each fork."""
     gc.collect()
     gc.freeze()
 
 
 class Zygote:
-    """Forks and reaps, and rehearses what is left of the playbooks when it has nothing else to do."""
+    """Forks and reaps runs, and warms up the remaining playbooks while idle."""
 
     def __init__(self, control: socket.socket, later: Iterable[str]) -> None:
         self._control = control
@@ -122,9 +121,9 @@ class Zygote:
         self._woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def serve(self) -> int:
-        """Fork for each request until the controller is gone."""
+        """Fork for each request until the controller ends."""
         signal.signal(signal.SIGCHLD, lambda *_dummy: None)
-        # The controller decides when runs end.
+        # Only the controller ends runs.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.set_wakeup_fd(self._waker)
@@ -134,7 +133,7 @@ class Zygote:
             while True:
                 ready = {key.fileobj for key, dummy in selector.select(_IDLE if self._later else None)}
                 if not ready:
-                    _rehearse(self._later.pop(0))
+                    _warm_up_playbook(self._later.pop(0))
                 if self._woken in ready:
                     os.read(self._woken, 4096)
                     self._reap()
@@ -142,7 +141,7 @@ class Zygote:
                     return 0
 
     def _receive(self) -> bool:
-        """Start what one message asks for; False when there is nobody to ask any more."""
+        """Start the run of one message; False if the controller has closed the socket."""
         data, descriptors, *_dummy = socket.recv_fds(self._control, 65536, 1)
         if not data:
             return False

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prints a new key and a certificate signed with it, in PEM, for the metrics of one pod: for as long as the pod lives, and of no other use."""
+"""Prints a new key and a self-signed certificate, in PEM, for the metrics of one pod."""
 
 from __future__ import annotations
 

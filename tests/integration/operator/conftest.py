@@ -98,7 +98,7 @@ class Operator:
         return self.leader()
 
     def processes(self, pod: str) -> list[int]:
-        """The processes of a pod, by the machine's own numbers: the lab's nodes are this machine. The one that was started first comes first."""
+        """The processes of a pod, by their pids on the host, which runs all nodes of the lab; the oldest first."""
         found = []
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
@@ -111,14 +111,14 @@ class Operator:
         return sorted(found)
 
     def kill(self, pod: str) -> None:
-        """As a machine that loses its power: nothing of it can say good-bye."""
+        """Kill it as a power failure does, without a shutdown."""
         for process in self.processes(pod):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
 
     @property
     def reader(self) -> str:
-        """The ClusterRole of those who may read its metrics."""
+        """The ClusterRole of readers of its metrics."""
         return f"corral-operator-{self.namespace}:metrics-reader"
 
     def metrics(self, pod: str) -> str:
@@ -194,7 +194,7 @@ class Served(Cluster):
         assert said.returncode == 0, said.stderr + self.kubectl("describe", DOCUMENTS, self.name, "-n", self.namespace)
 
     def contents(self) -> dict[str, Any]:
-        """What the collection wrote, without what Kubernetes adds to it: the fields of its field manager tell. The documents that the cluster has had are
+        """What the collection wrote, without what Kubernetes adds to it, by the fields of its field manager. The documents that the cluster has had are
         left out: they follow from what was, and all else from what the document says."""
         selector = f"app.kubernetes.io/instance={self.name}"
         items = self.kubectl.json("get", KINDS, "-n", self.namespace, "-l", selector, "--show-managed-fields")["items"]
@@ -238,7 +238,7 @@ def _owned(item: dict[str, Any]) -> Any:
 
 
 def let_go(kubectl: Kubectl, namespace: str) -> None:
-    """Of a run of these tests that was killed, documents may be left whose finalizer nobody takes off."""
+    """Remove finalizers from documents that a killed run of these tests has left."""
     for name in kubectl("get", DOCUMENTS, "-n", namespace, "-o", "name", "--ignore-not-found", check=False).split():
         kubectl("patch", name, "-n", namespace, "--type=merge", "-p", '{"metadata": {"finalizers": null}}', check=False)
 
@@ -301,7 +301,7 @@ def sentence(text: str) -> str:
 
 
 class Beside:
-    """The operator as a process of this machine."""
+    """The operator as a process on the host."""
 
     def __init__(self, directory: Path, namespace: str) -> None:
         self.directory = directory

@@ -36,7 +36,7 @@ PORT = 31402
 
 
 def effects(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """What counts. A run that goes on with a set of objects where another was killed puts its own mark on it first, each time: no object of the cluster."""
+    """Ignore the mark that each run first puts on the ApplySet when it continues after a killed run: it is no object of the cluster."""
     marked = ["corral.hpc/applyset-run" in (one.get("metadata", {}).get("annotations") or {}) for one in (before, after)]
     return changed(before, after) and not all(marked)
 
@@ -229,7 +229,7 @@ def test_a_change_that_is_killed_after_each_write_comes_to_the_same_end_and_the_
 
 
 def turn(cluster: Served) -> tuple[dict[str, Any], int]:
-    """Change the document to the other one of the two; return what shall come of it, and after how many effects it does."""
+    """Change the document to the other one of the two; return the expected contents, and the number of effects that lead there."""
     back = cluster.spec["nodeSets"][0]["replicas"] == 2
     change(cluster, back)
     return (reference["contents"], reference["back"]) if back else (reference["changed"], reference["change"])
@@ -237,7 +237,7 @@ def turn(cluster: Served) -> tuple[dict[str, Any], int]:
 
 @pytest.mark.parametrize("fault", TRANSIENT)
 def test_a_run_rides_out_a_fault_at_each_write(runs: Runs, cluster: Served, job: str, fault: str) -> None:
-    """Every write goes wrong once: the odd ones fail, and what is tried again is even."""
+    """Every write fails once: odd ones fail, and their retries are even."""
     wanted, count = turn(cluster)
     runs.proxy.plan(*(Fault(fault, write=number, **TRANSIENT[fault]) for number in range(1, 200, 2)))
     found = runs.run(cluster)
@@ -248,7 +248,7 @@ def test_a_run_rides_out_a_fault_at_each_write(runs: Runs, cluster: Served, job:
     assert lives(cluster, job)
 
 
-def test_a_refusal_at_each_write_ends_the_run_and_the_next_goes_on(runs: Runs, cluster: Served, job: str) -> None:
+def test_a_refusal_at_each_write_ends_the_run_and_the_next_continues(runs: Runs, cluster: Served, job: str) -> None:
     wanted, _count = turn(cluster)
     ended = []
     while not ended or not ended[-1]:
@@ -278,7 +278,7 @@ def test_an_api_server_that_is_gone_for_seconds_in_the_middle_of_a_run_costs_not
     try:
         found = runs.run(cluster)
         away.join()
-        # A request waits for a server that has answered before; a task that only begins now tells that there is none, and the next run goes on.
+        # A request waits for a server that has responded before; a task that starts now fails without a server, and the next run continues.
         assert found.successful or "does not answer" in found.failure, found.failure
         runs.good(cluster)
     finally:

@@ -82,7 +82,7 @@ def ready(operator: Operator) -> dict[str, str]:
             conditions = {c["type"]: c for c in one.get("status", {}).get("conditions", ())}
             given = conditions.get("Ready", {})
             fresh = given.get("observedGeneration") == one["metadata"]["generation"]
-            found[one["metadata"]["name"]] = "" if fresh and given["status"] == "True" else str(given.get("message", "not looked at"))
+            found[one["metadata"]["name"]] = "" if fresh and given["status"] == "True" else str(given.get("message", "not reconciled"))
     return found
 
 

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machines that go and come back under the operator: nobody runs corral.slurm.sync but it.
+"""Draining Kubernetes nodes under the operator, which alone runs corral.slurm.sync.
 
 The tests go on from one another. node2 has one of the two workers, and nothing else of the cluster; it is cordoned, so no other test runs beside these.
 """
@@ -20,7 +20,7 @@ from ..scenarios import scenario
 from ..test_sync import DRAINED, READY, comes_again, condition, drain, evict, in_service, node_on, nodes, pods, state, submit
 from .conftest import DOCUMENTS, ENVIRONMENT, IMAGE, Operator, Served, let_go
 
-# What Slurm is told is the same as by a playbook, of which test_sync.py is.
+# test_sync.py tests the same changes in Slurm by the playbook.
 pytestmark = [pytest.mark.lab, pytest.mark.alone, pytest.mark.long]
 NAME = os.environ.get("CORRAL_TEST_PREFIX", "") + "machines"
 PORT = int(os.environ.get("CORRAL_TEST_PORT", "31402"))
@@ -66,7 +66,7 @@ def cluster(operator: Operator, made: Cluster) -> Iterator[Served]:
 
 
 def test_the_states_of_nodes_show_on_their_pods(cluster: Served) -> None:
-    eventually(lambda: all(shown(pod, READY) == "True" for pod in pods(cluster).values()), "the pods tell that their nodes are ready", 30)
+    eventually(lambda: all(shown(pod, READY) == "True" for pod in pods(cluster).values()), "the pods show that their nodes are ready", 30)
 
 
 def shown(pod: dict[str, object], kind: str) -> str:
@@ -84,7 +84,7 @@ def test_a_cordon_drains_and_comes_back_by_itself(cluster: Served) -> None:
         cluster.kubectl("cordon", "node2")
         eventually(lambda: nodes(cluster)[name] == "draining|corral: sync: machine node2 is cordoned", "the node is drained", 15)
         print(f"MEASURED cordon → node drained: {time.monotonic() - began:.1f} s")
-        eventually(lambda: shown(pods(cluster)["node2"], DRAINED) == "False", "the pod tells it", 15)
+        eventually(lambda: shown(pods(cluster)["node2"], DRAINED) == "False", "the pod shows it", 15)
         assert "disruption budget" in evict(cluster, pods(cluster)["node2"]["metadata"]["name"]), "the pod of a running job was evicted"
         began = time.monotonic()
         cluster.kubectl("uncordon", "node2")
@@ -99,7 +99,7 @@ def test_a_cordon_drains_and_comes_back_by_itself(cluster: Served) -> None:
     cluster.ssh("touch first")
 
 
-def test_kubectl_drain_waits_for_the_job_and_then_goes_through(cluster: Served) -> None:
+def test_kubectl_drain_waits_for_the_job_and_then_succeeds(cluster: Served) -> None:
     pod = pods(cluster)["node2"]["metadata"]
     number = submit(cluster, f"-w {node_on(cluster, 'node2')}", "second")
     with (

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An operator for one namespace, with no right outside it: on volumes that an administrator has made, a cluster comes and goes all the same."""
+"""An operator for one namespace, with no right outside it: on volumes of an administrator, a cluster is created and deleted as usual."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRIORITIES = {"corral-control-plane": 1000001, "test-workers": 1000}
 
 
 def volumes(name: str, namespace: str) -> str:
-    """Two volumes and their claims, as somebody else has made them."""
+    """Two volumes and their claims, as an administrator creates them."""
     objects = []
     for claim, folder in ((f"{name}-controller-state", "state"), (f"{name}-jail", "jail")):
         common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
@@ -58,7 +58,7 @@ def operator(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster]) -> I
         kubectl("create", "priorityclass", name, f"--value={value}", check=False)
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
     operator = Operator(kubectl, "test-operator-own")
-    # Which namespaces it looks at is what is tested here.
+    # The test sets the namespaces itself.
     environment = {name: value for name, value in ENVIRONMENT.items() if name != "CORRAL_NAMESPACES"}
     run = operator.install(
         image=IMAGE,
@@ -102,7 +102,7 @@ def test_it_has_no_right_outside_its_namespaces(operator: tuple[Operator, Served
     assert may(one, "patch", "statefulsets", "-n", cluster.namespace)
 
 
-def test_a_cluster_comes_and_goes(operator: tuple[Operator, Served]) -> None:
+def test_a_cluster_is_created_and_deleted(operator: tuple[Operator, Served]) -> None:
     _one, cluster = operator
     cluster.spec["nodeSets"] = []
     cluster.spec["partitions"] = []

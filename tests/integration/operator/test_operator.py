@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The life of one cluster under the operator, in order: made, left alone, edited, spoilt, handed to and fro, taken away.
 
-Each test goes on where the last one ended.
+Each test continues where the last one ended.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def test_a_second_run_of_the_installation_changes_nothing(operator: Operator) ->
     assert len(operator.pods()) == 2
 
 
-def test_a_document_where_it_has_no_rights_is_told_so_and_can_go(operator: Operator, cluster: Served) -> None:
+def test_a_document_without_rights_has_that_in_its_status_and_can_be_deleted(operator: Operator, cluster: Served) -> None:
     kubectl = operator.kubectl
     other = Served(**{**vars(cluster), "name": "unserved", "namespace": "test-unserved"})
     kubectl("create", "namespace", other.namespace)
     try:
         other.apply()
-        eventually(lambda: other.is_("Ready", "False"), "the status says that there are no rights", 20)
+        eventually(lambda: other.is_("Ready", "False"), "the status has the missing rights", 20)
         message = other.condition("Ready")["message"]
         assert other.namespace in message
         assert "RoleBinding" in message or "operator_namespaces" in message
@@ -124,10 +124,10 @@ def test_a_node_set_that_scales_is_scaled_by_its_subresource_and_by_nothing_else
     job = cluster.ssh("sbatch --parsable -w cpu-1 --wrap 'sleep 600'").stdout.strip()
     eventually(lambda: "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job runs")
     kubectl("scale", where, *there, "--replicas=0")
-    eventually(lambda: "DRAIN" in cluster.slurm("scontrol", "show", "node", "cpu-1"), "the node goes", 60)
+    eventually(lambda: "DRAIN" in cluster.slurm("scontrol", "show", "node", "cpu-1"), "the node drains", 60)
     assert nodes() == ["cpu-0", "cpu-1"]
     assert "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T")
-    eventually(lambda: scale()[:2] == (0, 2), "an autoscaler is told of both")
+    eventually(lambda: scale()[:2] == (0, 2), "an autoscaler gets both")
     cluster.slurm("scancel", job)
     cluster.annotate("corral.hpc/requested-at=job-cancelled")
     eventually(lambda: nodes() == ["cpu-0"], "it has gone when its job had", 60)
@@ -198,7 +198,7 @@ def test_drift_is_repaired(cluster: Served, what: str) -> None:
     assert cluster.ssh("srun -N2 true", check=False).returncode == 0
 
 
-# What somebody adds to an object without a change of what is the cluster's: the object, the field, and the patch.
+# Additions to an object that change no field of the cluster: the object, the field, and the patch.
 ADDED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "a container": (
         f"StatefulSet {NAME}-cpu",
@@ -211,17 +211,17 @@ ADDED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", ADDED)
-def test_what_somebody_adds_is_taken_back_and_told_with_field_and_manager(cluster: Served, what: str) -> None:
+def test_additions_of_others_are_removed_and_reported_with_field_and_manager(cluster: Served, what: str) -> None:
     wanted, there = alike(cluster.contents()), ("-n", cluster.namespace)
     which, kind, field, spec = ADDED[what]
     began = time.monotonic()
     cluster.kubectl("patch", kind, which.rpartition(" ")[2], *there, "--field-manager=intruder", "-p", json.dumps({"spec": spec}))
 
     def told() -> list[str]:
-        return [one["message"] for one in cluster.kubectl.items("events", *there) if one["reason"] == "TakenBack"]
+        return [one["message"] for one in cluster.kubectl.items("events", *there) if one["reason"] == "ForeignFieldsRemoved"]
 
-    eventually(lambda: alike(cluster.contents()) == wanted, f"{what} is taken back", 20)
-    print(f"MEASURED {what} added → taken back: {time.monotonic() - began:.1f} s")
+    eventually(lambda: alike(cluster.contents()) == wanted, f"{what} is removed", 20)
+    print(f"MEASURED {what} added → removed: {time.monotonic() - began:.1f} s")
     eventually(lambda: any(f"{field} of {which}, by intruder" in one for one in told()), "an event names field and manager", 20)
     eventually(lambda: cluster.settled, "the cluster is at rest")
     assert alike(cluster.contents()) == wanted
@@ -241,18 +241,18 @@ def record(what: str, seconds: float) -> None:
     REPAIRS.write_text(json.dumps({**known, what: round(seconds, 2)}, indent=1) + "\n")
 
 
-def test_a_worker_pod_that_was_lost_is_back_and_the_status_says_so(cluster: Served) -> None:
-    """Its StatefulSet makes it; the operator tells, and sees that Slurm has the node again."""
+def test_a_lost_worker_pod_is_back_and_the_status_shows_it(cluster: Served) -> None:
+    """Its StatefulSet creates it; the operator reports that, and that Slurm has the node again."""
     began = time.monotonic()
     cluster.kubectl("delete", "pod", f"{NAME}-cpu-1", "-n", cluster.namespace, "--wait=false")
-    eventually(lambda: cluster.is_("WorkersReady", "False") or not cluster.settled, "the status tells of it", 30)
+    eventually(lambda: cluster.is_("WorkersReady", "False") or not cluster.settled, "the status shows it", 30)
     eventually(lambda: cluster.settled and cluster.is_("WorkersReady", "True"), "the cluster is at rest again")
     record("Pod deleted", time.monotonic() - began)
     assert cluster.ssh("srun -N2 true", check=False).returncode == 0
 
 
-def test_the_status_follows_what_an_administrator_tells_slurm(operator: Operator, cluster: Served) -> None:
-    """Kubernetes knows nothing of it, so the operator looks."""
+def test_the_status_follows_an_administrators_changes_in_slurm(operator: Operator, cluster: Served) -> None:
+    """Kubernetes does not show them, so the operator probes."""
     eventually(lambda: cluster.settled, "the cluster is at rest", 60)
 
     def tell(state: str, *words: str) -> float:
@@ -266,7 +266,7 @@ def test_the_status_follows_what_an_administrator_tells_slurm(operator: Operator
     runs, slowest = operator.runs(), 0.0
     for state, reason, count in 2 * [("drain", ["reason=new fans"], 1), ("resume", [], 0)]:
         began = tell(state, *reason)
-        eventually(lambda count=count: drained() == count, f"the status tells of {state}", 15)
+        eventually(lambda count=count: drained() == count, f"the status shows {state}", 15)
         slowest = max(slowest, time.monotonic() - began)
         assert cluster.is_("Degraded", "True" if count else "False")
         assert cluster.is_("Ready", "True")
@@ -274,7 +274,7 @@ def test_the_status_follows_what_an_administrator_tells_slurm(operator: Operator
     assert operator.runs() == runs, "nothing is to be made"
 
 
-def test_metrics_are_for_those_who_may_read_them(operator: Operator, cluster: Served) -> None:
+def test_only_authorized_readers_get_metrics(operator: Operator, cluster: Served) -> None:
     del cluster  # it is there, and has something to hide
     pod, (account, role) = operator.led(), ("test-scraper", operator.reader)
     operator.kubectl("create", "serviceaccount", account, "-n", NAMESPACE)
@@ -289,8 +289,8 @@ def test_metrics_are_for_those_who_may_read_them(operator: Operator, cluster: Se
         operator.kubectl("delete", "clusterrolebinding", account)
 
 
-def test_metrics_tell_what_was_done(operator: Operator, cluster: Served) -> None:
-    """After a cluster was made, edited and repaired: each metric of the documentation has something to tell."""
+def test_metrics_count_what_was_done(operator: Operator, cluster: Served) -> None:
+    """After a cluster was created, edited and repaired, each metric of the documentation has a value."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(operator.metrics(operator.led())):
         for sample in family.samples:
@@ -300,10 +300,10 @@ def test_metrics_tell_what_was_done(operator: Operator, cluster: Served) -> None
             if sample.labels.get("playbook") == "site" and sample.labels.get("result") == "successful":
                 found[f"{sample.name} site"] = sample.value
     counted = ("runs_total", "run_seconds_count", "task_seconds_count", "queue_wait_seconds_count", "drift_total")
-    for name in (*counted, "status_writes_total", "children", "requests", "runs_total site", "run_seconds_count site"):
+    for name in (*counted, "status_writes_total", "watched_objects", "requests", "runs_total site", "run_seconds_count site"):
         assert found[f"corral_operator_{name}"] > 0, (name, found)
     assert (found["corral_operator_leader"], found["corral_operator_clusters"]) == (1, 1)
-    for name in ("retries_total", "queue_depth", "runs_open", "watch_restarts", "zygote_restarts"):
+    for name in ("retries_total", "queue_depth", "runs_in_progress", "watch_restarts", "zygote_restarts"):
         assert f"corral_operator_{name}" in found
     # A cluster at rest moves no counter.
     eventually(lambda: cluster.settled, "the cluster is at rest")
@@ -339,12 +339,12 @@ def test_one_run_can_be_asked_for(operator: Operator, cluster: Served) -> None:
     assert cluster.objects() == before
 
 
-def test_a_wrong_document_touches_nothing_and_says_where(cluster: Served) -> None:
+def test_an_invalid_document_changes_nothing_and_the_error_has_its_path(cluster: Served) -> None:
     before, spec = cluster.objects(), copy.deepcopy(cluster.spec)
     cluster.spec["partitions"] = [{"name": "main", "default": True, "nodeSets": ["nowhere"]}]
     cluster.spec["nodeSets"][0]["features"] = ["not-seen"]
     cluster.apply()
-    eventually(lambda: cluster.is_("Ready", "False") or cluster.is_("Degraded", "True"), "the status says that it is wrong", 20)
+    eventually(lambda: cluster.is_("Ready", "False") or cluster.is_("Degraded", "True"), "the status has the error", 20)
     said = json.dumps(cluster.resource()["status"])
     assert "spec.partitions[0].nodeSets[0]" in said, said
     assert cluster.objects() == before
@@ -355,7 +355,7 @@ def test_a_wrong_document_touches_nothing_and_says_where(cluster: Served) -> Non
 
 
 def test_text_of_a_document_stays_text(operator: Operator, cluster: Served) -> None:
-    """Wherever the schema lets free text through: it arrives as it was written, and is run by nobody."""
+    """Free text that the schema accepts arrives as it was written, and is never executed."""
     attacks = {
         "corral.hpc/a": "{{ lookup('ansible.builtin.pipe', 'touch /tmp/injected') }}",
         "corral.hpc/b": "{% for x in ().__class__.__base__.__subclasses__() %}{{ x }}{% endfor %}",
@@ -379,7 +379,7 @@ def test_text_of_a_document_stays_text(operator: Operator, cluster: Served) -> N
     cluster.wait_ready(60)
 
 
-def test_a_cluster_goes_from_the_operator_to_a_playbook_and_back_without_a_change(operator: Operator, cluster: Served) -> None:
+def test_a_cluster_is_handed_from_the_operator_to_a_playbook_and_back_without_a_change(operator: Operator, cluster: Served) -> None:
     before, contents = cluster.objects(), cluster.contents()
     cluster.annotate("corral.hpc/paused=true")
     run = cluster.site()
@@ -387,13 +387,13 @@ def test_a_cluster_goes_from_the_operator_to_a_playbook_and_back_without_a_chang
     assert cluster.objects() == before
     cluster.annotate("corral.hpc/paused-", "corral.hpc/requested-at=handed-back")
     runs = operator.runs()
-    eventually(lambda: operator.runs() > runs or cluster.settled, "the operator looks", 20)
+    eventually(lambda: operator.runs() > runs or cluster.settled, "the operator reconciles it", 20)
     eventually(lambda: cluster.settled, "the cluster is at rest")
     assert cluster.objects() == before
     assert cluster.contents() == contents
 
 
-def test_the_leader_is_killed_in_mid_run_and_the_other_goes_on(operator: Operator, cluster: Served) -> None:
+def test_the_leader_is_killed_in_mid_run_and_the_other_continues(operator: Operator, cluster: Served) -> None:
     job = cluster.ssh("sbatch --parsable -N1 --wrap 'sleep 600'").stdout.strip()
     eventually(lambda: "RUNNING" in cluster.slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job runs")
     leader = operator.led()
@@ -411,7 +411,7 @@ def test_the_leader_is_killed_in_mid_run_and_the_other_goes_on(operator: Operato
     cluster.ssh(f"scancel {job}")
 
 
-def test_a_leader_that_is_told_to_stop_hands_over_at_once(operator: Operator) -> None:
+def test_a_leader_that_is_shut_down_hands_over_at_once(operator: Operator) -> None:
     leader = operator.led()
     began = time.monotonic()
     operator.kubectl("delete", "pod", leader, "-n", NAMESPACE, "--wait=false")
@@ -434,7 +434,7 @@ def without_api_server(operator: Operator, pods: list[str]) -> Iterator[None]:
             subprocess.run([*words, "-D", *rule], check=False)
 
 
-def test_the_api_server_goes_away_and_comes_back(operator: Operator, cluster: Served) -> None:
+def test_an_outage_of_the_api_server(operator: Operator, cluster: Served) -> None:
     wanted = cluster.contents()
     restarts = pods_restarts(operator)
     with without_api_server(operator, operator.pods()):
@@ -550,8 +550,8 @@ def test_deleting_the_document_takes_the_cluster_away_and_keeps_its_data(cluster
     assert {s["metadata"]["name"]: s["data"] for s in cluster.kubectl.items("secrets", "-n", cluster.namespace)} == keys
 
 
-def test_a_cluster_goes_from_a_playbook_to_the_operator_and_back_without_a_change(operator: Operator, cluster: Served) -> None:
-    """It begins with the playbook, as with those who meet the operator later. It stands on the data that was kept."""
+def test_a_cluster_is_handed_from_a_playbook_to_the_operator_and_back_without_a_change(operator: Operator, cluster: Served) -> None:
+    """It starts with the playbook, as for users who install the operator later, on the retained data."""
     run = cluster.site()
     assert run.rc == 0, run.output
     assert not cluster.kubectl("get", DOCUMENTS, cluster.name, "-n", cluster.namespace, "--ignore-not-found", "-o", "name")
@@ -559,7 +559,7 @@ def test_a_cluster_goes_from_a_playbook_to_the_operator_and_back_without_a_chang
     cluster.apply()
     cluster.wait_ready()
     eventually(lambda: cluster.settled, "the cluster is at rest")
-    assert operator.runs() > runs, "the operator has looked at it"
+    assert operator.runs() > runs, "the operator has reconciled it"
     assert cluster.objects() == before
     cluster.annotate("corral.hpc/paused=true")
     run = cluster.site()
@@ -593,7 +593,7 @@ def writes(offset: int) -> int:
 
 
 def test_killed_after_any_write_the_next_leader_comes_to_the_same_end(operator: Operator, cluster: Served) -> None:
-    """The cluster is made again, on the data that was kept, by an operator that is killed after the first, the fourth, … write."""
+    """The cluster is made again, on the retained data, by an operator that is killed after the first, the fourth, … write."""
     audit = LAB / "log" / "audit.log"
     steps = (1, 4, 9, 16)
     killed = 0
@@ -619,7 +619,7 @@ def test_killed_after_any_write_the_next_leader_comes_to_the_same_end(operator: 
     cluster.annotate("corral.hpc/paused-")
 
 
-def test_a_document_that_is_deleted_during_its_run_goes_with_its_data_where_it_says_so(cluster: Served) -> None:
+def test_a_document_that_is_deleted_during_its_run_is_deleted_with_its_data_if_it_says_so(cluster: Served) -> None:
     cluster.spec["deletion"] = {"data": "Delete"}
     cluster.spec["nodeSets"][0]["replicas"] = 4
     cluster.apply()
@@ -689,7 +689,7 @@ def test_no_right_was_given_in_vain_and_none_was_missing(operator: Operator) -> 
 
 
 def test_a_namespace_that_is_deleted_takes_its_cluster_along_but_for_its_data(operator: Operator, cluster: Served) -> None:
-    """With it goes the RoleBinding by which the operator works there, so nothing may wait for a run."""
+    """The operator's RoleBinding is deleted with it, so nothing may wait for a run."""
     cluster.apply()
     volume = f"{cluster.namespace}-{cluster.name}-jail"
 
@@ -699,7 +699,7 @@ def test_a_namespace_that_is_deleted_takes_its_cluster_along_but_for_its_data(op
     eventually(lambda: cluster.is_("Reconciling", "True") and said(".status.phase") == "Bound", "the cluster is being made", 30)
     made = said(".metadata.uid")
     cluster.kubectl("delete", "namespace", cluster.namespace, "--timeout=120s")
-    eventually(lambda: said(".status.phase") == "Released", "its volume is kept for a claim that is gone")
+    eventually(lambda: said(".status.phase") == "Released", "its volume is retained without its claim")
     # A cluster of the same name in a new namespace of that name gets it.
     cluster.kubectl("create", "namespace", cluster.namespace)
     run = operator.install()

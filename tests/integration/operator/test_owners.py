@@ -23,7 +23,7 @@ FINALIZER = "corral.hpc/destroy"
 
 @contextmanager
 def second_operator(kubectl: Kubectl) -> Iterator[Operator]:
-    """One that looks at the documents of all namespaces, as the first does, and has rights in none."""
+    """One that watches the documents of all namespaces, as the first does, and has rights in none."""
     found = Operator(kubectl, "test-operator-second")
     run = found.install(image=IMAGE, replicas=1, webhook="absent")
     try:
@@ -43,7 +43,7 @@ def test_a_second_operator_neither_writes_nor_lets_go_of_the_firsts_document(ope
     before = cluster.resource()
     assert before["metadata"]["annotations"]["corral.hpc/operator"] == f"{operator.namespace}/corral-operator"
     with second_operator(operator.kubectl):
-        time.sleep(15)  # after 10 s it tells of what nobody looks after
+        time.sleep(15)  # after 10 s it reports unclaimed documents
         assert cluster.resource()["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert cluster.resource()["metadata"]["finalizers"] == [FINALIZER]
 
@@ -70,7 +70,7 @@ def test_what_is_taken_off_a_document_is_back(operator: Operator, cluster: Serve
     for what, change in HARMS.items():
         patch(change)
         eventually(whole, f"{what} is back", 5)
-    # The status: what somebody else says in it, and what they take out of it.
+    # The status: what others write into it and remove from it.
     before = cluster.resource()["status"]
     for lie in ({"nodes": {"total": 99}, "login": "nowhere"}, {"conditions": []}, {"observedHash": None, "observedGeneration": 1}):
         patch({"status": lie}, "--subresource=status")

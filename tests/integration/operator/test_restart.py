@@ -159,7 +159,7 @@ def test_a_leader_that_is_frozen_in_a_run_writes_nothing_once_another_leads(
             cluster.apply()
             eventually(lambda: cluster.settled, "the cluster is at rest", 100)
             other.start(KUBECONFIG=str(theirs.kubeconfig(tmp_path / "second.kubeconfig")), **election)
-            eventually(lambda: "the zygote is warm" in other.log, "another operator is ready")
+            eventually(lambda: "the zygote has warmed up" in other.log, "another operator is ready")
             ours.plan(Fault("kill-committed", effect=1))
             cluster.spec["login"]["service"]["annotations"] = {"example.com/frozen": what}
             cluster.apply()

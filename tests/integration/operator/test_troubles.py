@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What goes wrong around the operator: a cluster that can not be made, beside one that can; watches that break in every way; and nothing of it tells a key.
+"""Faults around the operator: a cluster that can not be created, beside one that can; watches that break in every way; and no key in any output.
 
 The operator runs beside the lab, and the fault proxy stands before its API server. The clusters have no nodes, so that each is made in seconds.
 """
@@ -73,11 +73,13 @@ def events(cluster: Served, reason: str) -> list[Json]:
     return [one for one in cluster.kubectl.items("events", "-n", cluster.namespace) if one["reason"] == reason]
 
 
-def test_a_cluster_that_can_not_be_made_says_why_and_is_tried_ever_more_seldom(operator: Beside, clusters: tuple[Served, Served]) -> None:
+def test_a_cluster_that_can_not_be_created_reports_why_and_is_retried_less_and_less_often(
+    operator: Beside, clusters: tuple[Served, Served]
+) -> None:
     broken, _spared = clusters
     broken.spec["images"]["slurm"] = MISSING
     broken.apply()
-    eventually(lambda: broken.condition("Ready").get("reason") == "RunFailed", "the status tells of the failure", 60)
+    eventually(lambda: broken.condition("Ready").get("reason") == "RunFailed", "the status shows the failure", 60)
     status = broken.resource()["status"]
     [degraded] = [one for one in status["conditions"] if one["type"] == "Degraded"]
     assert degraded["status"] == "True" and degraded["message"] == status["lastFailure"]
@@ -86,11 +88,11 @@ def test_a_cluster_that_can_not_be_made_says_why_and_is_tried_ever_more_seldom(o
     assert said.startswith(f"Write the document's users into the jail: Job {broken.namespace}/broken-jail-users-"), said
     assert f"container users: the image {MISSING} can not be had" in said, said
     assert said.endswith("; check the name and the pull secrets."), said
-    eventually(lambda: events(broken, "RunFailed") != [], "an event tells of it")
+    eventually(lambda: events(broken, "RunFailed") != [], "an event reports it")
     [event] = events(broken, "RunFailed")[:1]
     where, _of, pod = event["message"].rpartition("Its output: ")[2].rstrip(".").partition(" in pod ")
     assert pod == "this-pod"
-    assert MISSING in Path(where).read_text(), "the run's output is where the event says"
+    assert MISSING in Path(where).read_text(), "the run's output is where the event states"
     eventually(lambda: len(lines(operator, "run failed")) >= 2, "it is tried again", 120)
     pauses = [line["again_in"] for line in lines(operator, "run failed")[:2]]
     assert pauses[0] < pauses[1], pauses
@@ -107,7 +109,7 @@ def test_meanwhile_another_cluster_is_made_as_if_it_were_alone(operator: Beside,
     assert not broken.is_("Ready", "True")
 
 
-def test_a_document_that_is_mended_is_made_at_once_and_the_event_says_so(operator: Beside, clusters: tuple[Served, Served]) -> None:
+def test_a_corrected_document_is_applied_at_once_and_an_event_reports_it(operator: Beside, clusters: tuple[Served, Served]) -> None:
     broken, _spared = clusters
     broken.spec["images"]["slurm"] = SLURM_IMAGE
     broken.apply()
@@ -130,7 +132,7 @@ def test_watches_that_break_miss_nothing(operator: Beside, clusters: tuple[Serve
     eventually(lambda: spared.contents() == wanted, "what was deleted is made again", 60)
     print(f"MEASURED all watches broken by {fault} → what was deleted meanwhile is repaired: {time.monotonic() - began:.1f} s")
     assert [one for one in proxy.trace if one.fault == fault]
-    # And those that it has now tell what happens.
+    # And its present watches deliver events.
     proxy.plan()
     eventually(lambda: spared.settled, "the cluster is at rest")
     spared.kubectl("delete", "configmap", "spared-controller-config", "-n", spared.namespace)
@@ -172,7 +174,7 @@ def canaries(cluster: Served) -> list[bytes]:
     return found
 
 
-def test_no_key_is_told_by_status_event_log_or_artifact(operator: Beside, clusters: tuple[Served, Served]) -> None:
+def test_no_key_is_in_status_event_log_or_artifact(operator: Beside, clusters: tuple[Served, Served]) -> None:
     """After all that these tests have done, failures among it."""
     for cluster in clusters:
         wanted = canaries(cluster)

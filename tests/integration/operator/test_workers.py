@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node sets under the operator while jobs run: what a deadline does, what the status tells of a roll-out, and the way back. Each test goes on where the last
+"""Node sets under the operator while jobs run: what a deadline does, what the status shows of a roll-out, and the way back. Each test continues where the last
 one ended."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def cluster(operator: Operator, cluster: Served) -> Served:
 
 
 def waits_for(cluster: Served, *words: str) -> bool:
-    """Whether the status says so at rest, as kubectl wait and people see it."""
+    """Whether the status shows it at rest, for kubectl wait and people."""
     said = cluster.resource()["status"].get("waitingFor", "")
     return all(word in said for word in words) and cluster.condition("Reconciling").get("reason") == "WaitingForJobs"
 
@@ -41,17 +41,17 @@ def at_rest(cluster: Served) -> bool:
     return cluster.settled and "waitingFor" not in cluster.resource()["status"]
 
 
-def test_after_the_deadline_jobs_on_nodes_that_go_are_told_what_their_set_says(cluster: Served) -> None:
+def test_after_the_deadline_jobs_on_draining_nodes_get_the_policy_of_their_set(cluster: Served) -> None:
     cpu, extra = cluster.spec["nodeSets"]
     requeued, cancelled = submit(cluster, "-x cpu-[0-1],extra-[0-1]", "never"), submit(cluster, "-w extra-1", "never")
     deadline = "nodes go whose sets say `Requeue` and `Cancel`, after the deadline, under the operator"
     with scenario(cluster, deadline, [requeued, cancelled], anew=1, asked=1):
         cpu["replicas"], extra["replicas"] = 2, 1
         cluster.apply()
-        words = f"the jobs on nodes that go: cpu-2 (job {requeued} of alice), extra-1 (job {cancelled} of alice)"
-        eventually(lambda: waits_for(cluster, words), "the status says what is waited for")
+        words = f"jobs on draining nodes: cpu-2 (job {requeued} of alice), extra-1 (job {cancelled} of alice)"
+        eventually(lambda: waits_for(cluster, words), "the status shows what is waited for")
         assert (state(cluster, requeued), state(cluster, cancelled)) == (["RUNNING"], ["RUNNING"])
-        # What the document says now holds for a drain that is under way, too.
+        # A change of the document applies to a current drain too.
         cpu["drain"], extra["drain"] = ({"policy": policy, "deadlineSeconds": 1} for policy in ("Requeue", "Cancel"))
         cluster.apply()
         eventually(lambda: sorted(nodes(cluster)) == ["cpu-0", "cpu-1", "extra-0"], "the nodes have gone")
@@ -60,7 +60,7 @@ def test_after_the_deadline_jobs_on_nodes_that_go_are_told_what_their_set_says(c
     cluster.slurm("scancel", requeued)
 
 
-def test_a_roll_out_says_how_far_it_is_and_jobs_of_a_partition_make_way(cluster: Served) -> None:
+def test_a_roll_out_reports_its_progress_and_jobs_of_a_partition_are_preempted(cluster: Served) -> None:
     kept, put_back = submit(cluster, "-w cpu-0", "kept"), submit(cluster, "-p spot -w cpu-1", "never")
     before = cluster.kubectl.uids(cluster.namespace, "corral.hpc/node-set=cpu")
     jobs = [{"partitions": ["spot"], "policy": "Requeue", "deadlineSeconds": 1}]
@@ -70,8 +70,8 @@ def test_a_roll_out_says_how_far_it_is_and_jobs_of_a_partition_make_way(cluster:
     progress = "another pod template: jobs of one partition make way, those of another are waited for, under the operator"
     with scenario(cluster, progress, [kept, put_back], anew=1):
         cluster.apply()
-        words = ("1 of 2 nodes of cpu have the new template", f"the jobs on nodes that go: cpu-0 (job {kept} of alice)")
-        eventually(lambda: waits_for(cluster, *words), "the status says how far the roll-out is", 90)
+        words = ("1 of 2 nodes of cpu have the new template", f"jobs on draining nodes: cpu-0 (job {kept} of alice)")
+        eventually(lambda: waits_for(cluster, *words), "the status shows the progress of the roll-out", 90)
         now = cluster.kubectl.uids(cluster.namespace, "corral.hpc/node-set=cpu")
         assert {name for name in before if now[name] == before[name]} == {f"{NAME}-cpu-0"}
         assert state(cluster, kept) == ["RUNNING"]

@@ -75,13 +75,13 @@ class FakeApi:
         self.sent: dict[str, int] = {}
         self.watches: list[tuple[str, asyncio.Queue[Json | None]]] = []
         self.refuse: Callable[[str, str], int] = lambda _method, _path: 0
-        # So much later than the watches tell of a write does whoever wrote get the answer.
-        self.answers_after = 0.0
-        # So much later than whoever wrote got the answer do the watches tell of it.
-        self.tells_after = 0.0
+        # Delay of the response to a write after its watch event.
+        self.response_delay = 0.0
+        # Delay of the watch event after the response to a write.
+        self.event_delay = 0.0
 
     def put(self, path: str, found: Json) -> Json:
-        """Somebody writes an object."""
+        """Write an object, as any client."""
         self.version += 1
         old = self.objects.get(path)
         found = copy.deepcopy(found)
@@ -94,27 +94,27 @@ class FakeApi:
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             self.delete(path)
         else:
-            self._tell(path, "MODIFIED" if old else "ADDED", found)
+            self._emit(path, "MODIFIED" if old else "ADDED", found)
         return found
 
     def delete(self, path: str) -> None:
-        """Somebody deletes an object."""
+        """Delete an object, as any client."""
         self.version += 1
         found = self.objects[path]
         found["metadata"]["resourceVersion"] = str(self.version)
         if found["metadata"].get("finalizers"):
             found["metadata"].setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
-            self._tell(path, "MODIFIED", found)
+            self._emit(path, "MODIFIED", found)
         else:
             del self.objects[path]
-            self._tell(path, "DELETED", found)
+            self._emit(path, "DELETED", found)
 
-    def _tell(self, path: str, kind: str, found: Json) -> None:
+    def _emit(self, path: str, kind: str, found: Json) -> None:
         for collection, queue in self.watches:
             if _within(path, collection):
                 event = {"type": kind, "object": copy.deepcopy(found)}
-                if self.tells_after:
-                    asyncio.get_running_loop().call_later(self.tells_after, queue.put_nowait, event)
+                if self.event_delay:
+                    asyncio.get_running_loop().call_later(self.event_delay, queue.put_nowait, event)
                 else:
                     queue.put_nowait(event)
 
@@ -161,9 +161,9 @@ class FakeApi:
         if given is not None and given != old["metadata"]["resourceVersion"]:
             raise api_error(Status(409, reason="Conflict"), what, server="fake")
         new = copy.deepcopy(body or {}) if method == "PUT" else _merged(old, body or {})
-        answer = copy.deepcopy(self.put(target, new))
-        await asyncio.sleep(self.answers_after)
-        return answer
+        response = copy.deepcopy(self.put(target, new))
+        await asyncio.sleep(self.response_delay)
+        return response
 
     async def watch(self, path: str, *, what: str, query: Mapping[str, str], seconds: int, accept: str = JSON) -> AsyncIterator[Json]:
         queue: asyncio.Queue[Json | None] = asyncio.Queue()
@@ -256,7 +256,7 @@ class FakeEngine:
         self.started: list[Request] = []
         self.at_once = 0
         self.most_at_once = 0
-        self.well = True
+        self.ready = True
         self.stuck = False
 
     async def open(self) -> None:
@@ -340,7 +340,7 @@ class World:
         return checker.check(document)
 
     async def well(self, request: Request) -> tuple[list[Json], int]:
-        """A run that makes what is missing."""
+        """A successful run, which creates what is missing."""
         await asyncio.sleep(0.1)
         given = json.loads(Path(request.private_data_dir, "cluster.json").read_text())["metadata"]
         if request.playbook.endswith("destroy"):
@@ -377,18 +377,18 @@ class World:
         self.api.put(f"/api/v1/namespaces/one/configmaps/{name}", body)
 
     def edit(self, **spec: Any) -> None:
-        """Somebody gives the document other fields."""
+        """Change fields of the document's spec."""
         found = self.api.objects[path()]
         self.api.put(path(), {**found, "spec": {**found["spec"], **spec}})
 
     def pause(self) -> None:
-        """Somebody has nothing be done about the cluster."""
+        """Pause the cluster."""
         found = self.api.objects[path()]
         self.api.put(path(), {**found, "metadata": {**found["metadata"], "annotations": {"corral.hpc/paused": "true"}}})
 
     @contextlib.asynccontextmanager
     async def opponent(self, where: str, pause: float = 1.0) -> AsyncIterator[None]:
-        """Somebody takes an object away each time that it is there."""
+        """Another writer deletes an object whenever it exists."""
 
         async def write() -> None:
             while True:
@@ -402,19 +402,19 @@ class World:
         finally:
             fight.cancel()
 
-    def machine(self, name: str, *, cordoned: bool = False, **status: Any) -> None:
-        """A node of Kubernetes is as given."""
+    def kubernetes_node(self, name: str, *, cordoned: bool = False, **status: Any) -> None:
+        """Create or replace a Kubernetes node."""
         self.api.put(f"/api/v1/nodes/{name}", {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": status})
 
-    def pod(self, machine: str, *, name: str = "a-cpu-0", cluster: str = "a", ready: bool = True) -> None:
-        """A worker's pod is on a machine, another one than before."""
+    def pod(self, node: str, *, name: str = "a-cpu-0", cluster: str = "a", ready: bool = True) -> None:
+        """Create or replace a worker's pod on a Kubernetes node."""
         labels = {**LABELS, INSTANCE: cluster, COMPONENT: "worker"}
         conditions = [{"type": "Ready", "status": str(ready)}]
         where = f"/api/v1/namespaces/one/pods/{name}"
         if where in self.api.objects:
             self.api.delete(where)
         self.api.put(
-            where, {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": machine}, "status": {"conditions": conditions}}
+            where, {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": node}, "status": {"conditions": conditions}}
         )
 
     async def __aenter__(self) -> World:

@@ -259,9 +259,9 @@ def test_definitions_are_brought_up_to_date_after_the_pods() -> None:
     definitions = [call for _name, call in calls if call.get("objects") == "{{ operator_crds }}"]
     order = [name for name, call in calls if call.get("objects") == "{{ operator_crds }}" or call.get("applyset")]
     assert order == [
-        "Make the CustomResourceDefinitions where they are missing",
-        "Apply its rights and its pods",
-        "Bring the CustomResourceDefinitions up to date",
+        "Create the CustomResourceDefinitions if they are missing",
+        "Apply the operator's rights and pods",
+        "Update the CustomResourceDefinitions",
     ]
     assert [bool(call.get("create_only")) for call in definitions] == [True, False]
     assert all(call["wait"] for _name, call in calls if call.get("objects") or call.get("applyset"))

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documents: a new or another one is made, one that goes is forgotten, and what somebody else writes into one comes back."""
+"""Watches documents: queues new and changed ones, forgets deleted ones, and restores metadata and status that others overwrite."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from corral_operator.reconcile.validation import Validator
 log = logging.getLogger(__name__)
 
 _DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/slurmclusters.corral.hpc"
-# Edits that follow one another within this are one; a run comes all the same when they have gone on for so long.
+# Edits at shorter intervals are debounced, for this long at most.
 _BURST = 3.0
-# Under this name somebody else's writing of the document itself is counted.
+# The name under which conflicts about the document itself are counted.
 _DOCUMENT = "SlurmCluster document"
 
 
@@ -44,12 +44,12 @@ class DocumentTriggers:
         self._status = status
         self._validator = validator
         self._objects = objects
-        # What the definition that the API server has gives documents more than this version knows.
+        # Fields of the API server's CustomResourceDefinition that this version does not know.
         self._newer = newer.Additions()
         self.watches: list[Watch] = []
 
     def watch(self) -> list[asyncio.Task[None]]:
-        """Begin to watch."""
+        """Start watching."""
         settings = self._context.settings
         for namespace in settings.namespaces or ("",):
             path = f"{API}/namespaces/{namespace}/slurmclusters" if namespace else f"{API}/slurmclusters"
@@ -57,7 +57,7 @@ class DocumentTriggers:
                 self._context.api,
                 Collection(path, "SlurmClusters", settings.selector, defined=True),
                 replace=functools.partial(self._listed, namespace),
-                seen=self._seen,
+                on_event=self._on_event,
                 refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),
                 relist=settings.relist,
                 before=self._read_definition,
@@ -66,17 +66,17 @@ class DocumentTriggers:
         return [asyncio.create_task(watch.run()) for watch in self.watches]
 
     async def _read_definition(self) -> None:
-        """See what documents have by default. A change of the definition ends the watch of documents, so this comes before their new list."""
+        """Read the definition's defaults, before each list: a change of the definition ends the watch, so documents are listed again."""
         try:
             found = await self._context.api.request("GET", _DEFINITION, what="read the CustomResourceDefinition of SlurmClusters")
         except CorralError as error:
             if status_code(error) not in (401, 403, 404):
                 raise
-            found = {}  # without the right, what is not known is a mistake
+            found = {}  # without permission, unknown fields are errors
         self._newer = newer.additions(found) if found else newer.Additions()
 
-    def known(self, document: Json) -> Json:
-        """Return a document without what a newer definition has given it by default."""
+    def without_unknown_fields(self, document: Json) -> Json:
+        """Return a document without fields that a newer definition has added by default."""
         return {**document, "spec": newer.without(document.get("spec"), self._newer)[0]} if self._newer else document
 
     def _listed(self, scope: str, found: list[Json]) -> None:
@@ -86,14 +86,14 @@ class DocumentTriggers:
         for document in found:
             self.observe(document, Trigger.RESYNC)
 
-    def _seen(self, event: str, document: Json) -> None:
+    def _on_event(self, event: str, document: Json) -> None:
         if event == "DELETED":
             self._gone(metadata.key(document))
         else:
             self.observe(document)
 
     def observe(self, document: Json, trigger: Trigger = Trigger.EDIT) -> None:
-        """Take a document as it is now."""
+        """Process the current state of a document."""
         document["metadata"].pop("managedFields", None)
         key, clusters = metadata.key(document), self._context.cache.clusters
         document["spec"], unknown = newer.without(document.get("spec"), self._newer)
@@ -123,19 +123,19 @@ class DocumentTriggers:
 
     def _changed(self, cluster: Cluster, document: Json) -> None:
         if metadata.older(document, cluster.document):
-            return  # a watch that was restarted from a cache that lags
+            return  # from a lagging cache of the API server
         context, us = self._context, self._context.settings.owner
         before, cluster.document = cluster.document, document
-        if metadata.wish(before, us) == metadata.wish(document, us):
-            document["spec"] = before.get("spec")  # kept once, also as the one that was checked
+        if metadata.desired_state(before, us) == metadata.desired_state(document, us):
+            document["spec"] = before.get("spec")  # share the object with the last check
             self._overwritten(cluster, before)
             return
-        if context.foreign(before):  # its status is the memory of whoever looked after it until now
+        if context.foreign(before):  # its status has the facts of the previous operator
             cluster.facts, cluster.seen_at = Facts.of(document.get("status") or {}), context.clock()
         context.backoff.reset(cluster.key)
         cluster.convergence.unsettled, cluster.requests.backoff_cut = 0, False
         cluster.convergence.conflicts.clear()
-        # The first edit counts at once; of those that follow it closely the last one.
+        # The first edit is applied at once; edits that follow it closely are debounced.
         burst, cluster.requests.edited = context.clock() < cluster.requests.edited + _BURST, context.clock()
         context.queue.add(cluster.key, Trigger.EDIT, context.settings.debounce if burst else 0.0, _BURST if burst else None)
         self._validator.requeue_waiting(cluster.key)
@@ -149,31 +149,31 @@ class DocumentTriggers:
             cluster.execution.end("superseded")
 
     def _overwritten(self, cluster: Cluster, before: Json) -> None:
-        """Set back what somebody else has written into a document that this operator looks after: finalizer, owner, status."""
+        """Restore what another writer has changed in a document of this operator: finalizer, owner, status."""
         document, context, conflicts = cluster.document, self._context, cluster.convergence.conflicts
-        ours = metadata.owner(before) == context.settings.owner and not context.foreign(document)
-        if not context.leadership.active or not ours or metadata.paused(document) or cluster.ownership.released:
+        own = metadata.owner(before) == context.settings.owner and not context.foreign(document)
+        if not context.leadership.active or not own or metadata.paused(document) or cluster.ownership.released:
             return
-        lost = not cluster.deleting and metadata.held(before) and not metadata.held(document)
+        lost = not cluster.deleting and metadata.has_finalizer(before) and not metadata.has_finalizer(document)
         if lost or not metadata.owner(document):
-            context.tasks.spawn(self._hold_again(cluster))
+            context.tasks.spawn(self._claim_again(cluster))
         written = document.get("status")
         if written not in (before.get("status"), cluster.writes.last):
             self._status.write_soon(cluster, max(GATHER, conflicts.backoff(_DOCUMENT)))
             if cluster.writes.last is not None and conditions.patch(cluster.writes.last, written or {}):
                 conflicts.note([_DOCUMENT])
 
-    async def _hold_again(self, cluster: Cluster) -> None:
-        """What keeps the document from going without its objects comes back at once; where somebody takes it off again and again, ever later."""
+    async def _claim_again(self, cluster: Cluster) -> None:
+        """Restore owner and finalizer, at once; with a growing back-off if another writer removes them repeatedly."""
         context, conflicts = self._context, cluster.convergence.conflicts
         await asyncio.sleep(conflicts.backoff(_DOCUMENT))
         if not context.leadership.active or not context.cache.has(cluster) or cluster.deleting or metadata.paused(cluster.document):
             return
         conflicts.note([_DOCUMENT])
         try:
-            await self._documents.hold(cluster, finalizer=bool(cluster.facts.observed) or cluster.execution.run is not None)
+            await self._documents.claim(cluster, finalizer=bool(cluster.facts.observed) or cluster.execution.run is not None)
         except CorralError as error:
-            log.warning("finalizer not set back", extra={"cluster": cluster.name, "error": str(error)})
+            log.warning("finalizer not restored", extra={"cluster": cluster.name, "error": str(error)})
             context.queue.add(cluster.key, Trigger.RETRY, context.backoff.failed(cluster.key))
 
     def _gone(self, key: Key) -> None:
@@ -183,14 +183,14 @@ class DocumentTriggers:
             return
         self._validator.requeue_waiting(key)
         if context.leadership.active and not context.foreign(cluster.document):
-            children = context.cache.children(cluster) or []  # now, for with its last document the namespace is seen no more
+            children = context.cache.children(cluster) or []  # read now: without documents the namespace is not watched any more
             if context.settings.selector:
                 context.tasks.spawn(self._hand_over(cluster, children))
             else:
                 self._orphaned(cluster, children)
-        for errand in (key, cluster.sync_key):
-            context.queue.forget(errand)
-            context.backoff.reset(errand)
+        for queued in (key, cluster.sync_key):
+            context.queue.forget(queued)
+            context.backoff.reset(queued)
         cluster.execution.end("gone")
         if cluster.writes.timer is not None:
             cluster.writes.timer.cancel()
@@ -200,7 +200,7 @@ class DocumentTriggers:
             self._objects.unwatch(key[0])
 
     async def _hand_over(self, cluster: Cluster, children: list[Child]) -> None:
-        """A document that is seen no more may have other labels: another operator may look after it when our run has ended."""
+        """Release a document that may have got other labels, when the current run has ended: another operator may manage it then."""
         while cluster.execution.run is not None:
             await asyncio.sleep(0.1)
         try:
@@ -210,16 +210,16 @@ class DocumentTriggers:
             log.warning("document not handed over", extra={"cluster": cluster.name, "error": str(error)})
 
     def _orphaned(self, cluster: Cluster, children: list[Child]) -> None:
-        """Tell of the objects of a document that went without this operator's having taken the cluster away."""
+        """Report the objects of a document that was deleted although this operator has not destroyed the cluster."""
         if cluster.ownership.released or not children or self._context.foreign(cluster.document):
             return
         namespace, name = cluster.key
         names = ", ".join(f"{one.kind} {one.name}" for one in children[:5])
         message = (
-            f"The document is gone and its finalizer {FINALIZER} was taken off before, so {len(children)} objects run on without it "
-            f"({names}{', …' if len(children) > 5 else ''}). Apply the document again to have them looked after, or take them away with "
+            f"The document was deleted after its finalizer {FINALIZER} had been removed, so {len(children)} objects remain without it "
+            f"({names}{', …' if len(children) > 5 else ''}). Apply the document again to manage them, or delete them with "
             f"ansible-playbook corral.slurm.destroy -e slurm_cluster_file=…; kubectl get all,cm,secret,pvc -n {namespace} "
-            f"-l app.kubernetes.io/instance={name} shows them."
+            f"-l app.kubernetes.io/instance={name} lists them."
         )
-        log.warning("orphans", extra={"cluster": cluster.name, "objects": len(children)})
+        log.warning("objects without a document", extra={"cluster": cluster.name, "objects": len(children)})
         self._context.tasks.spawn(self._context.events.write(cluster.document, "Warning", "Orphaned", message))

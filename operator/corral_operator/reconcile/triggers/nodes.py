@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machines that go or come back, and workers' pods that move: Slurm is told of both."""
+"""Changes of Kubernetes nodes and of workers' pods, each of which requests a run of corral.slurm.sync."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from corral_operator.api.watch import Collection, Watch
 from corral_operator.reconcile.cache import Namespace
 from corral_operator.reconcile.context import Context
 from corral_operator.reconcile.node_sync import NodeSync
-from corral_operator.reconcile.places import Place
 from corral_operator.reconcile.queue import Trigger
+from corral_operator.reconcile.worker_pods import WorkerPod
 
 log = logging.getLogger(__name__)
 
 
 class NodeTriggers:
-    """Watches the nodes of Kubernetes."""
+    """Watches Kubernetes nodes."""
 
     def __init__(self, context: Context, sync: NodeSync) -> None:
         self._context = context
         self._sync = sync
 
     def watch(self) -> asyncio.Task[None]:
-        """Begin to watch."""
-        machines = self._context.cache.machines
+        """Start watching."""
+        nodes = self._context.cache.kubernetes_nodes
         watch = Watch(
             self._context.api,
-            Collection("/api/v1/nodes", "machines (nodes of Kubernetes)", optional=True),
+            Collection("/api/v1/nodes", "Kubernetes nodes", optional=True),
             replace=self._listed,
-            seen=lambda event, found: self._changed(machines.seen(event, found)),
+            on_event=lambda event, found: self._changed(nodes.apply_event(event, found)),
             refused=self._refused,
             relist=self._context.settings.relist,
         )
@@ -41,36 +41,37 @@ class NodeTriggers:
 
     def _refused(self, error: CorralError) -> None:
         cache = self._context.cache
-        first, cache.machines_refused = not cache.machines_refused, str(error)
+        first, cache.kubernetes_nodes_refused = not cache.kubernetes_nodes_refused, str(error)
         if first:
             log.warning(
-                "machines are not seen: cordons reach Slurm only where a person runs corral.slurm.sync", extra={"error": str(error)}
+                "Kubernetes nodes can not be listed: cordons reach Slurm only by corral.slurm.sync with another account",
+                extra={"error": str(error)},
             )
-        if first or cache.machines.known:
-            cache.machines.forget()
+        if first or cache.kubernetes_nodes.known:
+            cache.kubernetes_nodes.forget()
             self._changed(set(), first=True)
 
     def _listed(self, found: list[Json]) -> None:
-        machines = self._context.cache.machines
-        first = not machines.known
-        self._changed(machines.replace(found), first=first)
+        nodes = self._context.cache.kubernetes_nodes
+        first = not nodes.known
+        self._changed(nodes.replace(found), first=first)
 
     def _changed(self, names: set[str], *, first: bool = False) -> None:
-        """Queue the clusters with workers on these machines; all of them when machines can be seen, or not, from now on."""
+        """Queue the clusters with workers on these nodes; ``first``: all clusters, because the right to list nodes was gained or lost."""
         cache = self._context.cache
-        if cache.machines.known:
-            cache.machines_refused = ""
+        if cache.kubernetes_nodes.known:
+            cache.kubernetes_nodes_refused = ""
         for cluster in cache.clusters.values():
             if first:
                 self._context.queue.add(cluster.sync_key, Trigger.RESYNC)
-            elif names and cluster.key[1] in cache.namespace(cluster).places.on(names):
+            elif names and cluster.key[1] in cache.namespace(cluster).worker_pods.on(names):
                 self._sync.request(cluster, urgent=True)
 
-    def places_changed(self, namespace: Namespace, places: list[Place]) -> None:
-        """Queue the clusters whose workers these are."""
+    def worker_pods_changed(self, namespace: Namespace, pods: list[WorkerPod]) -> None:
+        """Queue the clusters that these workers belong to."""
         cache = self._context.cache
-        for place in places:
-            cluster = cache.clusters.get((namespace.name, place.cluster))
+        for pod in pods:
+            cluster = cache.clusters.get((namespace.name, pod.cluster))
             if cluster is not None:
-                signs = cluster.validation.checked.signs
-                self._sync.request(cluster, urgent=bool(cluster.probe.leaving or cache.machines.cause(place.machine, *signs)))
+                drain_causes = cluster.validation.checked.drain_causes
+                self._sync.request(cluster, urgent=bool(cluster.probe.draining or cache.kubernetes_nodes.cause(pod.node, *drain_causes)))

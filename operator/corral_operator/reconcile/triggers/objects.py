@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects of clusters: what of them has changed is drift, or shows in the status. Each namespace with a document is watched."""
+"""Watches the objects of clusters, in each namespace with a document: a change is drift, or shows in the status."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ from corral_operator.reconcile.queue import Trigger
 from corral_operator.reconcile.status import StatusWriter
 from corral_operator.reconcile.triggers.nodes import NodeTriggers
 
-# Kinds whose objects come and go by themselves while a run waits for them.
+# Kinds whose objects controllers create and delete while a run waits for them.
 _MOVING = ("Pod", "Job", "PersistentVolumeClaim")
-# Collections that are listed at the same time.
+# Maximum of lists at the same time.
 _LISTS = 12
 
 
 class ObjectTriggers:
-    """Watches namespaces."""
+    """Watches the objects in namespaces."""
 
-    def __init__(self, context: Context, status: StatusWriter, machines: NodeTriggers) -> None:
+    def __init__(self, context: Context, status: StatusWriter, node_triggers: NodeTriggers) -> None:
         self._context = context
         self._status = status
-        self._machines = machines
-        # The first documents of an operator that starts are many; one that is written meanwhile does not wait behind them.
-        self._turns = {first: asyncio.Semaphore(_LISTS) for first in (True, False)}
+        self._node_triggers = node_triggers
+        # Separate limits, so that a new document does not wait behind the many documents of a starting operator.
+        self._list_slots = {first: asyncio.Semaphore(_LISTS) for first in (True, False)}
 
     def watch(self, name: str, *, first: bool) -> None:
-        """Watch a namespace; ``first``: of a document that was there when this process began."""
+        """Watch a namespace; ``first``: its document existed when this process started."""
         if name in self._context.cache.namespaces:
             return
         namespace = self._context.cache.namespaces[name] = Namespace(name)
         for kind in KINDS:
-            # While the first kind is refused, which all operators may see where they may see anything, it is asked for and the others are not.
+            # Only the first kind is retried often without permission: an operator that can read anything in a namespace can read that kind.
             watch = Watch(
                 self._context.api,
                 Collection(kind.path(name), f"{kind.plural} in namespace {name}", kind.selector, kind.whole, kind.optional),
                 replace=functools.partial(self._listed, namespace, kind),
-                seen=functools.partial(self._seen, namespace, kind),
+                on_event=functools.partial(self._on_event, namespace, kind),
                 refused=functools.partial(self._refused, namespace, kind),
                 relist=self._context.settings.relist,
-                turns=self._turns[first],
-                hopeless=functools.partial(_hopeless, namespace, kind),
+                list_slots=self._list_slots[first],
+                denied=functools.partial(_denied, namespace, kind),
             )
             namespace.watches[kind.name] = watch
             namespace.tasks.append(asyncio.create_task(watch.run()))
 
     def unwatch(self, name: str) -> None:
-        """Watch a namespace no more."""
+        """Stop watching a namespace."""
         for task in self._context.cache.namespaces.pop(name).tasks:
             task.cancel()
 
     def _refused(self, namespace: Namespace, kind: Kind, error: CorralError) -> None:
         first = kind.name not in namespace.refused
         namespace.refused[kind.name] = (
-            f"Nothing is done: {error} An administrator lets the operator work in this namespace by a RoleBinding to the ClusterRole "
-            "corral-operator:namespace; the variable operator_namespaces of the role corral.slurm.operator makes it."
+            f"The cluster is not changed: {error} An administrator permits the operator to work in this namespace by a RoleBinding to the ClusterRole "
+            "corral-operator:namespace; the variable operator_namespaces of the role corral.slurm.operator creates it."
         )
-        # Also of a kind that need not be watched: it may have been the last that was waited for.
+        # Also for an optional kind: it may have been the last one that was not listed yet.
         if first:
             self._requeue_all(namespace)
 
@@ -78,23 +78,23 @@ class ObjectTriggers:
     def _listed(self, namespace: Namespace, kind: Kind, found: list[Json]) -> None:
         self._changed(namespace, kind, namespace.children.replace(kind, found))
         if kind.name == "Pod":
-            self._machines.places_changed(namespace, namespace.places.replace(found))
+            self._node_triggers.worker_pods_changed(namespace, namespace.worker_pods.replace(found))
 
-    def _seen(self, namespace: Namespace, kind: Kind, event: str, found: Json) -> None:
+    def _on_event(self, namespace: Namespace, kind: Kind, event: str, found: Json) -> None:
         name = str(found["metadata"]["name"])
-        self._changed(namespace, kind, namespace.children.seen(kind, event, found), name)
+        self._changed(namespace, kind, namespace.children.apply_event(kind, event, found), name)
         if kind.name == "Pod":
-            self._machines.places_changed(namespace, namespace.places.seen(event, found))
+            self._node_triggers.worker_pods_changed(namespace, namespace.worker_pods.apply_event(event, found))
 
     def _changed(self, namespace: Namespace, kind: Kind, instances: dict[str, Change], name: str = "") -> None:
-        """Handle a change of the clusters of some objects, which is one object where there is a name."""
+        """Handle changes of clusters' objects; ``name`` is the object of an event, "" for a list."""
         if namespace.refused.pop(kind.name, None) is not None:
             namespace.known = False
             for watch in namespace.watches.values():
                 watch.retry()
         if not namespace.synced:
             return
-        if not namespace.known:  # only now is there anything to compare with
+        if not namespace.known:  # the first complete list: there are no changes yet
             namespace.known = True
             self._requeue_all(namespace)
             return
@@ -110,36 +110,36 @@ class ObjectTriggers:
         self._status.write_soon(cluster)
         applying = execution.applying
         backoff = convergence.conflicts.backoff(name)
-        # What goes by the garbage collector's hand while the cluster is taken away is what the run waits for.
+        # While the cluster is being destroyed, the run waits for what the garbage collector deletes.
         if applying and foreign and not moving and not cluster.deleting:
-            self._overtaken(cluster, name, again=not backoff)
-        # Also by a name that runs have: a playbook that a person runs with another document.
+            self._overwritten_during_run(cluster, name, again=not backoff)
+        # Also a change under the field manager of runs: a person may run a playbook with another document.
         if backoff and (foreign or (change is Change.SET and not applying)) and not moving:
             cluster.facts.contested |= {name}
         if not applying and not self._left_to_retry(cluster, foreign=foreign):
             if not backoff:
                 settings = self._context.settings
                 self._context.queue.add(cluster.key, Trigger.DRIFT, settings.debounce, settings.debounce_most)
-            elif convergence.backoff is None:  # beside the queue, where it would hold up what else is asked for
+            elif convergence.backoff is None:  # not in the queue, where it would delay other requests
                 convergence.backoff = asyncio.get_running_loop().call_later(backoff, self._backoff_over, cluster)
 
-    def _overtaken(self, cluster: Cluster, name: str, *, again: bool) -> None:
-        """Somebody else has set an object while a run sets the same; ``again``: the run has to begin anew for it."""
+    def _overwritten_during_run(self, cluster: Cluster, name: str, *, again: bool) -> None:
+        """Handle a change by another writer during a run that writes the same object; ``again``: the run must restart."""
         execution, conflicts = cluster.execution, cluster.convergence.conflicts
-        execution.overtaken.add(name)
+        execution.overwritten.add(name)
         conflicts.note([name])
         if conflicts.count(name) == CONFLICT:
             self._context.tasks.spawn(report_conflict(self._context.events, cluster.document, name))
         if again:
-            execution.outdated = True  # a run that only waits might wait for what was undone: it begins again
+            execution.outdated = True  # a run that only waits might wait for what was undone, so it restarts
             if execution.parked:
                 execution.end("superseded")
 
     def _left_to_retry(self, cluster: Cluster, *, foreign: bool) -> bool:
-        """Whether a change of an object is left to the run that comes after a pause.
+        """True if a change of an object is left to the retry after a back-off.
 
-        What runs that fail leave behind, and what fails again and again, does not cut the pause short; what somebody else has set does, and that all is
-        well now which was not. But once: for clusters that stay broken, the pauses are what keeps the requests few.
+        Changes by failed runs do not cut the pause short. A change by another writer does, and so does the recovery of all objects; but only once in a row
+        of failures, because the pauses keep the requests of broken clusters few.
         """
         requests, context = cluster.requests, self._context
         if not (context.backoff.count(cluster.key) and context.queue.pending(cluster.key)):
@@ -155,5 +155,5 @@ class ObjectTriggers:
             self._context.queue.add(cluster.key, Trigger.DRIFT)
 
 
-def _hopeless(namespace: Namespace, kind: Kind) -> bool:
+def _denied(namespace: Namespace, kind: Kind) -> bool:
     return kind is not KINDS[0] and KINDS[0].name in namespace.refused

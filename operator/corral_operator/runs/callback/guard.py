@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A callback plugin that calls nobody back: it is loaded before the first task, and has all that the tasks write pass the operator's fence."""
+"""A callback plugin that is loaded before the first task, to subject the requests of all tasks to the operator's fence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corral_operator.runs.guard import guard
 
 
 class CallbackModule(CallbackBase):
-    """Made once, by the process whose forks do the tasks."""
+    """Created once, by the process whose forks execute the tasks."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -22,5 +22,5 @@ class CallbackModule(CallbackBase):
         super().__init__()
         try:
             guard()
-        except OSError:  # Ansible would go on without a plugin that fails
+        except OSError:  # Ansible would continue without a plugin that fails
             os._exit(1)

@@ -122,7 +122,7 @@ def test_events_come_whole_in_whatever_pieces(tls: bool, size: int, certificate:
         b'{"apiVersion": "v1", "kind": "Status", "status": "Success"}',
     ],
 )
-def test_an_answer_that_is_no_object_is_told(data: bytes) -> None:
+def test_a_response_that_is_no_object_is_reported(data: bytes) -> None:
     """A login page of a proxy, which says 200 to all: taken for an answer it would be a list without documents, whose clusters are gone."""
 
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -142,14 +142,14 @@ def test_an_answer_that_is_no_object_is_told(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("code", [403, 410, 500])
-def test_a_refusal_is_told_with_its_reason(code: int) -> None:
+def test_a_refusal_is_reported_with_its_reason(code: int) -> None:
     body = json.dumps({"kind": "Status", "code": code, "message": "That is too old."}).encode()
 
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(f"HTTP/1.1 {code} No\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         await writer.drain()
-        await asyncio.sleep(5)  # it is kept alive, and yet the answer has ended
+        await asyncio.sleep(5)  # keepalive goes on, and yet the response has ended
 
     async def go() -> None:
         async with serve(story, None) as access:
@@ -174,7 +174,7 @@ def test_a_connection_that_breaks_ends_the_events(said: bytes) -> None:
     async def go() -> None:
         async with serve(story, None) as access:
             assert await watched(access) == []
-        assert await watched(access) == [], "nobody listens any more"
+        assert await watched(access) == [], "the watch has ended"
 
     asyncio.run(go())
 

@@ -18,7 +18,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/ops/leases/corral-operator"
 
 
 class Candidate:
-    """An operator as far as elections go: ``writes`` until a moment after it was told to stop, as runs do."""
+    """An operator as far as elections go: ``writes`` until a moment after it was stopped, as runs do."""
 
     def __init__(self, api: Any, name: str, writers: set[str], *, stop_takes: float = 0.5) -> None:
         loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ class Candidate:
         return asyncio.get_running_loop().time() < self.until
 
     def freeze(self) -> None:
-        """Its processes are stopped where they are; nobody is told."""
+        """Its processes are frozen without notice."""
         self.task.cancel()
 
     def thaw(self) -> None:
@@ -107,7 +107,7 @@ def test_two_pods_ask_for_the_lease_ninety_times_a_minute_at_most() -> None:
 
 
 @pytest.mark.parametrize("harm", ["taken", "deleted", "touched"])
-def test_a_leader_sees_what_became_of_its_lease_when_it_writes_it(harm: str) -> None:
+def test_a_leader_detects_a_lost_lease_when_it_writes_it(harm: str) -> None:
     async def story() -> None:
         api, writers = FakeApi(), set[str]()
         candidate = Candidate(api, "first", writers)
@@ -206,7 +206,7 @@ def test_a_leader_that_is_frozen_is_fenced_before_anybody_else_begins(seconds: f
 
 @pytest.mark.parametrize("written", ["1970-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z", "no time at all"])
 def test_clocks_that_differ_neither_cut_a_lease_short_nor_make_it_longer(written: str) -> None:
-    """What counts is how long the lease has not changed, by one's own clock; what another machine takes the time for is not looked at."""
+    """What counts is how long the lease has not changed by one's own clock; the clock of another host is ignored."""
 
     async def story() -> None:
         api, writers = FakeApi(), set[str]()
@@ -294,7 +294,7 @@ def test_the_steps() -> None:
     now = 14.9
     assert election.observe(theirs) is Step.WAIT
     now = 15.0
-    assert election.observe(theirs) is Step.TAKE, "not renewed for as long as its holder said"
+    assert election.observe(theirs) is Step.TAKE, "not renewed for its holder's lease duration"
     assert election.observe({**theirs, "metadata": {"resourceVersion": "2"}}) is Step.WAIT
     assert election.observe({"metadata": {"resourceVersion": "3"}, "spec": {"holderIdentity": ""}}) is Step.TAKE
     assert election.observe({"metadata": {"resourceVersion": "4"}, "spec": {"holderIdentity": "me"}}) is Step.RENEW

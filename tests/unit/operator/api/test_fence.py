@@ -130,7 +130,7 @@ async def main():
 
     renewing = asyncio.create_task(renew())
     request = Request("1", sys.argv[2] + "/play.yml", sys.argv[2], sys.argv[2] + "/runs")
-    outcome = await Run(runs, request, timeout=300, grace=1).go()
+    outcome = await Run(runs, request, timeout=300, grace=1).execute()
     print(outcome.code, outcome.failure, flush=True)
     await runs.close()
 
@@ -165,7 +165,7 @@ def test_a_run_whose_controller_is_frozen_stops_writing(kind: str, server: Kept,
             assert not limit.open
             closed = limit._until[0]
             assert len(server.written) > frozen, "until then it went on"
-            # What was let through just before may come a little later on a busy machine; the whole play would take half a minute more.
+            # A write that had just passed may arrive a little later on a busy host; the whole play would take half a minute more.
             assert max(server.written) < closed + 3
             assert SENTENCE in " ".join((tmp_path / "runs" / "1" / "stdout").read_text().split())
         finally:

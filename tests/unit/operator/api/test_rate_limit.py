@@ -23,7 +23,7 @@ from .test_fence import Server, server
 __all__ = ["server"]
 
 
-def test_a_burst_goes_at_once_and_what_follows_by_the_rate() -> None:
+def test_a_burst_is_sent_at_once_and_later_requests_at_the_rate() -> None:
     now = 100.0
     limiter = RateLimiter(rate=10, burst=5, clock=lambda: now)
     assert [limiter.reserve() for _turn in range(5)] == [0.0] * 5
@@ -36,7 +36,7 @@ def test_a_burst_goes_at_once_and_what_follows_by_the_rate() -> None:
 
 
 def test_the_start_of_a_hundred_clusters_is_what_may_be_sent_at_once(tmp_path: Path) -> None:
-    """No more, for it is what one that has run wild sends before it is slowed; and no less, for nobody waits for a leader that has just begun."""
+    """No more, because a malfunctioning operator sends that before it is slowed; and no less, so that a new leader is not delayed."""
     asked, clusters = 0, 25
 
     def count(_method: str, _path: str) -> int:
@@ -90,7 +90,7 @@ def test_processes_and_their_threads_share_one_bucket() -> None:
     assert free == 200
 
 
-def test_one_that_dies_while_it_takes_holds_nobody_up() -> None:
+def test_a_process_that_dies_while_it_reserves_blocks_no_other() -> None:
     limiter = RateLimiter(rate=1000, burst=10)
     holds = f"import fcntl, os, sys; fd = os.open({limiter.path!r}, os.O_RDWR); fcntl.lockf(fd, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     process = subprocess.Popen([sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -100,7 +100,7 @@ def test_one_that_dies_while_it_takes_holds_nobody_up() -> None:
     assert limiter.reserve() == 0.0
 
 
-def test_the_controllers_client_keeps_to_it(server: Server) -> None:
+def test_the_controllers_client_respects_it(server: Server) -> None:
     async def story() -> float:
         limiter = RateLimiter(rate=20, burst=2)
         async with Client(Access(server=server.url, source="a test"), rate_limit=limiter.reserve) as client:
@@ -112,7 +112,7 @@ def test_the_controllers_client_keeps_to_it(server: Server) -> None:
     assert 0.19 < asyncio.run(story()) < 2.0
 
 
-def test_a_run_keeps_to_it(server: Server) -> None:
+def test_a_run_respects_it(server: Server) -> None:
     limiter = RateLimiter(rate=20, burst=2)
     script = f"""
 import time

@@ -53,7 +53,7 @@ def test_other_content_is_another_cluster(tmp_path: Path) -> None:
     run(story())
 
 
-def test_what_is_asked_of_a_node_set_is_a_run_and_its_size_is_told_once(tmp_path: Path) -> None:
+def test_scaling_a_node_set_is_a_run_and_its_size_is_written_once(tmp_path: Path) -> None:
     async def story() -> None:
         asks = "/apis/corral.hpc/v1alpha1/namespaces/one/slurmnodesets/a-worker"
         world = World(tmp_path)
@@ -89,7 +89,7 @@ def test_what_is_asked_of_a_node_set_is_a_run_and_its_size_is_told_once(tmp_path
     run(story())
 
 
-def test_a_broken_cluster_backs_off_says_why_and_delays_nobody(tmp_path: Path) -> None:
+def test_a_broken_cluster_backs_off_reports_why_and_delays_no_other(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
 
@@ -115,7 +115,7 @@ def test_a_broken_cluster_backs_off_says_why_and_delays_nobody(tmp_path: Path) -
     run(story())
 
 
-def test_a_cluster_that_never_settles_is_looked_at_ever_more_seldom(tmp_path: Path) -> None:
+def test_a_cluster_that_never_settles_gets_runs_less_and_less_often(tmp_path: Path) -> None:
     async def story() -> None:
         async def script(_request: Request) -> tuple[list[Json], int]:
             return CHANGED, 0
@@ -131,7 +131,7 @@ def test_a_cluster_that_never_settles_is_looked_at_ever_more_seldom(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("waits", "runs"), [(True, 40), (False, 10)])
-def test_what_slurm_has_to_tell_is_come_back_for(tmp_path: Path, waits: bool, runs: int) -> None:
+def test_a_later_run_follows_what_only_slurm_knows(tmp_path: Path, waits: bool, runs: int) -> None:
     """Nothing of Kubernetes changes when a deadline passes, a window begins, or the last job of a partition ends."""
 
     async def story() -> None:
@@ -146,13 +146,13 @@ def test_what_slurm_has_to_tell_is_come_back_for(tmp_path: Path, waits: bool, ru
             began = len(world.engine.started)
             await asyncio.sleep(600)
             assert len(world.engine.started) - began == pytest.approx(runs, abs=1)
-            assert world.status()["waitingFor"] == "1 of 2" + "; the jobs on nodes that go: cpu-0 (job 7 of ada)" * waits
+            assert world.status()["waitingFor"] == "1 of 2" + "; jobs on draining nodes: cpu-0 (job 7 of ada)" * waits
 
     run(story())
 
 
-def test_going_back_to_what_was_made_is_ready_at_once_without_a_run(tmp_path: Path) -> None:
-    """The new generation asks for what the last run has proved to be there: nothing is to do, and whoever waits for Ready must be told so."""
+def test_going_back_to_the_applied_spec_is_ready_at_once_without_a_run(tmp_path: Path) -> None:
+    """The new generation asks for what the last run has verified: there is nothing to do, and Ready must be true for its generation."""
 
     async def story() -> None:
         world = World(tmp_path)
@@ -241,7 +241,7 @@ def test_a_deleted_document_takes_the_cluster_away(tmp_path: Path, policy: str |
 
 @pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("rights", [False, True])
-def test_a_document_goes_at_once_with_its_namespace(tmp_path: Path, rights: bool, paused: bool) -> None:
+def test_a_document_is_released_at_once_with_its_namespace(tmp_path: Path, rights: bool, paused: bool) -> None:
     """The namespace's controller deletes the RoleBinding as early as anything else: then nothing of the namespace may be listed any more."""
 
     async def story() -> None:
@@ -340,7 +340,7 @@ def test_what_changes_while_a_run_is_prepared_is_heeded(tmp_path: Path, how: str
                     found["metadata"].pop("finalizers", None)
                     world.api.delete(path())
                 elif how == "deleting":
-                    found["metadata"]["finalizers"] = [*found["metadata"].get("finalizers", ()), "somebody/else"]
+                    found["metadata"]["finalizers"] = [*found["metadata"].get("finalizers", ()), "example.com/other"]
                     world.api.delete(path())
                 elif how == "paused":
                     world.pause()
@@ -395,7 +395,7 @@ def test_a_cluster_whose_document_has_become_invalid_is_taken_away_by_the_one_th
             assert world.condition("Stalled")[:2] == ("True", "DocumentInvalid")
             world.api.delete(path())
             await asyncio.sleep(10)
-            # Without any that is kept, the playbook takes what is right of the document: nothing waits for a correction.
+            # Without a history, the playbook uses the valid parts of the document: a deletion waits for no correction.
             assert path() not in world.api.objects
             assert [spec for spec, _variables in given] == [good["spec"] if kept else {**good["spec"], **edited}]
             assert given[0][1]["keep_data"] is False
@@ -403,12 +403,12 @@ def test_a_cluster_whose_document_has_become_invalid_is_taken_away_by_the_one_th
     run(story())
 
 
-@pytest.mark.parametrize("during", ["the look at the namespace", "the finalizer's answer", "the kept documents"])
+@pytest.mark.parametrize("during", ["the read of the namespace", "the response for the finalizer", "the history"])
 def test_a_pause_that_comes_while_something_is_asked_is_heeded(tmp_path: Path, during: str) -> None:
     async def story() -> None:
         world = World(tmp_path)
         original, armed = world.api.request, False
-        part = {"the look at the namespace": "/namespaces/one", "the finalizer's answer": path(), "the kept documents": "-base-revisions"}[
+        part = {"the read of the namespace": "/namespaces/one", "the response for the finalizer": path(), "the history": "-base-revisions"}[
             during
         ]
 
@@ -436,7 +436,7 @@ def test_a_pause_that_comes_while_something_is_asked_is_heeded(tmp_path: Path, d
                 assert not armed and world.engine.playbooks() == []
                 return
             world.keep(document())
-            if during == "the kept documents":
+            if during == "the history":
                 world.edit(partitions=[{"name": "main", "nodeSets": ["nowhere"]}])
                 await asyncio.sleep(5)
             armed = True
@@ -449,7 +449,7 @@ def test_a_pause_that_comes_while_something_is_asked_is_heeded(tmp_path: Path, d
     run(story())
 
 
-def test_one_whose_first_run_failed_goes_by_the_document_that_was_tried(tmp_path: Path) -> None:
+def test_one_whose_first_run_failed_is_destroyed_by_the_tried_document(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         given: list[Json] = []
@@ -506,7 +506,7 @@ def test_a_failed_run_whose_status_can_not_be_written_counts_once(tmp_path: Path
     run(story())
 
 
-@pytest.mark.parametrize("trouble", ["its own writing", "a pod that crashes", "somebody else"])
+@pytest.mark.parametrize("trouble", ["its own writing", "a pod that crashes", "another writer"])
 def test_a_broken_document_asks_ever_less(tmp_path: Path, trouble: str) -> None:
     """Whatever of the half-made cluster moves: what its run writes, pods that become ready and crash again, another controller."""
 
@@ -595,7 +595,7 @@ def test_repaired_is_what_was(tmp_path: Path) -> None:
     run(story())
 
 
-def test_what_others_added_is_told_with_field_and_manager(tmp_path: Path) -> None:
+def test_removed_fields_are_reported_with_field_and_manager(tmp_path: Path) -> None:
     async def story() -> None:
         row = {"kind": "NetworkPolicy", "name": "a-worker", "result": "foreign", "field": ".spec.egress", "manager": "kubectl-edit"}
         told = report.line(
@@ -610,7 +610,7 @@ def test_what_others_added_is_told_with_field_and_manager(tmp_path: Path) -> Non
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(10)
-            events = [found for name, found in world.api.objects.items() if "/events" in name and found["reason"] == "TakenBack"]
+            events = [found for name, found in world.api.objects.items() if "/events" in name and found["reason"] == "ForeignFieldsRemoved"]
             assert len(events) == 1
             assert ".spec.egress of NetworkPolicy a-worker, by kubectl-edit" in events[0]["message"]
 

@@ -80,7 +80,7 @@ def test_what_counts_as_drift(kind: str, change: Json, differs: bool) -> None:
     ],
 )
 def test_whether_a_stateful_set_is_ready(change: Json, words: str) -> None:
-    assert one(KIND["StatefulSet"], made(**change))[0].words == words
+    assert one(KIND["StatefulSet"], made(**change))[0].message == words
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_where_users_log_in(spec: Json, state: Json, address: str) -> None:
     assert one(KIND["Service"], made(metadata__namespace="ns", spec=spec, status=state))[0].address == address
 
 
-def test_sizes_are_told_where_they_differ() -> None:
+def test_sizes_are_returned_where_they_differ() -> None:
     children = Children()
     children.replace(KIND["StatefulSet"], [made(spec__replicas=3)])
-    assert resized(children.of("a")) == {}, "nobody asks"
+    assert resized(children.of("a")) == {}, "there is no SlurmNodeSet"
     children.replace(KIND["SlurmNodeSet"], [made(status={}), made(metadata__name="a-gone", status={"replicas": 4})])
     assert resized(children.of("a")) == {"a-cpu": 3}
     children.replace(KIND["SlurmNodeSet"], [made(status={"replicas": 3})])
@@ -112,18 +112,20 @@ def test_whose_children_changed() -> None:
     other = made(metadata__name="b-cpu", metadata__labels={INSTANCE: "b"})
     assert children.replace(KIND["ConfigMap"], [made(), other]) == {"a": Change.FOREIGN, "b": Change.FOREIGN}
     assert children.replace(KIND["ConfigMap"], [made(), other]) == {}
-    assert children.seen(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == {"a": Change.FOREIGN}
-    assert children.seen(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == {}
-    assert children.seen(KIND["ConfigMap"], "DELETED", other) == {"b": Change.FOREIGN}
+    assert children.apply_event(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == {"a": Change.FOREIGN}
+    assert children.apply_event(KIND["ConfigMap"], "MODIFIED", made(metadata__resourceVersion="9")) == {}
+    assert children.apply_event(KIND["ConfigMap"], "DELETED", other) == {"b": Change.FOREIGN}
     assert children.replace(KIND["ConfigMap"], []) == {"a": Change.FOREIGN}
     assert len(children) == 0
 
 
-def test_a_workload_that_does_worse_was_set_by_nobody() -> None:
+def test_a_workload_that_becomes_not_ready_is_no_foreign_change() -> None:
     children = Children()
-    assert children.seen(KIND["StatefulSet"], "ADDED", made()) == {"a": Change.FOREIGN}
-    assert children.seen(KIND["StatefulSet"], "MODIFIED", made(status__readyReplicas=0)) == {"a": Change.STATE}
-    assert children.seen(KIND["StatefulSet"], "MODIFIED", made(status__readyReplicas=0, metadata__generation=4)) == {"a": Change.FOREIGN}
+    assert children.apply_event(KIND["StatefulSet"], "ADDED", made()) == {"a": Change.FOREIGN}
+    assert children.apply_event(KIND["StatefulSet"], "MODIFIED", made(status__readyReplicas=0)) == {"a": Change.STATE}
+    assert children.apply_event(KIND["StatefulSet"], "MODIFIED", made(status__readyReplicas=0, metadata__generation=4)) == {
+        "a": Change.FOREIGN
+    }
 
 
 def owned(*fields: str, time: str = NOW, manager: str = "corral", **changes: Any) -> Json:
@@ -132,26 +134,28 @@ def owned(*fields: str, time: str = NOW, manager: str = "corral", **changes: Any
     return made(metadata__managedFields=[entry], **changes)
 
 
-def test_who_takes_a_field_away_is_somebody_else_though_nobody_else_owns_a_field() -> None:
+def test_the_removal_of_a_field_is_a_foreign_change_without_a_foreign_owner() -> None:
     children, kind = Children(), KIND["ConfigMap"]
     both = owned("slurm.conf", "gres.conf")
-    assert children.seen(kind, "ADDED", both) == {"a": Change.SET}
-    assert children.seen(kind, "MODIFIED", owned("gres.conf", metadata__resourceVersion="8")) == {"a": Change.FOREIGN}
-    assert children.seen(kind, "MODIFIED", owned("slurm.conf", "gres.conf", time=LATER, metadata__resourceVersion="9")) == {"a": Change.SET}
-    assert children.seen(kind, "MODIFIED", owned("gres.conf", time="2026-01-01T00:01:00Z", metadata__resourceVersion="10")) == {
+    assert children.apply_event(kind, "ADDED", both) == {"a": Change.SET}
+    assert children.apply_event(kind, "MODIFIED", owned("gres.conf", metadata__resourceVersion="8")) == {"a": Change.FOREIGN}
+    assert children.apply_event(kind, "MODIFIED", owned("slurm.conf", "gres.conf", time=LATER, metadata__resourceVersion="9")) == {
+        "a": Change.SET
+    }
+    assert children.apply_event(kind, "MODIFIED", owned("gres.conf", time="2026-01-01T00:01:00Z", metadata__resourceVersion="10")) == {
         "a": Change.SET
     }, "a run that takes a field away has a newer entry"
     left = made(metadata__managedFields=[], metadata__resourceVersion="11")
-    assert children.seen(kind, "MODIFIED", left) == {"a": Change.FOREIGN}
+    assert children.apply_event(kind, "MODIFIED", left) == {"a": Change.FOREIGN}
     assert children.replace(kind, [owned("slurm.conf", metadata__resourceVersion="12")]) == {"a": Change.SET}
     assert children.replace(kind, [owned(metadata__resourceVersion="13")]) == {"a": Change.FOREIGN}, "by a list, too"
 
 
 def test_fields_of_others_that_a_run_makes_its_own_to_drop_them_are_no_loss() -> None:
     children, kind = Children(), KIND["ConfigMap"]
-    children.seen(kind, "ADDED", owned("slurm.conf"))
-    assert children.seen(kind, "MODIFIED", owned("slurm.conf", "more", metadata__resourceVersion="8")) == {"a": Change.SET}
-    assert children.seen(kind, "MODIFIED", owned("slurm.conf", metadata__resourceVersion="9")) == {"a": Change.SET}
+    children.apply_event(kind, "ADDED", owned("slurm.conf"))
+    assert children.apply_event(kind, "MODIFIED", owned("slurm.conf", "more", metadata__resourceVersion="8")) == {"a": Change.SET}
+    assert children.apply_event(kind, "MODIFIED", owned("slurm.conf", metadata__resourceVersion="9")) == {"a": Change.SET}
 
 
 @pytest.mark.parametrize(
@@ -161,17 +165,17 @@ def test_fields_of_others_that_a_run_makes_its_own_to_drop_them_are_no_loss() ->
 )
 def test_what_a_run_writes_into_its_notes_and_takes_away_within_a_second_is_its_own(notes: Json) -> None:
     children, kind = Children(), KIND["ConfigMap"]
-    children.seen(kind, "ADDED", owned("members", **notes))
-    assert children.seen(kind, "MODIFIED", owned("members", "pending", time=LATER, metadata__resourceVersion="8", **notes)) == {
+    children.apply_event(kind, "ADDED", owned("members", **notes))
+    assert children.apply_event(kind, "MODIFIED", owned("members", "pending", time=LATER, metadata__resourceVersion="8", **notes)) == {
         "a": Change.SET
     }
-    assert children.seen(kind, "MODIFIED", owned("members", time=LATER, metadata__resourceVersion="9", **notes)) == {"a": Change.SET}
+    assert children.apply_event(kind, "MODIFIED", owned("members", time=LATER, metadata__resourceVersion="9", **notes)) == {"a": Change.SET}
 
 
 def test_an_object_whose_label_was_taken_off_or_changed_is_drift_of_the_cluster_that_it_was_of() -> None:
     children, kind = Children(), KIND["ConfigMap"]
-    children.seen(kind, "ADDED", owned("slurm.conf"))
-    assert children.seen(kind, "MODIFIED", owned("slurm.conf", metadata__labels={}))["a"] is Change.FOREIGN
-    assert children.seen(kind, "MODIFIED", owned("slurm.conf"))["a"] is Change.SET
+    children.apply_event(kind, "ADDED", owned("slurm.conf"))
+    assert children.apply_event(kind, "MODIFIED", owned("slurm.conf", metadata__labels={}))["a"] is Change.FOREIGN
+    assert children.apply_event(kind, "MODIFIED", owned("slurm.conf"))["a"] is Change.SET
     assert children.replace(kind, [owned("slurm.conf", metadata__labels={INSTANCE: "b"})]) == {"a": Change.FOREIGN, "b": Change.SET}
     assert len(children.of("a")) == 0 and len(children.of("b")) == 1

@@ -45,7 +45,7 @@ def test_only_what_changed_gets_a_new_time() -> None:
     assert times["WorkersReady"] == times["Stalled"] == NOW
 
 
-def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
+def test_conditions_of_others_are_retained_and_old_ones_removed() -> None:
     before = conditions.build(replace(well(), failure=Failure("RunFailed", "Why.", 2)), {}, NOW)
     foreign = {"type": "Seen", "status": "True"}
     before["conditions"].append(foreign)
@@ -82,7 +82,7 @@ def test_what_others_wrote_is_kept_and_what_is_over_goes() -> None:
             {"Ready": ("True", "InService", 4), "Degraded": ("False", "AsExpected", 4)},
         ),
         (
-            {"children": [Child("StatefulSet", "a-worker", "worker", "1", ready=False, words="0 of 1 pods of a-worker are ready")]},
+            {"children": [Child("StatefulSet", "a-worker", "worker", "1", ready=False, message="0 of 1 pods of a-worker are ready")]},
             {"Ready": ("False", "NotReady", 4), "WorkersReady": ("False", "NotReady", 4), "LoginReady": ("False", "Missing", 4)},
         ),
     ],
@@ -145,7 +145,7 @@ def test_a_new_operator_knows_from_the_status_what_the_last_one_knew() -> None:
     assert conditions.patch(conditions.build(again, before, LATER), before) == {}
 
 
-def test_objects_that_were_not_seen_yet_change_nothing() -> None:
+def test_objects_that_were_not_listed_yet_change_nothing() -> None:
     before = conditions.build(well(), {}, NOW)
     assert conditions.patch(conditions.build(replace(well(), children=None), before, LATER), before) == {}
 

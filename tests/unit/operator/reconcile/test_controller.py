@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The whole controller against an API server in memory, in simulated time: who leads, whose turn it is, and what is looked at again."""
+"""The whole controller against an API server in memory, in simulated time: the leader, the order of the queue, and resyncs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_resync_runs_and_writes_nothing(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_cluster_can_be_looked_at_more_often_or_never(tmp_path: Path) -> None:
+def test_a_cluster_can_be_resynced_more_often_or_never(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path, resync=10_000)
         for name, wish in (("often", "100"), ("never", "0"), ("usual", ""), ("odd", "soon")):
@@ -69,7 +69,7 @@ def test_a_new_operator_starts_no_run_for_a_hundred_healthy_clusters(tmp_path: P
     run(story())
 
 
-def test_metrics_tell_of_each_cluster_how_long_it_waits(tmp_path: Path) -> None:
+def test_metrics_have_the_waiting_time_of_each_cluster(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
 
@@ -97,16 +97,16 @@ def test_metrics_tell_of_each_cluster_how_long_it_waits(tmp_path: Path) -> None:
             await asyncio.sleep(200)
             assert [told("cluster_ready", name) for name in ("a", "b")] == [1, 1]
             assert told("cluster_waiting_seconds", second) == told("cluster_working_seconds", second) == 0
-            assert (told("queue_adds_total", why="resync") or 0) >= 2
-            assert (told("queue_work_seconds_sum", why="resync") or 0) >= 1.5
+            assert (told("queue_adds_total", trigger="resync") or 0) >= 2
+            assert (told("queue_work_seconds_sum", trigger="resync") or 0) >= 1.5
             world.api.delete(path("a"))
             await asyncio.sleep(60)
-            assert told("cluster_ready", "a") is None, "one that is gone is told of no more"
+            assert told("cluster_ready", "a") is None, "a deleted cluster has no series"
 
     run(story())
 
 
-def test_who_no_longer_leads_writes_nothing(tmp_path: Path) -> None:
+def test_a_process_that_no_longer_leads_writes_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
 
@@ -182,14 +182,14 @@ def test_an_api_server_in_a_bad_moment_is_no_news(tmp_path: Path) -> None:
 
             world.engine.script = script
             seen: list[str] = []
-            original = world.api._tell
+            original = world.api._emit
 
-            def tell(where: str, kind: str, found: Json) -> None:
+            def emit(where: str, kind: str, found: Json) -> None:
                 if where == path():
                     seen.append(world.condition("Ready")[0])
                 original(where, kind, found)
 
-            world.api._tell = tell  # type: ignore[method-assign]
+            world.api._emit = emit  # type: ignore[method-assign]
             world.api.delete(CONFIG)
             await asyncio.sleep(20)
             assert "False" not in seen
@@ -198,7 +198,7 @@ def test_an_api_server_in_a_bad_moment_is_no_news(tmp_path: Path) -> None:
     run(story())
 
 
-def test_many_clusters_keep_to_the_limit(tmp_path: Path) -> None:
+def test_many_clusters_respect_the_limit(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         for number in range(20):
@@ -211,7 +211,7 @@ def test_many_clusters_keep_to_the_limit(tmp_path: Path) -> None:
     run(story())
 
 
-def test_fifty_new_clusters_all_get_their_turn_and_the_broken_ones_delay_nobody(tmp_path: Path) -> None:
+def test_fifty_new_clusters_all_get_their_turn_and_broken_ones_delay_no_other(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
 
@@ -239,7 +239,7 @@ def test_fifty_new_clusters_all_get_their_turn_and_the_broken_ones_delay_nobody(
     run(story())
 
 
-def test_while_a_hundred_are_looked_at_again_a_new_cluster_is_begun_at_once(tmp_path: Path) -> None:
+def test_during_a_resync_of_a_hundred_a_new_cluster_starts_at_once(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path, resync=100)
         for number in range(100):
@@ -269,7 +269,7 @@ def test_while_a_hundred_are_looked_at_again_a_new_cluster_is_begun_at_once(tmp_
 
 @pytest.mark.parametrize("written", ["a document", "an edit"])
 def test_a_leader_whose_watch_is_dead_makes_no_older_document(tmp_path: Path, written: str) -> None:
-    """A connection that is cut without a word tells of nothing: what a run is given is read right before it."""
+    """A broken connection delivers no events: a run's document is read right before it."""
 
     async def story() -> None:
         world = World(tmp_path)
@@ -284,7 +284,7 @@ def test_a_leader_whose_watch_is_dead_makes_no_older_document(tmp_path: Path, wr
         async with world:
             await asyncio.sleep(10)
             given.clear()
-            world.api._tell = lambda *_event: None  # type: ignore[method-assign]
+            world.api._emit = lambda *_event: None  # type: ignore[method-assign]
             small = {"name": "cpu", "replicas": 4, "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
             world.edit(nodeSets=[small])
             if written == "a document":
@@ -299,7 +299,7 @@ def test_a_leader_whose_watch_is_dead_makes_no_older_document(tmp_path: Path, wr
     run(story())
 
 
-def test_one_that_has_stood_by_for_long_looks_at_nothing_by_time_when_it_leads(tmp_path: Path) -> None:
+def test_one_that_was_standby_for_long_probes_nothing_when_it_becomes_leader(tmp_path: Path) -> None:
     async def story() -> None:
         first = World(tmp_path / "first")
         first.api.put(path(), document())

@@ -21,7 +21,7 @@ NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
 
 def ask(given: Json, **changes: Any) -> decisions.Decision:
     children: list[Child] = [Child("ConfigMap", "a-config", "base", "1")]
-    usual: Json = {"children": children, "refused": "", "mistakes": "", "content": "c", "last": "", "touched": True, "forced": False}
+    usual: Json = {"children": children, "refused": "", "errors": "", "content": "c", "last": "", "touched": True, "forced": False}
     return decisions.decide(given, **{**usual, **changes})
 
 
@@ -29,7 +29,7 @@ def ask(given: Json, **changes: Any) -> decisions.Decision:
     ("wish", "seconds"),
     [("", 500), ("100", 100), ("1", 60), ("0", 0), ("-5", 500), ("soon", 500), ("inf", 500), ("nan", 500), ("1e400", 500)],
 )
-def test_how_often_a_cluster_is_looked_at_by_time_alone(wish: str, seconds: float) -> None:
+def test_how_often_a_cluster_is_probed(wish: str, seconds: float) -> None:
     given = document()
     given["metadata"]["annotations"] = {metadata.RESYNC: wish}
     assert metadata.resync(given, 500) == seconds
@@ -41,7 +41,7 @@ def gone(*finalizers: str) -> Json:
     return given
 
 
-def held(**annotations: str) -> Json:
+def with_finalizer(**annotations: str) -> Json:
     given = document()
     given["metadata"]["annotations"] = {f"corral.hpc/{key}": value for key, value in annotations.items()}
     return given
@@ -53,15 +53,15 @@ def held(**annotations: str) -> Json:
         (document(), {}, Action.APPLY),
         (document(), {"children": None}, Action.WAIT),
         (document(), {"refused": "No right."}, Action.STALL),
-        (document(), {"mistakes": "Wrong."}, Action.STALL),
-        (held(paused="true"), {}, Action.REST),
-        (held(paused="false"), {}, Action.APPLY),
+        (document(), {"errors": "Wrong."}, Action.STALL),
+        (with_finalizer(paused="true"), {}, Action.REST),
+        (with_finalizer(paused="false"), {}, Action.APPLY),
         (gone(metadata.FINALIZER), {}, Action.DESTROY),
         (gone("others"), {}, Action.REST),
         (gone(metadata.FINALIZER), {"refused": "No right."}, Action.STALL),
         (gone(metadata.FINALIZER), {"refused": "No right.", "touched": False}, Action.RELEASE),
-        (gone(metadata.FINALIZER), {"mistakes": "Wrong.", "children": []}, Action.RELEASE),
-        (gone(metadata.FINALIZER), {"mistakes": "Wrong."}, Action.DESTROY),
+        (gone(metadata.FINALIZER), {"errors": "Wrong.", "children": []}, Action.RELEASE),
+        (gone(metadata.FINALIZER), {"errors": "Wrong."}, Action.DESTROY),
         (gone(metadata.FINALIZER), {"children": None}, Action.WAIT),
     ],
 )
@@ -77,7 +77,7 @@ def test_what_is_as_it_was_is_left_alone() -> None:
     assert ask(document(), last=word, touched=False).action is Action.APPLY, "an operator that was taken away has let it go"
     assert ask(document(), last=word, content="d").action is Action.APPLY
     assert ask(document(partitions=[]), last=word).action is Action.APPLY
-    assert ask(held(**{"requested-at": "now"}), last=word).action is Action.APPLY
+    assert ask(with_finalizer(**{"requested-at": "now"}), last=word).action is Action.APPLY
     assert ask(document(), last=word, children=[]).action is Action.APPLY
 
 

@@ -89,7 +89,7 @@ class Link:
                     return
                 if self._event == "lost":
                     continue
-                if event["type"] != "DELETED":  # after which nobody says that it is there
+                if event["type"] != "DELETED":  # after which no event would restore it
                     yield event
                     event = {"type": "MODIFIED", "object": before if self._event == "stale" else event["object"]}
             yield event
@@ -266,9 +266,7 @@ def test_any_of_its_writes_may_go_wrong(tmp_path: Path, reference: tuple[States,
 
 
 @pytest.mark.parametrize("fault", ["lost", "twice", "stale", "cut", "410"])
-def test_any_event_may_be_lost_or_told_twice_or_late_and_any_watch_end_there(
-    tmp_path: Path, reference: tuple[States, int], fault: str
-) -> None:
+def test_any_event_may_be_lost_repeated_or_late_and_any_watch_may_end(tmp_path: Path, reference: tuple[States, int], fault: str) -> None:
     states, count = reference
     nth, struck = 1, True
     while struck:

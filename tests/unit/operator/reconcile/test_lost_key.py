@@ -13,7 +13,7 @@ WORKER = "/apis/apps/v1/namespaces/one/statefulsets/a-worker"
 WORDS = "Secret one/a-base-munge-key is gone, while pods run with it (a-controller-0); new pods could not join them with another, so none was made."
 
 
-def test_ready_says_it_as_soon_as_it_does_harm(tmp_path: Path) -> None:
+def test_ready_reports_it_as_soon_as_it_does_harm(tmp_path: Path) -> None:
     async def story() -> None:
         world, lost = World(tmp_path), False
 

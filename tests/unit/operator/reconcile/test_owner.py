@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Operators side by side: a document has one owner, and nobody else writes anything of it. In simulated time."""
+"""Operators side by side: a document has one owner, and no other operator writes to it. In simulated time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_second_operator_without_rights_there_leaves_a_healthy_cluster_as_it_i
     run(story())
 
 
-def test_of_two_that_may_one_makes_the_cluster_and_the_other_says_who(tmp_path: Path) -> None:
+def test_of_two_with_rights_one_creates_the_cluster_and_the_other_names_it(tmp_path: Path) -> None:
     async def story() -> None:
         first = World(tmp_path / "first")
         second = Other(tmp_path / "second", first)
@@ -89,7 +89,7 @@ def test_of_two_that_may_one_makes_the_cluster_and_the_other_says_who(tmp_path: 
             made = {"default/corral-operator": first, "other/corral-operator": second}
             assert made.pop(owner).engine.playbooks() == ["site", "site"]
             assert [world.engine.started for world in made.values()] == [[]]
-            assert "OtherOperator" in reasons(first)
+            assert "ManagedByOtherOperator" in reasons(first)
             first.api.delete(path())
             await asyncio.sleep(60)
             assert path() not in first.api.objects
@@ -120,7 +120,7 @@ def test_a_document_is_handed_over_by_its_annotation_with_what_its_status_rememb
     run(story())
 
 
-def test_one_that_nobody_may_look_after_says_so(tmp_path: Path) -> None:
+def test_a_document_that_no_operator_may_manage_has_that_in_its_status(tmp_path: Path) -> None:
     async def story() -> None:
         first = World(tmp_path / "first")
         first.api.refuse = lambda _method, where: 403 if "/namespaces/one/configmaps" in where else 0
@@ -137,7 +137,7 @@ def test_one_that_nobody_may_look_after_says_so(tmp_path: Path) -> None:
     run(story())
 
 
-def test_with_other_labels_it_is_the_operators_that_looks_after_those(tmp_path: Path) -> None:
+def test_with_other_labels_it_is_managed_by_the_operator_of_those(tmp_path: Path) -> None:
     async def story() -> None:
         first = World(tmp_path / "first", selector="team=a")
         second = Other(tmp_path / "second", first, selector="team=b")
@@ -149,7 +149,7 @@ def test_with_other_labels_it_is_the_operators_that_looks_after_those(tmp_path: 
             found = first.api.objects[path()]
             moved = {**found, "metadata": {**found["metadata"], "labels": {"team": "b"}}}
             first.api.put(path(), moved)
-            for collection, queue in first.api.watches:  # as an API server tells whoever selects by these labels
+            for collection, queue in first.api.watches:  # as an API server sends it to watches with these labels
                 if collection.endswith("slurmclusters"):
                     queue.put_nowait({"type": "DELETED", "object": {**found, "metadata": {**found["metadata"], "labels": {"team": "a"}}}})
             await asyncio.sleep(20)
@@ -178,7 +178,7 @@ def with_another_ready(found: Json) -> Json:
 
 
 @pytest.mark.parametrize("harm", [without_finalizer, without_owner, without_status, with_another_ready])
-def test_what_somebody_takes_off_a_document_is_back_within_a_second(tmp_path: Path, harm: Callable[[Json], Json]) -> None:
+def test_removed_metadata_of_a_document_is_restored_within_a_second(tmp_path: Path, harm: Callable[[Json], Json]) -> None:
     async def story() -> None:
         world = World(tmp_path)
         world.api.put(path(), document())
@@ -219,7 +219,7 @@ def test_a_finalizer_comes_back_while_a_run_is_under_way(tmp_path: Path) -> None
     run(story())
 
 
-def test_objects_whose_document_was_made_to_go_are_told(tmp_path: Path) -> None:
+def test_objects_whose_document_was_deleted_without_its_finalizer_are_reported(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         world.api.put(path(), document())
@@ -231,7 +231,7 @@ def test_objects_whose_document_was_made_to_go_are_told(tmp_path: Path) -> None:
             await asyncio.sleep(5)
             events = [found for name, found in world.api.objects.items() if "/events" in name and found["reason"] == "Orphaned"]
             assert len(events) == 1
-            assert "4 objects run on" in events[0]["message"] and "corral.slurm.destroy" in events[0]["message"]
+            assert "4 objects remain" in events[0]["message"] and "corral.slurm.destroy" in events[0]["message"]
             world.controller.refresh_metrics()
             sample = {"namespace": "one", "cluster": "a"}
             assert world.metrics.registry.get_sample_value("corral_operator_objects_without_document", sample) == 4
@@ -243,7 +243,7 @@ def test_objects_whose_document_was_made_to_go_are_told(tmp_path: Path) -> None:
     run(story())
 
 
-def test_they_are_told_of_where_documents_are_selected_and_it_was_the_namespaces_last(tmp_path: Path) -> None:
+def test_they_are_reported_with_a_selector_and_for_the_namespaces_last_document(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path, selector="team=a")
         found = document()
@@ -255,7 +255,7 @@ def test_they_are_told_of_where_documents_are_selected_and_it_was_the_namespaces
             world.api.delete(path())
             await asyncio.sleep(5)
             [event] = [found for name, found in world.api.objects.items() if "/events" in name and found["reason"] == "Orphaned"]
-            assert "4 objects run on" in event["message"]
+            assert "4 objects remain" in event["message"]
 
     run(story())
 

@@ -35,7 +35,7 @@ def taken(queue: WorkQueue) -> Key | None:
     return one.key if one else None
 
 
-def test_what_people_wrote_goes_first(queue: WorkQueue, clock: Clock) -> None:
+def test_edits_go_first(queue: WorkQueue, clock: Clock) -> None:
     queue.add(A, Trigger.RESYNC)
     clock.now += 1
     queue.add(B, Trigger.DRIFT)
@@ -58,7 +58,7 @@ def test_nothing_waits_for_ever(queue: WorkQueue, clock: Clock) -> None:
     assert taken(queue) == A
 
 
-def test_one_place_more_is_kept_for_what_people_wrote(queue: WorkQueue, clock: Clock) -> None:
+def test_one_more_slot_is_reserved_for_edits(queue: WorkQueue, clock: Clock) -> None:
     others = [("three", str(number)) for number in range(4)]
     for key in others:
         queue.add(key, Trigger.RESYNC)
@@ -72,7 +72,7 @@ def test_one_place_more_is_kept_for_what_people_wrote(queue: WorkQueue, clock: C
     assert taken(queue) == B
 
 
-def test_a_key_is_worked_on_once_at_a_time_and_what_came_meanwhile_is_kept(queue: WorkQueue) -> None:
+def test_a_key_is_worked_on_once_at_a_time_and_later_requests_are_retained(queue: WorkQueue) -> None:
     queue.add(A, Trigger.EDIT)
     assert taken(queue) == A
     queue.add(A, Trigger.DRIFT)
@@ -86,7 +86,7 @@ def test_a_key_is_worked_on_once_at_a_time_and_what_came_meanwhile_is_kept(queue
     assert taken(queue) is None
 
 
-def test_a_look_answers_what_was_asked_before_it_but_not_what_is_for_later(queue: WorkQueue) -> None:
+def test_work_absorbs_due_requests_but_not_later_ones(queue: WorkQueue) -> None:
     queue.add(A, Trigger.EDIT)
     assert taken(queue) == A
     queue.add(A, Trigger.DRIFT)
@@ -117,7 +117,7 @@ def test_a_parked_key_makes_room_when_all_places_are_taken(queue: WorkQueue) -> 
     taken(queue), taken(queue)
     queue.park(A)
     taken(queue)
-    assert queue.preemptible() is None, "nobody waits"
+    assert queue.preemptible() is None, "no key is due"
     queue.add(("x", "y"), Trigger.DRIFT)
     assert queue.preemptible() == A
 
@@ -151,7 +151,7 @@ def test_a_debounce_does_not_put_off_what_is_due(queue: WorkQueue) -> None:
     assert taken(queue) == A
 
 
-def test_it_tells_how_long_clusters_wait_and_are_worked_on(queue: WorkQueue, clock: Clock) -> None:
+def test_it_has_the_times_that_clusters_wait_and_are_worked_on(queue: WorkQueue, clock: Clock) -> None:
     queue.add(A, Trigger.EDIT)
     queue.add(B, Trigger.DRIFT, delay=5)
     queue.add((*C, "sync"), Trigger.DRIFT)

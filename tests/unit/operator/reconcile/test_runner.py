@@ -67,7 +67,7 @@ def test_runs_that_only_wait_leave_room_for_others(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_run_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
+def test_a_run_that_takes_too_long_is_ended_and_reported(tmp_path: Path) -> None:
     async def story() -> None:
         async def script(_request: Request) -> tuple[list[Json], int]:
             await asyncio.sleep(10_000)
@@ -85,7 +85,7 @@ def test_a_run_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_run_that_says_nothing_for_too_long_is_ended_where_that_is_wanted(tmp_path: Path) -> None:
+def test_a_run_that_reports_nothing_for_too_long_is_ended_if_configured(tmp_path: Path) -> None:
     async def story() -> None:
         async def script(_request: Request) -> tuple[list[Json], int]:
             await asyncio.sleep(10_000)
@@ -98,15 +98,13 @@ def test_a_run_that_says_nothing_for_too_long_is_ended_where_that_is_wanted(tmp_
             assert len(world.engine.started) == 1
             await asyncio.sleep(10)
             assert world.condition("Ready")[:2] == ("False", "TimedOut")
-            assert "said nothing for 30 s" in world.condition("Ready")[2]
+            assert "reported nothing for 30 s" in world.condition("Ready")[2]
 
     run(story())
 
 
 @pytest.mark.parametrize("trouble", ["finalizer", "engine", "disk"])
-def test_what_goes_wrong_outside_a_run_is_in_the_status_until_it_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
-) -> None:
+def test_a_failure_outside_a_run_is_in_the_status_until_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str) -> None:
     async def story() -> None:
         world = World(tmp_path)
         wrong = True
@@ -150,7 +148,7 @@ def test_what_goes_wrong_outside_a_run_is_in_the_status_until_it_is_over(
     run(story())
 
 
-def test_a_look_that_was_asked_for_is_not_lost_with_a_run_that_makes_way(tmp_path: Path) -> None:
+def test_a_requested_resync_is_not_lost_with_a_preempted_run(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         world.api.put(path(), document())

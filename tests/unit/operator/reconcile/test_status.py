@@ -74,7 +74,7 @@ def test_a_cluster_without_a_node_in_service_is_not_ready(tmp_path: Path) -> Non
             world.api.writes.clear()
             runs = len(world.engine.started)
             await asyncio.sleep(600)
-            assert (world.api.writes, len(world.engine.started)) == ([], runs), "that one serves again is for looks at Slurm to find"
+            assert (world.api.writes, len(world.engine.started)) == ([], runs), "only a probe of Slurm detects that one serves again"
 
     run(story())
 

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documents are checked beside the operator's own process: what takes long is ended and told, and harms no other."""
+"""Documents are checked in child processes: a check that takes long is ended and reported, and delays no other."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ def child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
 
 
-def test_it_says_what_the_playbook_would() -> None:
+def test_it_has_the_message_of_the_playbook() -> None:
     async def story() -> None:
         check = Checker()
         wrong = document(partitions=[{"name": "main", "nodeSets": ["nosuch"]}])
         good, bad = await check(document()), await check(wrong)
         await check.close()
-        assert good == checker.check(document()) and not good.mistakes
+        assert good == checker.check(document()) and not good.errors
         assert bad == checker.check(wrong)
         with pytest.raises(CorralError) as told:
             resolve.model(wrong)
-        assert bad.mistakes == str(told.value)
+        assert bad.errors == str(told.value)
         assert bad.spec == wrong["spec"]
 
     asyncio.run(story())
 
 
 @pytest.mark.usefixtures("child")
-def test_one_that_does_not_end_is_told_and_the_next_is_checked() -> None:
+def test_one_that_does_not_end_is_reported_and_the_next_is_checked() -> None:
     async def story() -> None:
         check = Checker(cpu=0.5)
         beats = []
@@ -85,14 +85,14 @@ def test_one_that_does_not_end_is_told_and_the_next_is_checked() -> None:
 
         beating = asyncio.create_task(beat())
         long, good = await asyncio.gather(check(document(trouble="long")), check(document()))
-        assert "did not end within 0.5 s" in long.mistakes
-        assert good.mistakes == ""
+        assert "did not end within 0.5 s" in long.errors
+        assert good.errors == ""
         assert len(beats) > 20, "the loop goes on meanwhile"
-        assert "MemoryError" in (await check(document(trouble="large"))).mistakes
-        assert "(KeyError: 'key'), which is a defect of corral.slurm" in (await check(document(trouble="defect"))).mistakes
+        assert "MemoryError" in (await check(document(trouble="large"))).errors
+        assert "(KeyError: 'key'), which is a defect of corral.slurm" in (await check(document(trouble="defect"))).errors
         with pytest.raises(CorralError, match="ended with status 3"):
             await check(document(trouble="dies"))
-        assert (await check(document())).mistakes == ""
+        assert (await check(document())).errors == ""
         beating.cancel()
         await check.close()
 
@@ -105,10 +105,10 @@ def test_the_largest_document_is_within_the_limits() -> None:
         users = [{"name": f"u{number}", "uid": 10001 + number, "sshKeys": [f"{KEY} {'x' * 640}"]} for number in range(1300)]
         largest = document(users=users)
         assert 0.95 < len(resolve.model(largest).document) / apiserver.MAX_DOCUMENT <= 1
-        assert (await check(largest)).mistakes == ""
+        assert (await check(largest)).errors == ""
         users[-1]["sshKeys"] = users[0]["sshKeys"] * 64
         users.extend({**users[0], "name": f"v{number}", "uid": 20001 + number} for number in range(100))
-        assert f"; {apiserver.MAX_DOCUMENT} are the most that Kubernetes has room for" in (await check(document(users=users))).mistakes
+        assert f"; {apiserver.MAX_DOCUMENT} are the most that Kubernetes has room for" in (await check(document(users=users))).errors
         await check.close()
 
     asyncio.run(story())
@@ -121,15 +121,15 @@ def test_a_process_that_was_killed_meanwhile_is_another_try() -> None:
         os.kill(check._idle[0].pid, signal.SIGKILL)
         with pytest.raises(CorralError, match="repeated"):
             await check(document())
-        assert (await check(document())).mistakes == ""
+        assert (await check(document())).errors == ""
         await check.close()
 
     asyncio.run(story())
 
 
-def test_names_that_can_not_be_made_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_names_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker.names, "of", lambda model: model.nothing)
-    assert "(AttributeError: " in checker.check(document()).mistakes
+    assert "(AttributeError: " in checker.check(document()).errors
 
 
 @pytest.mark.parametrize("since", ["ever", "an edit"])
@@ -167,7 +167,7 @@ def test_it_ends_with_whoever_asks() -> None:
     assert answers.getvalue() == b""
 
 
-def test_another_cluster_is_made_while_a_check_goes_on(tmp_path: Path) -> None:
+def test_another_cluster_is_created_during_a_check(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
 

@@ -112,7 +112,7 @@ MORE = """
 - name: Included
   ansible.builtin.debug: {var: counted}
 """
-# What nobody wants on a disk, run after run.
+# Results that are too large to store for each run.
 BULK = """
 - hosts: localhost
   connection: local
@@ -166,7 +166,7 @@ def request(folder: Path, playbook: str, ident: str = "1", **variables: Any) -> 
 
 async def play(engine: Engine, asked: Request, end_after: Callable[[], bool] | None = None, **options: float) -> Outcome:
     run = Run(engine, asked, **{"timeout": 60.0, "grace": 3.0, **options})
-    work = asyncio.create_task(run.go())
+    work = asyncio.create_task(run.execute())
     if end_after is not None:
         deadline = time.monotonic() + 60
         while not end_after() and not work.done():
@@ -250,7 +250,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
     return events
 
 
-def test_a_warm_run_tells_what_a_cold_one_tells(tmp_path: Path) -> None:
+def test_a_warm_run_reports_what_a_cold_one_reports(tmp_path: Path) -> None:
     found: dict[str, list[dict[str, Any]]] = {}
 
     async def story(engine: Engine) -> None:
@@ -271,7 +271,7 @@ def test_a_warm_run_tells_what_a_cold_one_tells(tmp_path: Path) -> None:
 
 
 @ENGINES
-def test_what_is_large_in_a_result_is_not_kept(make: Callable[[], Engine], tmp_path: Path) -> None:
+def test_large_parts_of_a_result_are_not_stored(make: Callable[[], Engine], tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
         outcome = await play(engine, request(tmp_path, BULK % EXAMPLE, "1"))
         assert outcome.successful, outcome.failure
@@ -283,7 +283,7 @@ def test_what_is_large_in_a_result_is_not_kept(make: Callable[[], Engine], tmp_p
         if event["event"] == "runner_on_ok"
     }
     assert results["Make a model"] == {"changed": False}
-    assert results["Return a lot"]["msg"] == "32000 characters, not kept"
+    assert results["Return a lot"]["msg"] == "32000 characters, not stored"
     assert results["Say a lot"]["msg"] == "long " * 2000 + "…"
     assert results["Say little"]["msg"] == "little"
     left = "".join(path.read_text() for path in (tmp_path / "runs" / "1" / "job_events").iterdir())
@@ -314,7 +314,7 @@ def test_tasks_that_only_compute_are_done_by_the_process_of_the_run(tmp_path: Pa
     assert {name: len(found) for name, found in processes.items()} == {"Warm": 1, "Cold": 2}
 
 
-def test_the_rehearsal_goes_through_all_playbooks_and_leaves_nothing_of_its_document() -> None:
+def test_the_warm_up_runs_all_playbooks_and_leaves_nothing_of_its_document() -> None:
     script = """
 import os
 from corral_operator.runs import playbook
@@ -327,11 +327,11 @@ from corral_operator.runs import preload
 assert preload.plan("corral.slurm.site")["tasks"] == 18, preload.plan("corral.slurm.site")
 assert preload.plan("corral.slurm.destroy") is None
 for playbook in later:
-    zygote._rehearse(playbook)
+    zygote._warm_up_playbook(playbook)
     assert preload.plan(playbook)["tasks"] > 1
     assert preload._made["variables"].extra_vars == {}
-assert set(preload._made["rehearsed"]) == set(preload.PLAYBOOKS) and len(preload._made["playbooks"]) == 3
-assert set(preload._made["rehearsed"].values()) == {0}
+assert set(preload._made["warmed_up"]) == set(preload.PLAYBOOKS) and len(preload._made["playbooks"]) == 3
+assert set(preload._made["warmed_up"].values()) == {0}
 assert preload.in_process._compiled and preload.plan("other") is None
 # Whatever a module documents it can be rehearsed with.
 for action in preload._made["actions"]:
@@ -422,7 +422,7 @@ def test_several_runs_at_once_do_not_mix(tmp_path: Path) -> None:
     with_engine(Warm, story)
 
 
-def test_the_last_runs_are_kept_and_the_last_that_failed(tmp_path: Path) -> None:
+def test_the_last_runs_and_the_last_failed_one_are_retained(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / f"{number}-site").mkdir()
         (tmp_path / f"{number}-site" / "status").write_text("failed" if number in (1, 3) else "successful")
@@ -433,7 +433,7 @@ def test_the_last_runs_are_kept_and_the_last_that_failed(tmp_path: Path) -> None
     clear(tmp_path / "nothing", "site", 4)
 
 
-def test_a_run_that_nobody_waits_for_any_more_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_run_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asked was ended while the zygote was busy: its run would have no time-out, and go on beside the next one's."""
 
     async def story() -> None:

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run tells the controller, and what it comes to."""
+"""What a run reports to the controller, and its outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_report_names_the_task_and_the_reason_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("module", ["slurm_reconcile", "slurm_sync"])
-def test_a_report_tells_how_many_nodes_there_are_and_not_how_busy_they_are(module: str) -> None:
+def test_a_report_has_the_counts_of_nodes_and_not_how_busy_they_are(module: str) -> None:
     counts = {"total": 4, "in_service": 2, "drained": 1, "down": 1}
     answer = {"nodes": [{"in_service": True, "state": ["ALLOCATED"]}], "counts": counts}
     line = report.line(event("runner_on_ok", resolved_action=f"corral.slurm.{module}", res=answer))
@@ -39,12 +39,12 @@ def test_a_report_tells_how_many_nodes_there_are_and_not_how_busy_they_are(modul
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_report_says_whether_a_later_run_goes_on(left: bool) -> None:
+def test_a_report_has_whether_a_later_run_is_needed(left: bool) -> None:
     line = report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_reconcile", res={"left": left}))
     assert line is not None and line["left"] is left
 
 
-def test_a_report_says_who_is_waited_for() -> None:
+def test_a_report_has_the_jobs_that_are_waited_for() -> None:
     """The last pass's word counts."""
     outcome = Outcome()
     goes = [{"node": "cpu-3", "jobs": [{"id": "12", "name": "x", "user": "ada"}]}, {"node": "cpu-4", "jobs": []}]
@@ -61,7 +61,7 @@ def test_other_events_are_not_reported(kind: str) -> None:
     assert report.line(event(kind)) is None
 
 
-def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
+def test_an_outcome_has_the_failure_that_ended_the_run() -> None:
     outcome = Outcome()
     for line in (
         {"kind": "task", "task": "First", "role": ""},
@@ -78,7 +78,7 @@ def test_an_outcome_tells_the_failure_that_ended_the_run() -> None:
     assert outcome.failure == ""
 
 
-def test_an_outcome_says_which_of_how_many_tasks_is_done() -> None:
+def test_an_outcome_has_the_number_of_the_current_task() -> None:
     outcome = Outcome()
     assert outcome.progress.doing == ""
     said = []
@@ -92,12 +92,9 @@ def test_an_outcome_says_which_of_how_many_tasks_is_done() -> None:
     assert said == ["First (task 1)", "First (task 1 of 2)", "Next (task 2 of 2)", "Next (task 3)"]
 
 
-def test_an_outcome_without_a_word_still_says_something() -> None:
+def test_an_outcome_without_a_message_still_has_a_reason() -> None:
     outcome = Outcome(code=-9, progress=Progress(task="Apply"))
-    assert (
-        outcome.failure
-        == "The run ended by signal 9 in the task 'Apply'; its output is kept in the operator's pod, and the run is repeated."
-    )
+    assert outcome.failure == "The run ended by signal 9 in the task 'Apply'; its output is in the operator's pod, and the run is repeated."
 
 
 def test_a_failure_that_was_rescued_is_none() -> None:
@@ -108,7 +105,7 @@ def test_a_failure_that_was_rescued_is_none() -> None:
     assert outcome.failure == ""
 
 
-def test_the_machines_of_a_run_reach_the_outcome() -> None:
+def test_the_draining_nodes_of_a_run_reach_the_outcome() -> None:
     rows = [
         {"node": "cpu-0", "cause": "machine n1 is cordoned", "free": True},
         {"node": "cpu-1", "cause": "machine n1 is cordoned", "free": False},
@@ -121,4 +118,4 @@ def test_the_machines_of_a_run_reach_the_outcome() -> None:
     assert line is not None
     outcome = Outcome()
     outcome.add(line)
-    assert outcome.leaving == {"nodes": ["cpu-0 (machine n1 is cordoned)", "cpu-1 (machine n1 is cordoned)"], "busy": True}
+    assert outcome.draining == {"nodes": ["cpu-0 (machine n1 is cordoned)", "cpu-1 (machine n1 is cordoned)"], "busy": True}

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may read the metrics: those to whom Kubernetes gives /metrics, and nobody before it was asked."""
+"""Readers of the metrics: those with the right to get /metrics in Kubernetes, and none without a review."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def of(reviews: Reviews) -> Authorizer:
         ("Bearer good", 0, "", 2),
         ("bearer  good ", 0, "", 2),
         ("Bearer other", 403, "somebody may not get /metrics", 2),
-        ("Bearer wrong", 401, "knows nobody", 1),
+        ("Bearer wrong", 401, "does not accept this token", 1),
         ("Bearer ", 401, "Bearer TOKEN", 0),
         ("", 401, "Bearer TOKEN", 0),
         ("Basic Z29vZA==", 401, "Bearer TOKEN", 0),
@@ -79,18 +79,18 @@ def of(reviews: Reviews) -> Authorizer:
         ("Bearer gööd", 401, "Bearer TOKEN", 0),
     ],
 )
-def test_who_is_let_in(header: str, code: int, words: str, questions: int) -> None:
+def test_which_readers_are_allowed(header: str, code: int, words: str, questions: int) -> None:
     async def story() -> None:
         reviews = Reviews()
         found = await of(reviews).refusal(header)
         assert (found.code if found else 0) == code
-        assert words in (found.words if found else "")
+        assert words in (found.message if found else "")
         assert len(reviews.asked) == questions
 
     run(story())
 
 
-def test_all_that_is_known_of_a_user_is_told_to_who_decides() -> None:
+def test_all_attributes_of_a_user_are_in_the_access_review() -> None:
     async def story() -> None:
         reviews = Reviews()
         reviews.users["good"] = {**PROMETHEUS, "extra": {"a": ["b"]}}
@@ -103,7 +103,7 @@ def test_all_that_is_known_of_a_user_is_told_to_who_decides() -> None:
     run(story())
 
 
-def test_an_answer_holds_for_a_minute_and_a_refusal_for_ten_seconds() -> None:
+def test_an_acceptance_is_cached_for_a_minute_and_a_refusal_for_ten_seconds() -> None:
     async def story() -> None:
         reviews = Reviews()
         gate = of(reviews)
@@ -146,7 +146,7 @@ async def flood(gate: Authorizer, address: str) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["it was let in before", "its first scrape, or with a new token"])
-def test_whoever_tries_tokens_blinds_nobody(known: bool) -> None:
+def test_invalid_tokens_delay_no_allowed_reader(known: bool) -> None:
     async def story() -> None:
         reviews = Reviews()
         gate = of(reviews)
@@ -167,14 +167,14 @@ def test_whoever_tries_tokens_blinds_nobody(known: bool) -> None:
     run(story())
 
 
-@pytest.mark.parametrize(("code", "hint"), [(403, "system:auth-delegator"), (500, "could not be asked")])
-def test_nobody_is_let_in_who_was_not_looked_at(code: int, hint: str) -> None:
+@pytest.mark.parametrize(("code", "hint"), [(403, "system:auth-delegator"), (500, "could not authorize the request")])
+def test_no_reader_is_allowed_without_a_review(code: int, hint: str) -> None:
     async def story() -> None:
         reviews = Reviews()
         reviews.refuse = lambda _method, path: code if "subject" in path else 0
         gate = of(reviews)
         refusal = await gate.refusal("Bearer good")
-        assert refusal is not None and refusal.code == 503 and hint in refusal.words
+        assert refusal is not None and refusal.code == 503 and hint in refusal.message
         reviews.refuse = lambda _method, _path: 0
         assert await gate.refusal("Bearer good") is None, "what could not be asked is not remembered"
 
@@ -206,7 +206,7 @@ def test_they_are_served(secure: bool, tmp_path: Path) -> None:
             if secure:
                 assert (await get())[0] == 401
                 assert (await get(Authorization="Bearer other"))[0] == 403
-                with pytest.raises(aiohttp.ClientError):  # nobody gets anything in the clear
+                with pytest.raises(aiohttp.ClientError):  # nothing is served in plain text
                     await session.get(url.replace("https", "http"))
             code, text = await get(Authorization="Bearer good")
             assert (code, "corral_operator_leader 1.0" in text) == (200, True)

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said of a document as it is written, and how a certificate comes and is renewed."""
+"""The webhook's review of a document, and the loading and renewal of its certificate."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wrong() -> dict[str, Any]:
     return document
 
 
-def test_a_right_document_is_let_through() -> None:
+def test_a_valid_document_is_admitted() -> None:
     answer = review(request(DOCUMENT))
     assert answer["response"] == {"uid": "7", "allowed": True}
 
@@ -63,7 +63,7 @@ def test_metadata_of_a_wrong_one_can_still_be_changed() -> None:
     assert review(request(later, wrong()))["response"]["allowed"]
 
 
-def test_a_wrong_one_that_goes_can_go() -> None:
+def test_an_invalid_one_can_be_deleted() -> None:
     later = wrong()
     later["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert review(request(later, DOCUMENT))["response"]["allowed"]

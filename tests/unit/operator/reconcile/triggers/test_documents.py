@@ -43,7 +43,7 @@ def test_a_newer_document_ends_the_run_and_is_made(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_wrong_document_is_told_with_its_path_and_nothing_is_touched(tmp_path: Path) -> None:
+def test_an_invalid_document_is_reported_with_its_path_and_nothing_is_changed(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         world.api.put(path(), document(partitions=[{"name": "main", "nodeSets": ["nosuch"]}]))
@@ -80,7 +80,7 @@ def test_no_wrong_document_touches_anything(tmp_path: Path) -> None:
                 assert world.condition("Ready", name)[0] == "False"
                 assert "finalizers" not in world.api.objects[path(name)]["metadata"]
             assert world.engine.started == []
-            assert {where.rpartition("/")[2] for _method, where in world.api.writes} == {"status", *wrong}, "status, and who looks after it"
+            assert {where.rpartition("/")[2] for _method, where in world.api.writes} == {"status", *wrong}, "status and owner"
             for name in wrong:  # and going back heals it
                 world.api.put(path(name), {**world.api.objects[path(name)], "spec": document()["spec"]})
             await asyncio.sleep(60)
@@ -173,7 +173,7 @@ def test_a_newer_definition_beside_this_operator_invalidates_no_document(tmp_pat
             world.api.objects[path()]["spec"]["flavour"] = "sweet"
             world.api.end_watches(None)
             await asyncio.sleep(10)
-            assert (len(world.engine.started), world.status()) == (runs, status), "it says what it said"
+            assert (len(world.engine.started), world.status()) == (runs, status), "its meaning has not changed"
             world.edit(users=[{"name": "alice", "uid": 10001, "sshKeys": [KEY]}])
             await asyncio.sleep(10)
             assert world.condition("Ready")[0] == "True"
@@ -183,7 +183,7 @@ def test_a_newer_definition_beside_this_operator_invalidates_no_document(tmp_pat
                 found["message"] for name, found in world.api.objects.items() if "/events/" in name and found["reason"] == "NewerDefinition"
             ]
             assert len(told) == 1 and "spec.flavour" in told[0]
-            assert "flavour" not in world.controller.known(world.api.objects[path()])["spec"], "as the webhook sees it"
+            assert "flavour" not in world.controller.without_unknown_fields(world.api.objects[path()])["spec"], "as the webhook sees it"
             world.edit(flavour="sour")
             await asyncio.sleep(10)
             assert world.condition("Stalled")[:2] == ("True", "DocumentInvalid")
@@ -227,11 +227,11 @@ def test_a_document_that_wants_objects_of_an_older_one_is_refused_until_they_are
 
 @pytest.mark.parametrize(("answers", "events"), [(0.05, 0.0), (0.0, 0.05), (0.0, 0.0)], ids=["event first", "answer first", "together"])
 def test_what_it_writes_itself_is_its_own_whichever_comes_first(tmp_path: Path, answers: float, events: float) -> None:
-    """The answer to the write of a status, or the watch's event of it: nobody else has written, so there is no conflict, and nothing is written again."""
+    """The response to the write of a status or its watch event may come first. Without another writer there is no conflict and no further write."""
 
     async def story() -> None:
         world = World(tmp_path)
-        world.api.answers_after, world.api.tells_after = answers, events
+        world.api.response_delay, world.api.event_delay = answers, events
         world.api.put(path(), document())
         async with world:
             await asyncio.sleep(10)
@@ -247,7 +247,7 @@ def test_what_it_writes_itself_is_its_own_whichever_comes_first(tmp_path: Path, 
             count = len(world.engine.started)
             world.api.delete(CONFIG)
             await asyncio.sleep(4)
-            assert len(world.engine.started) >= count + 2, "what was set right is looked at once more, and soon"
+            assert len(world.engine.started) >= count + 2, "a repair is soon followed by another run"
 
     run(story())
 
@@ -286,10 +286,10 @@ def test_a_document_that_is_another_operators_now_is_left_alone(tmp_path: Path) 
             await asyncio.sleep(10)
             assert world.condition("Ready")[0] == "True"
             world.engine.started.clear()
-            tell, world.api._tell = world.api._tell, lambda *_event: None  # type: ignore[method-assign]
+            emit, world.api._emit = world.api._emit, lambda *_event: None  # type: ignore[method-assign]
             found = world.api.objects[path()]
             world.api.put(path(), {**found, "metadata": {**found["metadata"], "labels": {"team": "b"}}})
-            world.api._tell = tell  # type: ignore[method-assign]
+            world.api._emit = emit  # type: ignore[method-assign]
             world.api.delete(CONFIG)
             await asyncio.sleep(30)
             assert world.engine.started == []

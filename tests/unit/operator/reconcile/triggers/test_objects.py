@@ -28,7 +28,7 @@ def test_drift_is_repaired_within_two_seconds(tmp_path: Path, harm: str) -> None
                 world.api.put(WORKER, {**world.api.objects[WORKER], "spec": {"replicas": 1, "paused": True}})
             elif harm == "deleted":
                 world.api.delete(CONFIG)
-            else:  # the watch never tells of it
+            else:  # the watch never delivers it
                 del world.api.objects[CONFIG]
             await asyncio.sleep(2 if harm != "missed" else 70)
             assert len(world.engine.started) > began
@@ -58,7 +58,7 @@ def test_a_burst_of_changes_is_one_run(tmp_path: Path) -> None:
     run(story())
 
 
-def test_without_rights_nothing_is_touched_and_the_status_says_so(tmp_path: Path) -> None:
+def test_without_rights_nothing_is_changed_and_the_status_reports_it(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         world.api.refuse = lambda _method, where: 403 if "/namespaces/one/configmaps" in where else 0
@@ -99,7 +99,7 @@ def test_watches_that_break_or_are_too_old_miss_nothing(tmp_path: Path) -> None:
             await asyncio.sleep(10)
             for event in (None, {"type": "ERROR", "object": {"kind": "Status", "code": 410}}):
                 world.api.end_watches(event)
-                world.api.objects.pop(CONFIG)  # while nobody watches
+                world.api.objects.pop(CONFIG)  # while there is no watch
                 await asyncio.sleep(1)
                 world.api.end_watches({"type": "ERROR", "object": {"kind": "Status", "code": 410}})
                 await asyncio.sleep(10)
@@ -124,12 +124,12 @@ def test_a_second_of_refusals_by_an_api_server_that_has_just_started_is_no_news(
             world.api.refuse = lambda _method, where: 403 if "/namespaces/one/configmaps" in where else 0
             world.api.end_watches({"type": "ERROR", "object": {}})
             await asyncio.sleep(20)
-            assert world.condition("Stalled")[:2] == ("True", "NotPermitted"), "rights that are really gone are told"
+            assert world.condition("Stalled")[:2] == ("True", "NotPermitted"), "rights that are really gone are reported"
 
     run(story())
 
 
-def test_an_answer_that_is_none_does_not_end_a_watch(tmp_path: Path) -> None:
+def test_an_invalid_response_does_not_end_a_watch(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         world.api.put(path(), document())
@@ -155,7 +155,7 @@ def test_an_answer_that_is_none_does_not_end_a_watch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pause", [0.2, 1.0, 5.0])
-def test_one_who_sets_an_object_back_each_time_is_told_of_and_not_raced(tmp_path: Path, pause: float) -> None:
+def test_another_writer_of_an_object_is_reported_and_not_raced(tmp_path: Path, pause: float) -> None:
     async def story() -> None:
         world = World(tmp_path)
         world.api.put(path(), document())
@@ -200,7 +200,7 @@ def test_different_objects_that_drift_one_after_the_other_are_no_conflict(tmp_pa
     run(story())
 
 
-def test_who_writes_one_object_delays_no_other_and_no_scaling(tmp_path: Path) -> None:
+def test_another_writer_of_one_object_delays_no_other_object_and_no_scaling(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         world.api.put(path(), document())
@@ -243,7 +243,7 @@ def test_a_conflict_is_seen_while_jobs_are_waited_for_too(tmp_path: Path) -> Non
     run(story())
 
 
-def test_a_watch_that_is_refused_where_a_list_is_not_is_told(tmp_path: Path) -> None:
+def test_a_watch_that_is_refused_where_a_list_is_not_is_reported(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         original = world.api.watch
@@ -263,7 +263,7 @@ def test_a_watch_that_is_refused_where_a_list_is_not_is_told(tmp_path: Path) -> 
 
 
 def test_a_second_writer_is_noticed_in_runs_that_only_wait(tmp_path: Path) -> None:
-    """Each of its writes would have the run begin anew: it is told, and the object is left alone for a while, and not called well."""
+    """Each of its writes would restart the run: it is reported, and the object is left alone for a while, and does not count as ready."""
 
     async def story() -> None:
         async def waits(_request: Request) -> tuple[list[Json], int]:
@@ -293,7 +293,7 @@ def test_a_second_writer_is_noticed_in_runs_that_only_wait(tmp_path: Path) -> No
 
 
 class Keys(World):
-    """A world in which a run also sets the keys of a ConfigMap, and in which somebody takes one away, who owns no field by that."""
+    """A world in which a run also sets the keys of a ConfigMap, and another writer removes one, which gives it no ownership of a field."""
 
     def stamp(self) -> str:
         second = int(asyncio.get_running_loop().time())
@@ -321,7 +321,7 @@ class Keys(World):
 
 
 @pytest.mark.parametrize("pause", [0.3, 3.0, 20.0])
-def test_who_takes_a_key_away_each_time_is_told_of_while_it_is_missing(tmp_path: Path, pause: float) -> None:
+def test_another_writer_that_deletes_a_key_is_reported_while_it_is_missing(tmp_path: Path, pause: float) -> None:
     async def story() -> None:
         world = Keys(tmp_path)
         world.api.put(path(), document())
@@ -373,7 +373,7 @@ def test_a_key_that_is_taken_away_has_a_waiting_run_begin_anew(tmp_path: Path) -
     run(story())
 
 
-def test_what_is_overwritten_in_a_run_is_not_left_until_the_next_look_at_jobs(tmp_path: Path) -> None:
+def test_an_overwrite_during_a_run_is_not_left_until_the_next_run_for_jobs(tmp_path: Path) -> None:
     async def story() -> None:
         world = Keys(tmp_path, scale_again=120.0)
         waits = {"waiting": ["cpu-1"]}
