@@ -45,7 +45,7 @@ static int check(int root, const char *path, struct jail_error *error)
 		return fail_dead(path, error);
 	if (marker < 0)
 		return jail_fail(error,
-				 "%s has no marker file " JAIL_MARKER " (%s): the volume is not mounted or not populated yet, look at the populate job",
+				 "%s has no marker file " JAIL_MARKER " (%s): the volume is not mounted or not populated yet, check the populate job",
 				 path, strerror(errno));
 	if (fstat(marker, &status) < 0 || !S_ISREG(status.st_mode) || status.st_uid != 0) {
 		close(marker);
@@ -126,11 +126,11 @@ static int check_answers(const char *path, int (*at)(void *), unsigned timeout, 
 	struct look *look = mmap(NULL, LOOK_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 
 	if (look == MAP_FAILED)
-		return jail_fail(error, "a look at the jail %s can not be made (mmap: %s)", path, strerror(errno));
+		return jail_fail(error, "the jail %s can not be checked (mmap: %s)", path, strerror(errno));
 	look->path = path;
 	child = start_look(at, look, &ended);
 	if (child < 0) {
-		jail_fail(error, "a look at the jail %s can not be made (clone: %s)", path, strerror(errno));
+		jail_fail(error, "the jail %s can not be checked (clone: %s)", path, strerror(errno));
 		munmap(look, LOOK_STACK);
 		return -1;
 	}
@@ -138,7 +138,7 @@ static int check_answers(const char *path, int (*at)(void *), unsigned timeout, 
 		/* Not waited for: it may take as long as the volume. Its stack stays with it. */
 		kill(child, SIGKILL);
 		close(ended);
-		return jail_fail(error, "the jail %s%s did not answer within %u s: its volume hangs, look at the storage and at its mount on this node",
+		return jail_fail(error, "the jail %s%s did not respond within %u s: its volume hangs, check the storage and its mount on this node",
 				 path, at == look_for_room ? "/home" : "", timeout);
 	}
 	close(ended);
@@ -156,7 +156,7 @@ int jail_open(const char *path, struct jail_error *error)
 	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
 	if (root < 0)
-		return jail_fail(error, "the jail %s can not be opened as a directory (%s): look at the volume's mount in this pod", path,
+		return jail_fail(error, "the jail %s can not be opened as a directory (%s): check the volume's mount in this pod", path,
 				 strerror(errno));
 	if (check(root, path, error) == 0)
 		return root;

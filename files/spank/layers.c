@@ -24,7 +24,7 @@ int jail_layers_add(struct jail_layers *layers, int tree, const char *target, bo
 
 	if (!grown) {
 		jail_close(tree);
-		return jail_fail(error, "out of memory while the jail's /%s is looked for", target);
+		return jail_fail(error, "out of memory while opening the jail's /%s", target);
 	}
 	layers->layer = grown;
 	layers->layer[layers->count++] = (struct jail_layer){tree, target, mandatory};

@@ -153,7 +153,7 @@ static int add_submount(struct jail_submounts *submounts, const char *path, cons
 	submounts->mount[submounts->count].tree = tree;
 	submounts->mount[submounts->count].target = strdup(target);
 	submounts->count++;
-	return submounts->mount[submounts->count - 1].target ? 0 : jail_fail(error, "out of memory while looking at the jail's volumes");
+	return submounts->mount[submounts->count - 1].target ? 0 : jail_fail(error, "out of memory while reading the jail's volumes");
 }
 
 /* Copies of everything that is mounted below the jail: an overlay does not show it. */

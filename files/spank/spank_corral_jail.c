@@ -430,7 +430,7 @@ EXPORTED int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
 		return has_options() ? check_command_line(count, words) : ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &job.id) != ESPANK_SUCCESS || job.id == 0 || spank_get_item(spank, S_JOB_STEPID, &job.step) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_UID, &job.uid) != ESPANK_SUCCESS) {
-		slurm_error("corral_jail: Slurm does not tell the id of this step's job and its user: nothing is run");
+		slurm_error("corral_jail: Slurm does not report the id of this step's job and its user: nothing is run");
 		return REFUSED;
 	}
 	return enter(spank, &job, count, words);

@@ -235,7 +235,7 @@ void jail_template_keep(const struct jail_template *template, int namespace, con
 		if (file >= 0)
 			close(file);
 		if (mount(source, path, NULL, MS_BIND, NULL) < 0)
-			jail_debug(log, "the dressed jail can not be kept for the next entry (%s)", strerror(errno));
+			jail_debug(log, "the prepared jail can not be kept for the next entry (%s)", strerror(errno));
 	}
 	close(home);
 }

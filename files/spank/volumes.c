@@ -79,7 +79,7 @@ static int write_down_all(const struct jail_plan *plan, struct jail_error *error
 				 ? 0
 				 : write_down(record, plan->jail, &plan->binds[i]);
 	if (result < 0)
-		jail_fail(error, RECORD " can not be written (%s): look at the pod's root file system", strerror(errno));
+		jail_fail(error, RECORD " can not be written (%s): check the pod's root file system", strerror(errno));
 	if (record)
 		fclose(record);
 	return result;
@@ -182,7 +182,7 @@ static int attach_again(const char *jail, const struct volume *volume, const str
 	int result = -1;
 
 	if (asprintf(&words[0], "jail=%s", jail) < 0 || asprintf(&words[1], "bind=%s", volume->word) < 0)
-		return jail_fail(error, "out of memory while looking at the jail's volumes");
+		return jail_fail(error, "out of memory while reading the jail's volumes");
 	if (jail_plan_parse(&plan, 2, words, &why) == 0)
 		result = attach(&plan, log, &why);
 	jail_plan_free(&plan);

@@ -142,7 +142,7 @@ def fullness(folder: pathlib.Path) -> str:
         usage = shutil.disk_usage(folder)
         nodes = os.statvfs(folder)
     except OSError as error:
-        return f"the state volume at {folder} can not be read ({error.strerror}): look after the storage behind it"
+        return f"the state volume at {folder} can not be read ({error.strerror}): check the storage behind it"
     if usage.free < min(ROOM, usage.total // 20):
         left = f"{usage.free >> 10} KiB of {usage.total >> 20} MiB are left"
     elif nodes.f_files and not nodes.f_favail:
@@ -334,13 +334,13 @@ class Controller:
                 daemon.signal(signal.SIGTERM)
                 deadline = time.monotonic() + GRACE
             elif number == signal.SIGHUP and self.backed and not watch.active and not self.stopping:
-                say("the configuration has changed, so this standby begins anew")
+                say("the configuration has changed, so this standby restarts")
                 again, deadline = True, time.monotonic() + GRACE
                 daemon.signal(signal.SIGTERM)
             if self.backed and not self.stopping and not again:
                 reason = watch.look(heartbeat(STATE), time.time())
                 if reason:
-                    say(f"{reason}: this one is ended at once, and begins anew with what is on the state volume")
+                    say(f"{reason}: this one is ended at once, and restarts with the state on the volume")
                     again = True
                     daemon.signal(signal.SIGKILL)
             if time.monotonic() > deadline:
@@ -386,7 +386,7 @@ class Controller:
                 if beat is None or beat[1] == 0 or abs(time.time() - beat[0]) > self.config.timeout:
                     return
                 if time.monotonic() - told > 10:
-                    say(f"{self.config.hosts[1][0]} does not answer, but writes its heartbeat: waiting until it stops or answers")
+                    say(f"{self.config.hosts[1][0]} does not respond, but writes its heartbeat: waiting until it stops or responds")
                     told = time.monotonic()
             number = signal.sigtimedwait(SIGNALS, 0.3)
             self.stopping = number is not None and number.si_signo in (signal.SIGTERM, signal.SIGINT)

@@ -103,7 +103,7 @@ def domains(sections: Sections) -> dict[str, dict[str, str]]:
         if keys.get("access_provider", "permit") != "permit":
             # Fails closed: nobody would ask sssd, since sessions come by key and jobs by uid.
             raise SssdError(
-                f"[domain/{name}] has access_provider = {keys['access_provider']}, which has no effect on ssh keys and jobs: say who may be a user "
+                f"[domain/{name}] has access_provider = {keys['access_provider']}, which has no effect on ssh keys and jobs: choose who may be a user "
                 "by ldap_user_search_base with a filter, and remove access_provider"
             )
     return found
@@ -132,7 +132,7 @@ class Report:
         (r"Failed to resolve server '([^']*)': (.*)", "the host {0} of ldap_uri is not found ({1}): correct the name, or the DNS"),
         (r"connect failed \[\d+\]\[(.*)\]", "{uri} can not be reached ({0}): see whether the server runs and a network policy lets the pods out"),
         (r"sssd_async_connect_timeout|[Tt]imed out",
-         "{uri} does not answer: see whether the server runs and a network policy lets the pods out"),
+         "{uri} does not respond: check that the server runs and that network policies let the pods connect"),
         (r"Unable to load module \[([^\]]*)\]", "this image has no provider '{0}': write ldap"),
     )  # fmt: skip
     LINE = re.compile(
@@ -174,7 +174,7 @@ class Report:
 
     def reason(self) -> str:
         """The first error of the last seconds: those after it are its consequences."""
-        return next((text for when, text in self.errors if when > time.monotonic() - 5), "its log does not say why")
+        return next((text for when, text in self.errors if when > time.monotonic() - 5), "its log has no reason")
 
     def _of_domain(self, domain: str, text: str) -> None:
         for pattern, sentence in self.CAUSES:
@@ -188,9 +188,9 @@ class Report:
             self.states[domain] = ""
             self._cause.pop(domain, None)
         elif "oing offline" in text or "Could not initialize backend" in text:
-            why = self._cause.get(domain, f"the log says: {self.errors[-1][1] if self.errors else text}")
+            why = self._cause.get(domain, f"the log has: {self.errors[-1][1] if self.errors else text}")
             if self.states.get(domain) != why:
-                self.out(f"domain {domain} is offline: {why}. Users that were seen before stay known, others are not found.")
+                self.out(f"domain {domain} is offline: {why}. Users that are known already stay known, others are not found.")
             self.states[domain] = why
         elif "Search result: No such object" in text:
             base = self.found.get(domain, {}).get("ldap_search_base", "the server's own")
@@ -313,9 +313,9 @@ class Server:
         try:
             self.wanted()
         except SssdError as error:
-            say(f"the changed configuration is not taken over: {error}")
+            say(f"the changed configuration is not applied: {error}")
             return False
-        say("the Secret or the ConfigMap has changed: sssd starts anew with it")
+        say("the Secret or the ConfigMap has changed: sssd restarts with it")
         self.stop()
         self.start()
         return True
@@ -375,7 +375,7 @@ def check() -> int:
             for problem in (*server.report.complaints, *(f"domain {name} is offline: {why}" for name, why in states.items() if why)):
                 raise SssdError(problem)
             if set(states) >= set(server.report.found):
-                say("every domain answers")
+                say("every domain responds")
                 return 0
         raise SssdError(
             f"sssd did not reach {' and '.join(sorted(set(server.report.found) - set(server.report.states)))} within {CHECK_SECONDS} s"
@@ -409,7 +409,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.what == "probe":
         missing = ", ".join(silent())
         if missing:
-            print(f"sssd does not answer on {STATE}/pipes: {missing}")
+            print(f"sssd does not respond on {STATE}/pipes: {missing}")
         return 1 if missing else 0
     os.umask(0o022)
     try:

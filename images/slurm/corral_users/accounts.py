@@ -207,7 +207,7 @@ def write_sudoers(etc: int, users: tuple[User, ...]) -> list[str]:
         if not names:
             if found:
                 os.unlink(SUDOERS, dir_fd=parent)
-            return ["nobody may use sudo any more"] if found else []
+            return ["no user may use sudo any more"] if found else []
         if found and found[0] == text:
             return []
         replace(parent, SUDOERS, text, 0o440)

@@ -100,7 +100,7 @@ def read_document(text: str) -> Document:
         motd = str(data.get("motd") or "")
         mount_points = tuple(_path(p) for p in data.get("mountPoints") or [])
     except (ValueError, AttributeError, TypeError) as error:
-        raise UsersError(f"the document of users is not what it should be ({error}): look at the ConfigMap of the users") from error
+        raise UsersError(f"the document of users is invalid ({error}): check the ConfigMap of the users") from error
     known = {g.gid for g in groups}
     groups += [Group(u.name, u.gid) for u in users if u.gid == u.uid and u.gid not in known]
     names, gids = {g.name for g in groups}, {g.gid for g in groups}

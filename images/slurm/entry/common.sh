@@ -37,7 +37,7 @@ wait_for_munge() {
 	local tries=0
 	until [ -S /run/munge/munge.socket.2 ] && munge -n -S /run/munge/munge.socket.2 >/dev/null 2>&1; do
 		tries=$((tries + 1))
-		[ "$tries" -lt 600 ] || die "munged did not answer on /run/munge/munge.socket.2 within 60 s: look at the log of the container munged"
+		[ "$tries" -lt 600 ] || die "munged did not respond on /run/munge/munge.socket.2 within 60 s: check the log of the container munged"
 		sleep 0.1
 	done
 }

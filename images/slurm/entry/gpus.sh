@@ -49,7 +49,7 @@ simulated)
 *) die "CORRAL_GPU_VENDOR is $CORRAL_GPU_VENDOR: it is nvidia, amd or simulated" ;;
 esac
 [ ${#devices[@]} = "$count" ] ||
-	die "the pod has ${#devices[@]} GPUs of $CORRAL_GPU_VENDOR, and Slurm counts on $count: look at the device plugin and the RuntimeClass of its machine"
+	die "the pod has ${#devices[@]} GPUs of $CORRAL_GPU_VENDOR, and Slurm expects $count: check the device plugin and the RuntimeClass of its Kubernetes node"
 
 show_driver
 rm -rf "$dev/corral-gpu"

@@ -43,7 +43,7 @@ limit_users() {
 		sed -i "/pam_limits\\.so/i session  required pam_exec.so quiet type=open_session /usr/local/lib/corral/limit_user.sh $*" /etc/pam.d/sshd
 		return
 	fi
-	echo "login.sh: this machine has no cgroup v2 that the container can use: memory is limited for each process and not for each user, and CPUs are not" >&2
+	echo "login.sh: this Kubernetes node has no cgroup v2 that the container can use: memory is limited for each process and not for each user, and CPUs are not" >&2
 	for word in "$@"; do
 		case $word in
 		memory.max=*) echo "* - data $((${word#*=} / 1024))" ;;

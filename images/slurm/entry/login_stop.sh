@@ -29,7 +29,7 @@ while ! "$@" >/dev/null 2>&1; do
 	left=$((until - SECONDS))
 	[ "$left" -gt 0 ] || break
 	if [ "$left" -le "$remind" ]; then
-		tell "The login node $host ends at $(date -u -d "+$left seconds" +%H:%M:%S) UTC, and all that runs on it: save your work and log out. Jobs in Slurm go on."
+		tell "The login node $host ends at $(date -u -d "+$left seconds" +%H:%M:%S) UTC, and everything that runs on it: save your work and log out. Jobs in Slurm continue."
 		remind=$((left / 10))
 	fi
 	sleep 1

@@ -42,7 +42,7 @@ munged() {
 	local socket
 	for socket in /run/munge/munge.socket.2 /run/munge/jail/munge.socket.2; do
 		if [ ! -S "$socket" ] || ! munge -n -S "$socket" >/dev/null 2>&1; then
-			bad "munged does not answer on $socket"
+			bad "munged does not respond on $socket"
 			return
 		fi
 	done
@@ -55,7 +55,7 @@ slurmctld() {
 	running slurmctld || return
 	# Each pod answers for its own; a standby does its work when it answers.
 	[ ! -e /tmp/corral-own.conf ] || export SLURM_CONF=/tmp/corral-own.conf
-	answer=$(timeout 9 scontrol ping 2>&1) || bad "slurmctld does not answer: $(tail -n 1 <<<"$answer")"
+	answer=$(timeout 9 scontrol ping 2>&1) || bad "slurmctld does not respond: $(tail -n 1 <<<"$answer")"
 }
 
 slurmd() {

@@ -25,7 +25,7 @@ out_of_service() {
 	[[ $shown != *"not found"* ]] || timeout 15 scontrol update "nodename=$name" state=down "reason=$ours $1" || true
 	if [[ $shown != *State=*DRAIN* || $shown == *"Reason=$ours"* ]]; then
 		timeout 15 scontrol update "nodename=$name" state=drain "reason=$ours $1" ||
-			echo "${0##*/}: slurmctld was not told that this node is out of service" >&2
+			echo "${0##*/}: slurmctld was not informed that this node is out of service" >&2
 	fi
 	die "$1"
 }
@@ -51,7 +51,7 @@ jobs_are_lost() {
 	state=$(shown_node | sed -n 's/.* State=\([^ ]*\).*/\1/p')
 	if [[ ($state == ALLOCATED* || $state == MIXED*) && $state != *DRAIN* ]]; then
 		timeout 15 scontrol update "nodename=$name" state=down "reason=corral: pod: its container was killed, and the jobs with it" ||
-			echo "${0##*/}: slurmctld was not told of jobs that ended with this node's container" >&2
+			echo "${0##*/}: slurmctld was not informed of jobs that ended with this node's container" >&2
 	fi
 }
 

@@ -113,7 +113,7 @@ announce() {
 steps_live || jobs_are_lost
 
 if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
-	ready "making its GPUs known" 60 /usr/local/lib/corral/gpus.sh
+	ready "linking its GPUs" 60 /usr/local/lib/corral/gpus.sh
 fi
 run_init_scripts
 close_devices
