@@ -2,7 +2,7 @@
  * Copyright: (c) 2026, the corral authors
  *
  * What a job has of its own on a node (/tmp, /dev/shm, an overlay): one directory a job below a base, shared by the job's steps,
- * made by the first of them and removed by the job's epilog. The base is closed to users (0700), so that nobody reaches another
+ * made by the first of them and removed by the job's epilog. The base is closed to users (0700), so that no user reaches another
  * job's directory by its name.
  */
 #define _GNU_SOURCE
@@ -67,7 +67,7 @@ out:
 }
 
 /* Removes what is in the directory, by descriptors: a link is removed and never followed, another file system is not entered.
- * Goes on after a failure and returns -1 with the last one in errno. Takes the descriptor over. */
+ * Continues after a failure and returns -1 with the last one in errno. Takes the descriptor over. */
 static int empty(int directory, dev_t device)
 {
 	struct dirent *entry;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * Layers: trees of mounts that are taken where the pod's root is seen, and laid over the jail where only the jail is.
+ * Layers: trees of mounts that are taken where the pod's root is visible, and laid over the jail where only the jail is.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""What there shall be: the document of users and groups, checked and completed."""
+"""The wanted state: the document of users and groups, checked and completed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """What there shall be. ``groups`` has the users' private groups too; ``mount_points`` are absolute paths; ``ssh_config`` is for ssh's
+    """The wanted state. ``groups`` has the users' private groups too; ``mount_points`` are absolute paths; ``ssh_config`` is for ssh's
     clients in the jail, ``""`` where workers have no sshd; ``motd`` is ``""`` where /etc/motd is not ours to write."""
 
     groups: tuple[Group, ...]

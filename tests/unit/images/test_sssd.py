@@ -129,7 +129,7 @@ def test_complaints_of_the_validators_are_kept(sssd: ModuleType) -> None:
 
 def test_the_probe_asks_for_the_version(sssd: ModuleType, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "nss"
-    assert not sssd.answers(path)
+    assert not sssd.responds(path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
@@ -142,5 +142,5 @@ def test_the_probe_asks_for_the_version(sssd: ModuleType, tmp_path: pathlib.Path
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert sssd.answers(path)
+        assert sssd.responds(path)
         thread.join()
