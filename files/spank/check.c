@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * Is that directory really a jail? Asked before anything is mounted, so that an unmounted volume or somebody's own
+ * Is that directory really a jail? Checked before anything is mounted, so that an unmounted volume or another
  * directory is never entered as root.
  */
 #define _GNU_SOURCE
@@ -45,7 +45,7 @@ static int check(int root, const char *path, struct jail_error *error)
 		return fail_dead(path, error);
 	if (marker < 0)
 		return jail_fail(error,
-				 "%s has no marker file " JAIL_MARKER " (%s): the volume is not mounted or not populated yet, look at the populate job",
+				 "%s has no marker file " JAIL_MARKER " (%s): the volume is not mounted or not populated yet, check the populate job",
 				 path, strerror(errno));
 	if (fstat(marker, &status) < 0 || !S_ISREG(status.st_mode) || status.st_uid != 0) {
 		close(marker);
@@ -55,41 +55,41 @@ static int check(int root, const char *path, struct jail_error *error)
 	return 0;
 }
 
-#define LOOK_STACK 65536
+#define PROBE_STACK 65536
 
-/* Lies at the far end of the look's stack, so that it is there as long as the look is. */
-struct look {
+/* At the far end of the probe's stack, so that it lives as long as the probe. */
+struct probe {
 	const char *path;
-	bool seen; /* room: that of the file system of users' files */
+	bool measured; /* room: that of the file system of users' files */
 	struct statfs room;
 };
 
-/* What a dead file server would never answer, in a process of its own: a look that hangs can not be interrupted, only left. What it finds
+/* Calls to which a dead file server would never respond, in a process of their own: a probe that hangs can not be interrupted, only left. What it finds
  * does not matter here. It shares the caller's memory, so it makes system calls and nothing else. */
-static int look_at_marker(void *argument)
+static int probe_marker(void *argument)
 {
-	const struct look *look = argument;
+	const struct probe *probe = argument;
 	char byte;
-	int root = open(look->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int root = open(probe->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	int marker = root < 0 ? -1 : jail_path_open(root, JAIL_MARKER, O_RDONLY | O_NONBLOCK);
 
 	return marker >= 0 && read(marker, &byte, 1) < 0;
 }
 
 /* Where users' files are: /home may be a volume of its own. */
-static int look_for_room(void *argument)
+static int probe_room(void *argument)
 {
-	struct look *look = argument;
-	int root = open(look->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct probe *probe = argument;
+	int root = open(probe->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	int home = root < 0 ? -1 : openat(root, "home", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
-	look->seen = fstatfs(home < 0 ? root : home, &look->room) == 0;
+	probe->measured = fstatfs(home < 0 ? root : home, &probe->room) == 0;
 	return 0;
 }
 
 /* Without a copy of the memory: that of slurmstepd took longer than the rest of the entry. No signal comes to the child, whose handlers
  * would be slurmstepd's; SIGKILL does. */
-static pid_t start_look(int (*at)(void *), struct look *look, int *ended)
+static pid_t start_probe(int (*at)(void *), struct probe *probe, int *ended)
 {
 	sigset_t all;
 	sigset_t before;
@@ -97,7 +97,7 @@ static pid_t start_look(int (*at)(void *), struct look *look, int *ended)
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	child = clone(at, (char *)look + LOOK_STACK, CLONE_VM | CLONE_PIDFD | SIGCHLD, look, ended);
+	child = clone(at, (char *)probe + PROBE_STACK, CLONE_VM | CLONE_PIDFD | SIGCHLD, probe, ended);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return child;
 }
@@ -119,33 +119,33 @@ static bool has_ended(int ended, unsigned timeout)
 	return false;
 }
 
-static int check_answers(const char *path, int (*at)(void *), unsigned timeout, struct look *found, struct jail_error *error)
+static int run_probe(const char *path, int (*at)(void *), unsigned timeout, struct probe *found, struct jail_error *error)
 {
 	int ended = -1;
 	pid_t child;
-	struct look *look = mmap(NULL, LOOK_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	struct probe *probe = mmap(NULL, PROBE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 
-	if (look == MAP_FAILED)
-		return jail_fail(error, "a look at the jail %s can not be made (mmap: %s)", path, strerror(errno));
-	look->path = path;
-	child = start_look(at, look, &ended);
+	if (probe == MAP_FAILED)
+		return jail_fail(error, "the jail %s can not be checked (mmap: %s)", path, strerror(errno));
+	probe->path = path;
+	child = start_probe(at, probe, &ended);
 	if (child < 0) {
-		jail_fail(error, "a look at the jail %s can not be made (clone: %s)", path, strerror(errno));
-		munmap(look, LOOK_STACK);
+		jail_fail(error, "the jail %s can not be checked (clone: %s)", path, strerror(errno));
+		munmap(probe, PROBE_STACK);
 		return -1;
 	}
 	if (!has_ended(ended, timeout)) {
 		/* Not waited for: it may take as long as the volume. Its stack stays with it. */
 		kill(child, SIGKILL);
 		close(ended);
-		return jail_fail(error, "the jail %s%s did not answer within %u s: its volume hangs, look at the storage and at its mount on this node",
-				 path, at == look_for_room ? "/home" : "", timeout);
+		return jail_fail(error, "the jail %s%s did not respond within %u s: its volume hangs, check the storage and its mount on this node",
+				 path, at == probe_room ? "/home" : "", timeout);
 	}
 	close(ended);
 	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
-	*found = *look;
-	munmap(look, LOOK_STACK);
+	*found = *probe;
+	munmap(probe, PROBE_STACK);
 	return 0;
 }
 
@@ -156,7 +156,7 @@ int jail_open(const char *path, struct jail_error *error)
 	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
 	if (root < 0)
-		return jail_fail(error, "the jail %s can not be opened as a directory (%s): look at the volume's mount in this pod", path,
+		return jail_fail(error, "the jail %s can not be opened as a directory (%s): check the volume's mount in this pod", path,
 				 strerror(errno));
 	if (check(root, path, error) == 0)
 		return root;
@@ -166,18 +166,18 @@ int jail_open(const char *path, struct jail_error *error)
 	return -1;
 }
 
-/* Returns 0 when the jail is there, within "timeout" seconds a look. What is not is looked at again for "wait" seconds: a file server that
- * fails over shall cost a job some seconds, not its start. */
+/* Returns 0 when the jail is there, within "timeout" seconds for each probe. A missing one is probed again for "wait" seconds: a file server that
+ * fails over should cost a job some seconds, not its start. */
 int jail_await(const char *path, unsigned timeout, unsigned wait, struct jail_error *error)
 {
 	const struct timespec pause = {1, 0};
-	struct look look;
+	struct probe probe;
 	struct timespec start;
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (;;) {
-		int root = check_answers(path, look_at_marker, timeout, &look, error) < 0 ? -1 : jail_open(path, error);
+		int root = run_probe(path, probe_marker, timeout, &probe, error) < 0 ? -1 : jail_open(path, error);
 
 		if (root >= 0) {
 			error->text[0] = '\0';
@@ -199,18 +199,18 @@ int jail_await(const char *path, unsigned timeout, unsigned wait, struct jail_er
  * in. Without it a batch job ends as soon as it begins, with its output unwritten, and so would all that wait. */
 int jail_has_room(const char *path, unsigned timeout, struct jail_error *error)
 {
-	struct look look;
+	struct probe probe;
 
-	if (check_answers(path, look_for_room, timeout, &look, error) < 0)
+	if (run_probe(path, probe_room, timeout, &probe, error) < 0)
 		return -1;
-	if (!look.seen || ((uint64_t)look.room.f_bavail * (uint64_t)look.room.f_bsize >= ROOM_BYTES &&
-			   (look.room.f_files == 0 || look.room.f_ffree >= ROOM_FILES)))
+	if (!probe.measured || ((uint64_t)probe.room.f_bavail * (uint64_t)probe.room.f_bsize >= ROOM_BYTES &&
+			   (probe.room.f_files == 0 || probe.room.f_ffree >= ROOM_FILES)))
 		return 0;
 	return jail_fail(error, "the volume of %s/home is full (%llu KiB and %llu files more), and jobs could not write their output: remove files, or make it larger",
-			 path, (unsigned long long)look.room.f_bavail * (unsigned long long)look.room.f_bsize / 1024, (unsigned long long)look.room.f_ffree);
+			 path, (unsigned long long)probe.room.f_bavail * (unsigned long long)probe.room.f_bsize / 1024, (unsigned long long)probe.room.f_ffree);
 }
 
-/* The image that the jail was made of, as its marker says; only characters that an image's name has. Empty when it does not say. */
+/* The image that the jail was made of, from its marker; only characters that an image's name has. Empty when the marker has none. */
 int jail_image(const char *path, char *image, size_t size)
 {
 	static const char key[] = "\"image\": \"";

@@ -2,7 +2,7 @@
  * Copyright: (c) 2026, the corral authors
  *
  * What is mounted, as one number, to know whether it still is what it was. Since Linux 6.8 the kernel lists the ids of mounts, which are never given
- * again, and tells of each how it is mounted: 1 us a mount. The text of mountinfo takes four times as long, and an entry looks each time.
+ * again, and reports how each is mounted: 1 us per mount. The text of mountinfo takes four times as long, and every entry checks it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #include "internal.h"
 
-/* FNV-1a. Nobody who is not root of the pod decides on what goes in. */
+/* FNV-1a. Only root of the pod controls the input. */
 void jail_digest_add(struct jail_digest *digest, const void *data, size_t size)
 {
 	const unsigned char *byte = data;
@@ -45,7 +45,7 @@ struct question { /* mnt_id_req */
 	uint64_t more;
 };
 
-struct answer { /* statmount, as far as it is asked for */
+struct mount_info { /* statmount, as far as it is asked for */
 	uint32_t size;
 	uint32_t options;
 	uint64_t mask;
@@ -73,12 +73,12 @@ static uint64_t id_of(const char *path)
 	return status.stx_mnt_id;
 }
 
-/* All mounts but that one and those on it. -1 with errno: this kernel does not tell. */
+/* All mounts but that one and those on it. -1 with errno: this kernel does not support it. */
 static int add_ids_without(uint64_t left_out, struct jail_digest *digest)
 {
 	uint64_t ids[AT_ONCE];
 	struct question question = {.size = sizeof(question), .id = ALL_OF_THIS_ROOT};
-	struct answer answer;
+	struct mount_info info;
 	long count;
 
 	do {
@@ -87,18 +87,18 @@ static int add_ids_without(uint64_t left_out, struct jail_digest *digest)
 			struct question one = {.size = sizeof(one), .id = ids[i], .more = HOW_IT_IS_MOUNTED};
 
 			question.more = ids[i];
-			memset(&answer, 0, sizeof(answer));
+			memset(&info, 0, sizeof(info));
 			/* One that went meanwhile is not there. */
-			if (syscall(__NR_statmount, &one, &answer, sizeof(answer), 0) < 0 && errno != ENOENT)
+			if (syscall(__NR_statmount, &one, &info, sizeof(info), 0) < 0 && errno != ENOENT)
 				return -1;
-			if (answer.id && (!left_out || (answer.id != left_out && answer.parent != left_out)))
-				jail_digest_add(digest, &answer, sizeof(answer));
+			if (info.id && (!left_out || (info.id != left_out && info.parent != left_out)))
+				jail_digest_add(digest, &info, sizeof(info));
 		}
 	} while (count == AT_ONCE);
 	return count < 0 ? -1 : 0;
 }
 
-/* The same by its path. Somebody may mount it between the look for it and the list, where it would count. */
+/* The same by its path. It may be mounted between the check for it and the list, where it would count. */
 static int add_ids(const char *without, struct jail_digest *digest)
 {
 	const struct jail_digest before = *digest;
@@ -187,7 +187,7 @@ static int add_lines(const struct jail_plan *plan, struct jail_digest *digest)
 	return 0;
 }
 
-/* What is mounted at "without" and right below it does not count; -1 with errno. A kernel that lists ids tells of all mounts and not only of those
+/* What is mounted at "without" and right below it does not count; -1 with errno. A kernel that lists ids lists all mounts and not only those
  * that a jail shows: where others come and go, a template is made anew more often than it had to be. */
 int jail_digest_add_mounts(const struct jail_plan *plan, const char *without, struct jail_digest *digest)
 {

@@ -25,7 +25,7 @@
 /* One thing of the pod that shows in the jail. */
 struct part {
 	const char *source;
-	const char *parent; /* "proc/", "dev/", ...: only for what is said */
+	const char *parent; /* "proc/", "dev/", ...: only for messages */
 	const char *target; /* relative to the directory that it is attached in */
 	struct jail_attributes attributes;
 	bool mandatory;
@@ -170,7 +170,7 @@ static int mask_own_proc(const struct jail_dress *dress, int tree, struct jail_e
 
 static int fresh_proc(void)
 {
-	/* Who sees all is the group of root: the machine's where it is not named, and in a user namespace nobody is in that. */
+	/* The group of root sees all processes: the Kubernetes node's where it is not named, of which no process in a user namespace is a member. */
 	static const char *const options[] = {"hidepid", "invisible", "gid", "0", NULL};
 
 	return jail_fresh("proc", options, QUIET);
@@ -225,7 +225,7 @@ static int dress_device(const struct jail_dress *dress, int dev, int pods, const
 	snprintf(source, sizeof(source), "/dev/%s", name);
 	if (fstatat(pods, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || fstat(pods, &all) < 0 || !(S_ISCHR(status.st_mode) || S_ISDIR(status.st_mode)))
 		return 0;
-	/* Devices can be written all the same, and their modes are nobody's in the jail to change: the node's other jobs have the same files. Not for what has
+	/* Devices can be written all the same, and nothing in the jail may change their modes: the node's other jobs have the same files. Not for what has
 	 * a file system of its own, as huge pages and message queues do. */
 	if (S_ISCHR(status.st_mode) || status.st_dev == all.st_dev)
 		part.attributes.set |= MOUNT_ATTR_RDONLY;
@@ -400,7 +400,7 @@ static bool is_covered(int root, const char *target, bool may_lack)
 	return covered;
 }
 
-/* Is all of it still there? Whoever removes a mount point on another node takes the mount away here, without a word from the kernel, and what
+/* Is all of it still there? Removing a mount point on another node removes the mount here, and the kernel reports nothing, and what
  * is made in its place shows through. */
 bool jail_dress_is_whole(uint32_t shown, int root)
 {

@@ -45,7 +45,7 @@ static int tree_of(int directory, const char *what, struct jail_error *error)
 	return tree;
 }
 
-/* Tree of the directory that shall be /tmp; -1 with an empty sentence when the jail keeps its own. */
+/* Tree of the directory that becomes /tmp; -1 with an empty message when the jail keeps its own. */
 static int tmp_tree(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
 {
 	int directory;
@@ -59,7 +59,7 @@ static int tmp_tree(const struct jail_plan *plan, uint32_t job, struct jail_erro
 	return directory < 0 ? jail_fail(error, "the pod's /tmp can not be opened (%s)", strerror(errno)) : tree_of(directory, "the pod's /tmp", error);
 }
 
-/* Tree of the directory that shall be /dev/shm; -1 with an empty sentence when the pod's is shown. */
+/* Tree of the directory that becomes /dev/shm; -1 with an empty message when the pod's is shown. */
 static int shm_tree(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
 {
 	error->text[0] = '\0';
@@ -258,7 +258,7 @@ static enum stay go_to_kept(const struct way *way, const struct jail_template *t
 	return setns(way->pod, CLONE_NEWNS) == 0 ? IN_POD : LOST;
 }
 
-/* Keeps a new one for the next entry, and goes to it. Takes the descriptor over. */
+/* Keeps a new one for the next entry, and enters it. Takes the descriptor over. */
 static int go_to_new(const struct way *way, const struct jail_template *template, int namespace, struct jail_error *error)
 {
 	int result = namespace;
@@ -283,9 +283,9 @@ struct luggage {
 };
 
 /* What the templates of the pod, as it is now, are called. "root" is the jail's, as the pod has it. */
-static void look(const struct way *way, int root, struct luggage *luggage)
+static void name_templates(const struct way *way, int root, struct luggage *luggage)
 {
-	jail_template_look(way->plan, &luggage->jail);
+	jail_template_name(way->plan, &luggage->jail);
 	jail_template_of_view(way->plan, &luggage->jail, root, &luggage->view);
 	jail_close(luggage->kept);
 	luggage->kept = jail_template_open(&luggage->view);
@@ -307,7 +307,7 @@ static int go_to_jail(const struct way *way, struct luggage *luggage, struct jai
 	root = jail_open(way->plan->jail, error);
 	if (root < 0)
 		return -1;
-	look(way, root, luggage);
+	name_templates(way, root, luggage);
 	jail_close(root);
 	return go_to_new(way, &luggage->jail, make_template(way, -1, error), error);
 }
@@ -322,7 +322,7 @@ static int go_to_view(const struct way *way, const struct jail_template *templat
 	return go_to_new(way, template, make_template(way, jail, error), error);
 }
 
-/* "namespace", if it is not NULL, is where that goes in which it lies. Told before: the calling thread may be none of the /proc that it brings. */
+/* "namespace", if it is not NULL, receives the namespace of that root. It is opened before: the calling thread may not be in the /proc that the root brings. */
 static int lay_over(const struct jail_layers *layers, const struct jail_log *log, int *namespace, struct jail_error *error)
 {
 	int result;
@@ -355,7 +355,7 @@ static int pack(const struct way *way, struct luggage *luggage, struct jail_erro
 		jail_fail(error, "the pod's mounts, or the jail %s in them, can not be read (%s)", way->plan->jail, strerror(errno));
 	} else {
 		note_root(&way->view->jail, &status);
-		look(way, root, luggage);
+		name_templates(way, root, luggage);
 		tmp = tmp_tree(way->plan, way->job, error);
 		if (!error->text[0])
 			shm = shm_tree(way->plan, way->job, error);
@@ -427,7 +427,7 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 	result = pack(&way, &luggage, error);
 	if (result == 0)
 		result = go_in(&way, &luggage, error);
-	/* slurmstepd tells of it by the daemons' own munged, not by the one for those in the jail. */
+	/* slurmstepd reports it through the daemons' own munged, not through the one for those in the jail. */
 	if (result < 0 && way.pod >= 0)
 		setns(way.pod, CLONE_NEWNS);
 	jail_layers_close(&luggage.own);
@@ -471,7 +471,7 @@ int jail_verify(const struct jail_view *view, struct jail_error *error)
 	return 0;
 }
 
-/* For a task, after fork: goes from slurmstepd's view to the task's. */
+/* For a task, after fork: from slurmstepd's view to the task's. */
 int jail_strip(struct jail_view *view, struct jail_error *error)
 {
 	if (jail_verify(view, error) < 0 || jail_descriptors_leave(JAIL_AT_EXEC, error) < 0)

@@ -21,7 +21,7 @@ int jail_fail(struct jail_error *error, const char *format, ...)
 	return -1;
 }
 
-static void say(void (*out)(const char *text), const char *format, va_list arguments)
+static void emit(void (*out)(const char *text), const char *format, va_list arguments)
 {
 	char text[512];
 
@@ -36,7 +36,7 @@ void jail_info(const struct jail_log *log, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	say(log ? log->info : NULL, format, arguments);
+	emit(log ? log->info : NULL, format, arguments);
 	va_end(arguments);
 }
 
@@ -45,7 +45,7 @@ void jail_debug(const struct jail_log *log, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	say(log ? log->debug : NULL, format, arguments);
+	emit(log ? log->debug : NULL, format, arguments);
 	va_end(arguments);
 }
 

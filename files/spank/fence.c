@@ -4,9 +4,9 @@
  * No cgroup namespace for those in the jail. Whoever has one, in a user namespace of their own, may mount the cgroup file systems, and its files are
  * the pod's root's: to root in the jail, whose uid that is in any user namespace and with any map, they could be written, capability or not.
  * Without one the kernel refuses that mount everywhere but in its first user namespace. The kernel's own limit on such namespaces
- * (user.max_cgroup_namespaces) is the whole machine's, so system calls are refused.
+ * (user.max_cgroup_namespaces) applies to the whole Kubernetes node, so system calls are refused.
  *
- * And no keys: the kernel's keyrings know of users, and of no container. Root in the jail would read what root of other pods and of the machine keeps
+ * And no keys: the kernel's keyrings know of users, and of no container. Root in the jail would read what root of other pods and of the Kubernetes node stores
  * there, and a user what another cluster's user of the same uid does.
  */
 #define _GNU_SOURCE
@@ -54,7 +54,7 @@
 
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, field))
 #define IF(value, then, otherwise) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, then, otherwise)
-#define ANSWER(what) BPF_STMT(BPF_RET | BPF_K, what)
+#define RETURN(what) BPF_STMT(BPF_RET | BPF_K, what)
 
 static struct sock_filter rules[] = {
 	LOAD(arch),
@@ -80,9 +80,9 @@ static struct sock_filter rules[] = {
 	LOAD(args[0]),
 	BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWCGROUP, 1, 2),
 	/* clone3's flags lie in memory, which a filter can not read. "Not there" has programs take clone, and do without keys (pam_keyinit). */
-	ANSWER(SECCOMP_RET_ERRNO | ENOSYS),
-	ANSWER(SECCOMP_RET_ERRNO | EPERM),
-	ANSWER(SECCOMP_RET_ALLOW),
+	RETURN(SECCOMP_RET_ERRNO | ENOSYS),
+	RETURN(SECCOMP_RET_ERRNO | EPERM),
+	RETURN(SECCOMP_RET_ALLOW),
 };
 
 /* For all threads of the calling process and whatever they start, set-uid programs too. Takes CAP_SYS_ADMIN. */

@@ -17,7 +17,7 @@ void jail_info(const struct jail_log *log, const char *format, ...) __attribute_
 void jail_debug(const struct jail_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Keeps errno; nothing to do for -1. */
 void jail_close(int fd);
-/* What errno says of something that shall be seen at /PARENT TARGET: -1 with the sentence where it must be, else 0. */
+/* Turns errno into a message about something to be shown at /PARENT TARGET: -1 with the message where it is required, else 0. */
 int jail_not_shown(const struct jail_log *log, const char *parent, const char *target, bool mandatory, const char *why, struct jail_error *error);
 
 /* path.c: names inside the jail, never led astray by a symbolic link. */
@@ -99,7 +99,7 @@ struct jail_template {
 };
 int jail_templates_home(bool wait);
 int jail_namespace_open(const char *path);
-int jail_template_look(const struct jail_plan *plan, struct jail_template *template);
+int jail_template_name(const struct jail_plan *plan, struct jail_template *template);
 void jail_template_of_view(const struct jail_plan *plan, const struct jail_template *jails, int jail, struct jail_template *view);
 int jail_own_namespace(void);
 int jail_template_unshare(int pod);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * The IPC namespace of a job on a node: System V shared memory, semaphores and message queues, and POSIX message queues. Nobody outlives its job in it, and
+ * The IPC namespace of a job on a node: System V shared memory, semaphores and message queues, and POSIX message queues. No process outlives its job in it, and
  * no other job's users see or remove what is there. All that runs for the job joins it: its steps and who comes to it by ssh. The first to come makes it, and
  * it is kept as a mount of its file beside the templates (template.c), until the job's epilog.
  */
@@ -32,7 +32,7 @@ static struct name name_of(uint32_t job)
 	return name;
 }
 
-/* The calling thread's from now on, and kept. */
+/* From now on the calling thread's, and kept open. */
 static int make(const struct name *name)
 {
 	int file = open(name->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -5,7 +5,7 @@
  * Knows nothing of Slurm; the SPANK plugin and jail-exec are thin callers.
  *
  * Every function that can fail returns 0 or a descriptor on success and -1 on failure, with one sentence in
- * struct jail_error that says what, where, why and what to do next.
+ * struct jail_error: what, where, why and what to do next.
  */
 #ifndef CORRAL_JAIL_H
 #define CORRAL_JAIL_H
@@ -18,7 +18,7 @@
 /* The file that the populate job writes last: no marker, no jail. Relative to the jail's root. */
 #define JAIL_MARKER "etc/corral-jail"
 
-/* The word of jail-exec and of the PAM module that names a plugstack.conf: the plan is the SPANK plugin's (jail_plan_of_plugin). */
+/* The argument of jail-exec and of the PAM module that names a plugstack.conf: the plan is the SPANK plugin's (jail_plan_of_plugin). */
 #define JAIL_PLUGSTACK "plugstack="
 
 struct jail_error {
@@ -56,7 +56,7 @@ enum jail_mode {
 
 #define JAIL_DEFAULT "default"
 
-/* What the administrator asks for, parsed from "key=value" words, and what was chosen of it. */
+/* The administrator's configuration, parsed from "key=value" arguments, and what was chosen of it. */
 struct jail_plan {
 	const char *name; /* of the chosen jail; the default one after jail_plan_parse */
 	const char *jail; /* its root in the pod */
@@ -66,7 +66,7 @@ struct jail_plan {
 	size_t jail_count;
 	struct jail_partition *partitions; /* partition.PARTITION=NAME */
 	size_t partition_count;
-	char *spool;   /* spool=  SlurmdSpoolDir, seen at the same path in the jail; NULL (spool=none): there is none */
+	char *spool;   /* spool=  SlurmdSpoolDir, visible at the same path in the jail; NULL (spool=none): there is none */
 	char *tmp;     /* tmp=    where the jobs' own /tmp directories are made; NULL (tmp=jail): the jail's own /tmp */
 	char *shm;     /* shm=    where the jobs' own /dev/shm are made; NULL (shm=pod): the pod's /dev/shm */
 	bool ipc_of_job; /* ipc=job (the default) or ipc=node: whose IPC namespace a job has */
@@ -74,8 +74,8 @@ struct jail_plan {
 	char *overlay; /* overlay= where the jobs' overlays are kept; NULL: no job can have one */
 	uid_t *outsiders; /* no-jail= who may run outside of the jail */
 	size_t outsider_count;
-	unsigned timeout; /* timeout= seconds after which a jail that does not answer hangs */
-	unsigned wait;    /* wait=    seconds for which a jail that is not there is looked for again */
+	unsigned timeout; /* timeout= seconds after which a jail that does not respond counts as hung */
+	unsigned wait;    /* wait=    seconds for which a missing jail is probed again */
 	struct jail_bind *binds; /* bind=SOURCE:TARGET[:ro], repeatable */
 	size_t bind_count;
 	char **devices; /* dev=PATTERN, repeatable: more names of /dev to show, shell patterns without a slash */
@@ -85,7 +85,7 @@ struct jail_plan {
 /* Where slurmstepd's root, which is not the jail's (view.c), has the jail. */
 #define JAIL_IN_VIEW ".corral"
 
-/* How to look at the jail once inside; made by jail_enter, asked by the others. */
+/* How to inspect the jail once inside; made by jail_enter, used by the others. */
 struct jail_root {
 	dev_t device;
 	ino_t inode;
@@ -100,8 +100,8 @@ struct jail_view {
 #define JAIL_NO_VIEW {.entered = false, .pure = -1, .descriptors = -1}
 
 /* plan.c */
-int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail_error *error);
-int jail_plan_of_plugin(struct jail_plan *plan, const char *file, int count, char **words, struct jail_error *error);
+int jail_plan_parse(struct jail_plan *plan, int count, char **arguments, struct jail_error *error);
+int jail_plan_of_plugin(struct jail_plan *plan, const char *file, int count, char **arguments, struct jail_error *error);
 int jail_plan_choose(struct jail_plan *plan, const char *name, struct jail_error *error);
 int jail_plan_choose_mode(struct jail_plan *plan, enum jail_mode mode, struct jail_error *error);
 const char *jail_mode_name(enum jail_mode mode);

@@ -19,13 +19,13 @@
 
 static bool verbose;
 
-static void say(const char *text)
+static void print_line(const char *text)
 {
 	if (verbose)
 		fprintf(stderr, "jail-exec: %s\n", text);
 }
 
-static const struct jail_log narrator = {.info = say, .debug = say};
+static const struct jail_log printer = {.info = print_line, .debug = print_line};
 
 static int usage(FILE *to)
 {
@@ -91,13 +91,13 @@ static int run(const struct jail_plan *plan, uint32_t job, bool room, char **com
 		fprintf(stderr, "jail-exec: a terminal of its own for the command can not be made (%s)\n", strerror(errno));
 		return FAILED;
 	}
-	/* Before the entry, whose first look says more of a jail that is not there. */
+	/* Before the entry, whose first check reports more about a missing jail. */
 	if (room && jail_await(plan->jail, plan->timeout, plan->wait, &error) == 0 && jail_has_room(plan->jail, plan->timeout, &error) < 0)
 		return refuse(&error);
 	pids = jail_pid_open(plan, job, &error);
 	if ((pids < 0 && error.text[0]) || jail_ipc_join(plan, job, &error) < 0)
 		return refuse(&error);
-	if (jail_enter(plan, job, &narrator, &view, &error) < 0 || jail_strip(&view, &error) < 0 || jail_fence(&error) < 0 ||
+	if (jail_enter(plan, job, &printer, &view, &error) < 0 || jail_strip(&view, &error) < 0 || jail_fence(&error) < 0 ||
 	    jail_drop_capabilities(&error) < 0)
 		return refuse(&error);
 	jail_view_close(&view);
@@ -123,7 +123,7 @@ static long time_entry(const struct jail_plan *plan, uint32_t job)
 		struct timespec end;
 
 		clock_gettime(CLOCK_MONOTONIC, &start);
-		if (jail_enter(plan, job, &narrator, &view, &error) < 0)
+		if (jail_enter(plan, job, &printer, &view, &error) < 0)
 			_exit(refuse(&error));
 		clock_gettime(CLOCK_MONOTONIC, &end);
 		took = (end.tv_sec - start.tv_sec) * 1000000L + (end.tv_nsec - start.tv_nsec) / 1000L;
@@ -180,10 +180,10 @@ static int read_number(const char *option, const char *text, uint32_t *number)
 	return 0;
 }
 
-/* The command line. "word" are those of the plan, with room for a jail= made of --prepare's or --attach's path. */
+/* The command line. "plan" has the arguments of the plan, with room for a jail= made of --prepare's or --attach's path. */
 struct line {
 	int count;
-	char **word;
+	char **plan;
 	const char *plugstack; /* the file that has more of them */
 	char *prepare;
 	bool attach; /* "prepare" is --attach's path */
@@ -202,15 +202,15 @@ static int act(struct line *line)
 	struct jail_error error;
 	int result;
 
-	result = line->plugstack ? jail_plan_of_plugin(&plan, line->plugstack, line->count, line->word, &error) :
-				   jail_plan_parse(&plan, line->count, line->word, &error);
+	result = line->plugstack ? jail_plan_of_plugin(&plan, line->plugstack, line->count, line->plan, &error) :
+				   jail_plan_parse(&plan, line->count, line->plan, &error);
 	if (result < 0 || jail_plan_choose_mode(&plan, line->mode, &error) < 0 ||
 	    (line->mode == JAIL_OVERLAY && jail_overlay_mount(&plan, line->job, &error) < 0))
 		result = refuse(&error);
 	else if (line->attach)
-		result = jail_attach_binds(&plan, &narrator, &error) < 0 ? refuse(&error) : EXIT_SUCCESS;
+		result = jail_attach_binds(&plan, &printer, &error) < 0 ? refuse(&error) : EXIT_SUCCESS;
 	else if (line->prepare)
-		result = jail_prepare(&plan, &narrator, &error) < 0 ? refuse(&error) : EXIT_SUCCESS;
+		result = jail_prepare(&plan, &printer, &error) < 0 ? refuse(&error) : EXIT_SUCCESS;
 	else if (line->times)
 		result = measure(&plan, line->job, line->times);
 	else
@@ -222,39 +222,39 @@ static int act(struct line *line)
 /* Reads one argument, or two of them, and returns how many; 0 for what is none. */
 static int read_argument(struct line *line, int left, char **argument)
 {
-	const char *word = argument[0];
+	const char *option = argument[0];
 	const char *value = left > 1 ? argument[1] : NULL;
 
-	if (strcmp(word, "-v") == 0)
+	if (strcmp(option, "-v") == 0)
 		verbose = true;
-	else if (strcmp(word, "--try") == 0)
+	else if (strcmp(option, "--try") == 0)
 		line->try = true;
-	else if (strcmp(word, "--room") == 0)
+	else if (strcmp(option, "--room") == 0)
 		line->room = true;
-	else if (strcmp(word, "--ro") == 0 && line->mode == JAIL_RW)
+	else if (strcmp(option, "--ro") == 0 && line->mode == JAIL_RW)
 		line->mode = JAIL_RO;
-	else if (strcmp(word, "--overlay") == 0 && line->mode == JAIL_RW)
+	else if (strcmp(option, "--overlay") == 0 && line->mode == JAIL_RW)
 		line->mode = JAIL_OVERLAY;
-	else if (strcmp(word, "--job") == 0 && value)
-		return read_number(word, value, &line->job) < 0 ? 0 : 2;
-	else if (strcmp(word, "--time") == 0 && value)
-		return read_number(word, value, &line->times) < 0 ? 0 : 2;
-	else if ((strcmp(word, "--prepare") == 0 || strcmp(word, "--attach") == 0) && value && !line->prepare) {
-		line->attach = word[2] == 'a';
+	else if (strcmp(option, "--job") == 0 && value)
+		return read_number(option, value, &line->job) < 0 ? 0 : 2;
+	else if (strcmp(option, "--time") == 0 && value)
+		return read_number(option, value, &line->times) < 0 ? 0 : 2;
+	else if ((strcmp(option, "--prepare") == 0 || strcmp(option, "--attach") == 0) && value && !line->prepare) {
+		line->attach = option[2] == 'a';
 		if (asprintf(&line->prepare, "jail=%s", value) < 0)
 			return 0;
-		line->word[line->count++] = line->prepare;
+		line->plan[line->count++] = line->prepare;
 		return 2;
-	} else if (strncmp(word, JAIL_PLUGSTACK, strlen(JAIL_PLUGSTACK)) == 0 && !line->plugstack)
-		line->plugstack = word + strlen(JAIL_PLUGSTACK);
-	else if (word[0] != '-' && strchr(word, '='))
-		line->word[line->count++] = argument[0];
+	} else if (strncmp(option, JAIL_PLUGSTACK, strlen(JAIL_PLUGSTACK)) == 0 && !line->plugstack)
+		line->plugstack = option + strlen(JAIL_PLUGSTACK);
+	else if (option[0] != '-' && strchr(option, '='))
+		line->plan[line->count++] = argument[0];
 	else
 		return 0;
 	return 1;
 }
 
-/* True when the line says exactly one thing to do. */
+/* True when the line has exactly one thing to do. */
 static bool read_line(struct line *line, int count, char **argument)
 {
 	int i = 1;
@@ -282,16 +282,16 @@ static bool read_line(struct line *line, int count, char **argument)
 
 int main(int count, char **argument)
 {
-	struct line line = {.word = calloc((size_t)count + 1, sizeof(char *))};
+	struct line line = {.plan = calloc((size_t)count + 1, sizeof(char *))};
 	int result;
 
-	if (!line.word || !read_line(&line, count, argument))
+	if (!line.plan || !read_line(&line, count, argument))
 		result = usage(stderr);
 	else if (line.help)
 		result = usage(stdout);
 	else
 		result = act(&line);
 	free(line.prepare);
-	free(line.word);
+	free(line.plan);
 	return result;
 }

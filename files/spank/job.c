@@ -2,7 +2,7 @@
  * Copyright: (c) 2026, the corral authors
  *
  * What a job has of its own on a node (/tmp, /dev/shm, an overlay): one directory a job below a base, shared by the job's steps,
- * made by the first of them and removed by the job's epilog. The base is closed to users (0700), so that nobody reaches another
+ * made by the first of them and removed by the job's epilog. The base is closed to users (0700), so that no user reaches another
  * job's directory by its name.
  */
 #define _GNU_SOURCE
@@ -46,7 +46,7 @@ int jail_job_open(const char *base, uint32_t job, mode_t mode, struct jail_error
 	int parent = open_base(base);
 
 	if (parent < 0)
-		return jail_fail(error, "the directory %s for what jobs have of their own can not be made (%s): look at the node's local scratch", base,
+		return jail_fail(error, "the directory %s for the jobs' own directories can not be made (%s): check the node's local scratch", base,
 				 strerror(errno));
 	snprintf(name, sizeof(name), "%u", (unsigned)job);
 	if (fstat(parent, &status) < 0 || ((status.st_mode & 077) && fchmod(parent, 0700) < 0))
@@ -61,13 +61,13 @@ int jail_job_open(const char *base, uint32_t job, mode_t mode, struct jail_error
 out:
 	jail_close(parent);
 	if (directory < 0)
-		return jail_fail(error, "the job's own directory %s/%s can not be made (%s): look at the node's local scratch", base, name,
+		return jail_fail(error, "the job's own directory %s/%s can not be made (%s): check the node's local scratch", base, name,
 				 strerror(errno));
 	return directory;
 }
 
 /* Removes what is in the directory, by descriptors: a link is removed and never followed, another file system is not entered.
- * Goes on after a failure and returns -1 with the last one in errno. Takes the descriptor over. */
+ * Continues after a failure and returns -1 with the last one in errno. Takes the descriptor over. */
 static int empty(int directory, dev_t device)
 {
 	struct dirent *entry;

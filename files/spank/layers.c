@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * Layers: trees of mounts that are taken where the pod's root is seen, and laid over the jail where only the jail is.
+ * Layers: trees of mounts that are taken where the pod's root is visible, and laid over the jail where only the jail is.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,7 +24,7 @@ int jail_layers_add(struct jail_layers *layers, int tree, const char *target, bo
 
 	if (!grown) {
 		jail_close(tree);
-		return jail_fail(error, "out of memory while the jail's /%s is looked for", target);
+		return jail_fail(error, "out of memory while opening the jail's /%s", target);
 	}
 	layers->layer = grown;
 	layers->layer[layers->count++] = (struct jail_layer){tree, target, mandatory};

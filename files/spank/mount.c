@@ -2,7 +2,7 @@
  * Copyright: (c) 2026, the corral authors
  *
  * The kernel's descriptor-based mount calls (all there since Linux 5.12): a tree is cloned or made, given its attributes
- * while nobody can see it, and only then attached to a target that was looked up before.
+ * while it is visible to no process, and only then attached to a target that was looked up before.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -23,7 +23,7 @@
 
 #include "internal.h"
 
-/* What the error does not say is in errno. */
+/* What the error lacks is in errno. */
 static int mount_over(const struct jail_plan *plan, uint32_t job, int place, struct jail_error *error)
 {
 	char upper[PATH_MAX];
@@ -72,7 +72,7 @@ int jail_overlay_mount(const struct jail_plan *plan, uint32_t job, struct jail_e
 	directory = jail_job_open(plan->overlay, job, 0700, error);
 	if (directory < 0)
 		return -1;
-	/* Steps of one job may start together; the lock goes with the descriptor. */
+	/* Steps of one job may start together; closing the descriptor releases the lock. */
 	if (flock(directory, LOCK_EX) == 0 && make_parts(directory) == 0)
 		place = openat(directory, "root", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (place >= 0 && jail_is_mount(place))
@@ -101,7 +101,7 @@ int jail_overlay_tree(const struct jail_plan *plan, uint32_t job, struct jail_er
 	return tree < 0 ? jail_fail(error, "the job's overlay %s can not be taken (%s)", path, strerror(errno)) : tree;
 }
 
-/* For the job's epilog: with nobody in it any more, the mount goes at once. */
+/* For the job's epilog: with no process in it any more, the mount is removed at once. */
 int jail_overlay_remove(const struct jail_plan *plan, uint32_t job, struct jail_error *error)
 {
 	char path[PATH_MAX];
@@ -153,7 +153,7 @@ static int add_submount(struct jail_submounts *submounts, const char *path, cons
 	submounts->mount[submounts->count].tree = tree;
 	submounts->mount[submounts->count].target = strdup(target);
 	submounts->count++;
-	return submounts->mount[submounts->count - 1].target ? 0 : jail_fail(error, "out of memory while looking at the jail's volumes");
+	return submounts->mount[submounts->count - 1].target ? 0 : jail_fail(error, "out of memory while reading the jail's volumes");
 }
 
 /* Copies of everything that is mounted below the jail: an overlay does not show it. */

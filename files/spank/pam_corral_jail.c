@@ -3,15 +3,15 @@
  *
  * The PAM session module of login nodes and workers. sshd opens the session as root, in the process that all of the connection's others come of.
  *
- *   without words   takes the capabilities that lead out of a chroot (ChrootDirectory) from the session. sshd itself needs SYS_CHROOT, and
+ *   without arguments  takes the capabilities that lead out of a chroot (ChrootDirectory) from the session. sshd itself needs SYS_CHROOT, and
  *                   what it has a user's sudo would have: with it, and with /proc/1/root, root leaves any chroot.
  *   jail=PATH ...   enters the jail (a mount namespace of the session's own, pivot_root), then takes the capabilities: there is no other root
  *                   behind it that a second chroot could lead to.
- *   plugstack=FILE  enters as the steps of a job do: with the words that the SPANK plugin has in that file, in the job that pam_slurm_adopt has
+ *   plugstack=FILE  enters as the steps of a job do: with the arguments that the SPANK plugin has in that file, in the job that pam_slurm_adopt has
  *                   chosen (SLURM_JOB_ID), in its jail and with its /tmp; and ends with the job.
  *
  * sshd's monitor, in which the session is opened, keeps its capabilities until the session ends: it writes records of logins and owns terminals. So
- * it never enters: a child of it does, whose mount namespace is kept, and the process that becomes the user goes there. sshd lets PAM set the
+ * it never enters: a child of it does, whose mount namespace is kept open, and the process that becomes the user enters it. sshd lets PAM set the
  * credentials of that process (pam_setcred, as root, when its groups are set), and gives up root right after that.
  */
 #define _GNU_SOURCE
@@ -57,7 +57,7 @@ static void no_stray(void)
 
 static int refuse(pam_handle_t *handle, const struct jail_error *error)
 {
-	/* sshd -e: its stderr is the container's log. What PAM is told sshd shows the user before it hangs up. */
+	/* sshd -e: its stderr is the container's log. sshd shows the user what PAM receives before it disconnects. */
 	fprintf(stderr, "pam_corral_jail: %s\n", error->text);
 	pam_error(handle, "%s", error->text);
 	return PAM_SESSION_ERR;
@@ -88,14 +88,14 @@ static bool is_sshd(pam_handle_t *handle)
 	return pam_get_item(handle, PAM_SERVICE, &service) == PAM_SUCCESS && service && strcmp(service, "sshd") == 0;
 }
 
-static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, int count, const char **words, struct jail_error *error)
+static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, int count, const char **arguments, struct jail_error *error)
 {
 	const char *id = pam_getenv(handle, "SLURM_JOB_ID");
 
 	*job = 0;
-	if (strncmp(words[0], JAIL_PLUGSTACK, strlen(JAIL_PLUGSTACK)) != 0)
-		return jail_plan_parse(plan, count, (char **)words, error);
-	if (jail_plan_of_plugin(plan, words[0] + strlen(JAIL_PLUGSTACK), count - 1, (char **)words + 1, error) < 0)
+	if (strncmp(arguments[0], JAIL_PLUGSTACK, strlen(JAIL_PLUGSTACK)) != 0)
+		return jail_plan_parse(plan, count, (char **)arguments, error);
+	if (jail_plan_of_plugin(plan, arguments[0] + strlen(JAIL_PLUGSTACK), count - 1, (char **)arguments + 1, error) < 0)
 		return -1;
 	*job = id ? (uint32_t)strtoul(id, NULL, 10) : 0;
 	if (*job == 0) {
@@ -105,63 +105,63 @@ static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, 
 	return jail_follow_note(plan, *job, error) < 0 ? -1 : jail_session_begin(plan, *job, error);
 }
 
-/* What the child that goes ahead sends: a sentence, or its mount, IPC and PID namespaces. Not found by its /proc/<pid>, which takes CAP_SYS_PTRACE for what comes of sshd. */
-struct answer {
+/* What the child that enters first sends: a message, or its mount, IPC and PID namespaces. Its /proc/<pid> can not be used: for children of sshd that takes CAP_SYS_PTRACE. */
+struct reply {
 	struct jail_error error;
 	struct iovec text;
 	struct msghdr message;
 	union {
 		struct cmsghdr header;
 		char room[CMSG_SPACE(3 * sizeof(int))];
-	} held;
+	} control;
 };
 
-static void prepare_answer(struct answer *answer)
+static void prepare_reply(struct reply *reply)
 {
-	memset(answer, 0, sizeof(*answer));
-	answer->text = (struct iovec){.iov_base = &answer->error, .iov_len = sizeof(answer->error)};
-	answer->message = (struct msghdr){.msg_iov = &answer->text, .msg_iovlen = 1, .msg_control = &answer->held, .msg_controllen = sizeof(answer->held)};
+	memset(reply, 0, sizeof(*reply));
+	reply->text = (struct iovec){.iov_base = &reply->error, .iov_len = sizeof(reply->error)};
+	reply->message = (struct msghdr){.msg_iov = &reply->text, .msg_iovlen = 1, .msg_control = &reply->control, .msg_controllen = sizeof(reply->control)};
 }
 
 /* In a child. */
 static void go_ahead(const struct jail_plan *plan, uint32_t job, int monitor)
 {
 	struct jail_view view = JAIL_NO_VIEW;
-	struct answer answer;
+	struct reply reply;
 	int namespaces[3];
 	size_t size;
 
-	prepare_answer(&answer);
-	namespaces[2] = jail_pid_open(plan, job, &answer.error);
+	prepare_reply(&reply);
+	namespaces[2] = jail_pid_open(plan, job, &reply.error);
 	/* The pod's own stays. */
 	size = namespaces[2] < 0 ? 2 * sizeof(int) : sizeof(namespaces);
-	if (!answer.error.text[0] && jail_ipc_join(plan, job, &answer.error) == 0 && jail_enter(plan, job, NULL, &view, &answer.error) == 0) {
+	if (!reply.error.text[0] && jail_ipc_join(plan, job, &reply.error) == 0 && jail_enter(plan, job, NULL, &view, &reply.error) == 0) {
 		/* Not slurmstepd's view: the user's shell comes of who follows. */
 		namespaces[0] = view.pure;
 		namespaces[1] = open("/proc/thread-self/ns/ipc", O_RDONLY | O_CLOEXEC);
-		answer.held.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(size), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-		memcpy(CMSG_DATA(&answer.held.header), namespaces, size);
-		answer.message.msg_controllen = CMSG_SPACE(size);
-		answer.error.text[0] = '\0';
+		reply.control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(size), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&reply.control.header), namespaces, size);
+		reply.message.msg_controllen = CMSG_SPACE(size);
+		reply.error.text[0] = '\0';
 	} else {
-		answer.message.msg_control = NULL;
-		answer.message.msg_controllen = 0;
+		reply.message.msg_control = NULL;
+		reply.message.msg_controllen = 0;
 	}
-	sendmsg(monitor, &answer.message, MSG_NOSIGNAL);
+	sendmsg(monitor, &reply.message, MSG_NOSIGNAL);
 	_exit(EXIT_SUCCESS);
 }
 
 /* Of the session, by the child that has gone there. */
 static int take_namespaces(int channel, struct jail_error *error)
 {
-	struct answer answer;
+	struct reply reply;
 	int namespaces[3] = {-1, -1, -1};
 
-	prepare_answer(&answer);
-	if (recvmsg(channel, &answer.message, MSG_CMSG_CLOEXEC) == sizeof(answer.error)) {
-		*error = answer.error;
-		if (answer.message.msg_controllen >= CMSG_LEN(2 * sizeof(int)) && answer.held.header.cmsg_type == SCM_RIGHTS) {
-			memcpy(namespaces, CMSG_DATA(&answer.held.header), answer.held.header.cmsg_len - CMSG_LEN(0));
+	prepare_reply(&reply);
+	if (recvmsg(channel, &reply.message, MSG_CMSG_CLOEXEC) == sizeof(reply.error)) {
+		*error = reply.error;
+		if (reply.message.msg_controllen >= CMSG_LEN(2 * sizeof(int)) && reply.control.header.cmsg_type == SCM_RIGHTS) {
+			memcpy(namespaces, CMSG_DATA(&reply.control.header), reply.control.header.cmsg_len - CMSG_LEN(0));
 			session.inside = namespaces[0];
 			session.ipc = namespaces[1];
 			session.pid = namespaces[2];
@@ -196,7 +196,7 @@ static int make_inside(const struct jail_plan *plan, uint32_t job, struct jail_e
 	return result;
 }
 
-static int prepare(pam_handle_t *handle, int count, const char **words, struct jail_error *error)
+static int prepare(pam_handle_t *handle, int count, const char **arguments, struct jail_error *error)
 {
 	struct jail_plan plan;
 	uint32_t job;
@@ -206,7 +206,7 @@ static int prepare(pam_handle_t *handle, int count, const char **words, struct j
 		snprintf(error->text, sizeof(error->text), "sessions of sshd alone can enter the jail by PAM: take this module out of the others' files in /etc/pam.d");
 		return -1;
 	}
-	result = plan_of(&plan, &job, handle, count, words, error);
+	result = plan_of(&plan, &job, handle, count, arguments, error);
 	load_name_services(handle);
 	if (result == 0 && plan.mode == JAIL_OVERLAY)
 		result = jail_overlay_mount(&plan, job, error);
@@ -223,25 +223,25 @@ static int prepare(pam_handle_t *handle, int count, const char **words, struct j
 	return 0;
 }
 
-EXPORTED int pam_sm_open_session(pam_handle_t *handle, int flags, int count, const char **words)
+EXPORTED int pam_sm_open_session(pam_handle_t *handle, int flags, int count, const char **arguments)
 {
 	struct jail_error error;
 
 	(void)flags;
-	if (count > 0 && prepare(handle, count, words, &error) < 0)
+	if (count > 0 && prepare(handle, count, arguments, &error) < 0)
 		return refuse(handle, &error);
 	return jail_drop_capabilities(&error) < 0 ? refuse(handle, &error) : PAM_SUCCESS;
 }
 
-/* sshd goes on whatever this returns, so a process that can not go in ends here. */
-EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const char **words)
+/* sshd continues whatever this returns, so a process that can not enter ends here. */
+EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const char **arguments)
 {
 	struct jail_error error;
 
 	(void)handle;
 	(void)flags;
 	(void)count;
-	(void)words;
+	(void)arguments;
 	if (session.inside < 0 || getpid() == session.monitor)
 		return PAM_IGNORE;
 	/* sshd serves files by itself, and executes nothing then. */
@@ -266,21 +266,21 @@ EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const ch
 	return PAM_IGNORE;
 }
 
-/* Nobody comes in by this module. */
-EXPORTED int pam_sm_authenticate(pam_handle_t *handle, int flags, int count, const char **words)
+/* This module authenticates nobody. */
+EXPORTED int pam_sm_authenticate(pam_handle_t *handle, int flags, int count, const char **arguments)
 {
 	(void)handle;
 	(void)flags;
 	(void)count;
-	(void)words;
+	(void)arguments;
 	return PAM_AUTH_ERR;
 }
 
-EXPORTED int pam_sm_close_session(pam_handle_t *handle, int flags, int count, const char **words)
+EXPORTED int pam_sm_close_session(pam_handle_t *handle, int flags, int count, const char **arguments)
 {
 	(void)handle;
 	(void)flags;
 	(void)count;
-	(void)words;
+	(void)arguments;
 	return PAM_SUCCESS;
 }

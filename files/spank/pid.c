@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * The PID namespace of a job on a node: nobody in it sees processes of others, and all in it end with the job, whatever session or parent they gave
+ * The PID namespace of a job on a node: no process in it sees processes of others, and all in it end with the job, whatever session or parent they gave
  * themselves. The first step makes it, and steps and sessions join it when they fork who becomes the user (setns moves the children to come, not the caller),
- * so Slurm goes on seeing the tasks by its own numbers.
+ * so Slurm still sees the tasks by its own numbers.
  *
- * Its first process does nothing but stay: the kernel reaps for it, and ends all others when it ends. It keeps the capabilities that nobody in the
+ * Its first process does nothing but stay: the kernel reaps for it, and ends all others when it ends. It keeps the capabilities that no process in the
  * jail has and can not be dumped, so root in the jail neither traces it nor walks through its /proc/1/root; and the kernel takes no signal for it
  * from inside. The job's epilog finds it by the lock that it holds, which is gone when it is.
  *
@@ -54,7 +54,7 @@ static struct names names_of(uint32_t job)
 	return names;
 }
 
-/* Who holds the lock, by the caller's numbers; 0: nobody. */
+/* The holder of the lock, by the caller's numbers; 0: none. */
 static pid_t holder(int lock)
 {
 	struct flock asked = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -127,7 +127,7 @@ static void stay(const struct jail_plan *plan, const struct names *names, int ch
 		nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 		for (int fd = 0; nothing >= 0 && fd < 3; fd++)
 			dup2(nothing, fd);
-		/* The channel goes to a place of its own; the lock is taken afterwards, for closing any descriptor of it gives it up. */
+		/* The channel moves to a number of its own; the lock is taken afterwards, for closing any descriptor of it gives it up. */
 		if (channel != 3)
 			dup2(channel, 3);
 		channel = 3;
@@ -204,7 +204,7 @@ int jail_pid_open(const struct jail_plan *plan, uint32_t job, struct jail_error 
 	if (!plan->pid_of_job || job == 0)
 		return -1;
 	home = jail_templates_home(true);
-	/* Steps of a job begin together. One whose first process is gone takes nobody. */
+	/* Steps of a job begin together. One whose first process is gone accepts no other. */
 	if (home >= 0 && flock(home, LOCK_EX) == 0 && (holder_of(&names) > 0 || make(plan, &names, &why) == 0))
 		namespace = jail_namespace_open(names.ns);
 	if (namespace < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * The plan: "key=value" words of plugstack.conf or of jail-exec's command line. Only the administrator writes them; nothing
+ * The plan: "key=value" arguments of plugstack.conf or of jail-exec's command line. Only the administrator writes them; nothing
  * of a job's environment is ever read here.
  */
 #include <ctype.h>
@@ -109,7 +109,7 @@ static struct jail_named *find_jail(const struct jail_plan *plan, const char *na
 	return NULL;
 }
 
-/* "word" is NAME=PATH; the name alone is given as a length. */
+/* "argument" is NAME=PATH; the name alone is given as a length. */
 static int add_jail(struct jail_plan *plan, const char *name, size_t length, const char *path, struct jail_error *error)
 {
 	struct jail_named jail = {NULL, NULL};
@@ -159,7 +159,7 @@ static int add_partition(struct jail_plan *plan, const char *name, size_t length
 	return partition.partition && partition.jail ? 0 : jail_fail(error, "out of memory while reading partition.");
 }
 
-/* Numbers only: names are looked up in the jail, where whoever is root could give himself another's. */
+/* Numbers only: names are looked up in the jail, where root could take another user's. */
 static int add_outsiders(struct jail_plan *plan, const char *value, struct jail_error *error)
 {
 	const char *rest = value;
@@ -196,14 +196,14 @@ static int set_seconds(unsigned *field, const char *key, const char *value, unsi
 	return 0;
 }
 
-static const char *value_of(const char *word, const char *key)
+static const char *value_of(const char *argument, const char *key)
 {
 	size_t length = strlen(key);
 
-	return strncmp(word, key, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;
+	return strncmp(argument, key, length) == 0 && argument[length] == '=' ? argument + length + 1 : NULL;
 }
 
-/* A path, or the word that stands for having none. */
+/* A path, or the value that stands for having none. */
 static int set_path_or_none(char **field, const char *key, const char *value, const char *none, struct jail_error *error)
 {
 	if (strcmp(value, none) != 0)
@@ -220,41 +220,41 @@ static int set_namespace(bool *of_job, const char *kind, const char *value, stru
 	return *of_job || strcmp(value, "node") == 0 ? 0 : jail_fail(error, "%s=%s is neither job nor node: correct it in plugstack.conf", kind, value);
 }
 
-static int read_word(struct jail_plan *plan, const char *word, struct jail_error *error)
+static int read_argument(struct jail_plan *plan, const char *argument, struct jail_error *error)
 {
-	const char *equals = strchr(word, '=');
+	const char *equals = strchr(argument, '=');
 	const char *value;
 
-	if ((value = value_of(word, "jail")))
+	if ((value = value_of(argument, "jail")))
 		return add_jail(plan, JAIL_DEFAULT, strlen(JAIL_DEFAULT), value, error);
-	if (equals && strncmp(word, "jail.", 5) == 0)
-		return add_jail(plan, word + 5, (size_t)(equals - word) - 5, equals + 1, error);
-	if (equals && strncmp(word, "partition.", 10) == 0)
-		return add_partition(plan, word + 10, (size_t)(equals - word) - 10, equals + 1, error);
-	if ((value = value_of(word, "spool")))
+	if (equals && strncmp(argument, "jail.", 5) == 0)
+		return add_jail(plan, argument + 5, (size_t)(equals - argument) - 5, equals + 1, error);
+	if (equals && strncmp(argument, "partition.", 10) == 0)
+		return add_partition(plan, argument + 10, (size_t)(equals - argument) - 10, equals + 1, error);
+	if ((value = value_of(argument, "spool")))
 		return set_path_or_none(&plan->spool, "spool", value, "none", error);
-	if ((value = value_of(word, "bind")))
+	if ((value = value_of(argument, "bind")))
 		return add_bind(plan, value, error);
-	if ((value = value_of(word, "dev")))
+	if ((value = value_of(argument, "dev")))
 		return add_device(plan, value, error);
-	if ((value = value_of(word, "tmp")))
+	if ((value = value_of(argument, "tmp")))
 		return set_path_or_none(&plan->tmp, "tmp", value, "jail", error);
-	if ((value = value_of(word, "shm")))
+	if ((value = value_of(argument, "shm")))
 		return set_path_or_none(&plan->shm, "shm", value, "pod", error);
-	if ((value = value_of(word, "ipc")))
+	if ((value = value_of(argument, "ipc")))
 		return set_namespace(&plan->ipc_of_job, "ipc", value, error);
-	if ((value = value_of(word, "pid")))
+	if ((value = value_of(argument, "pid")))
 		return set_namespace(&plan->pid_of_job, "pid", value, error);
-	if ((value = value_of(word, "overlay")))
+	if ((value = value_of(argument, "overlay")))
 		return set_path(&plan->overlay, "overlay", value, error);
-	if ((value = value_of(word, "no-jail")))
+	if ((value = value_of(argument, "no-jail")))
 		return add_outsiders(plan, value, error);
-	if ((value = value_of(word, "timeout")))
+	if ((value = value_of(argument, "timeout")))
 		return set_seconds(&plan->timeout, "timeout", value, 1, error);
-	if ((value = value_of(word, "wait")))
+	if ((value = value_of(argument, "wait")))
 		return set_seconds(&plan->wait, "wait", value, 0, error);
 	return jail_fail(error, "'%s' is not an argument of the jail (jail=, jail.NAME=, partition.NAME=, spool=, tmp=, shm=, ipc=, pid=, overlay=, no-jail=, timeout=, wait=, "
-			 "bind=, dev=): correct it in plugstack.conf", word);
+			 "bind=, dev=): correct it in plugstack.conf", argument);
 }
 
 static int check_plan(struct jail_plan *plan, struct jail_error *error)
@@ -273,7 +273,7 @@ static int check_plan(struct jail_plan *plan, struct jail_error *error)
 }
 
 /* On failure too the plan has to be freed. */
-int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail_error *error)
+int jail_plan_parse(struct jail_plan *plan, int count, char **arguments, struct jail_error *error)
 {
 	memset(plan, 0, sizeof(*plan));
 	plan->timeout = DEFAULT_TIMEOUT;
@@ -285,13 +285,13 @@ int jail_plan_parse(struct jail_plan *plan, int count, char **words, struct jail
 	if (!plan->spool || !plan->tmp || !plan->shm)
 		return jail_fail(error, "out of memory while reading the arguments of the jail");
 	for (int i = 0; i < count; i++)
-		if (read_word(plan, words[i], error) < 0)
+		if (read_argument(plan, arguments[i], error) < 0)
 			return -1;
 	return check_plan(plan, error);
 }
 
-/* The words after the plugin's name in plugstack.conf; "line" keeps their text. Returns their number, or -1. */
-static int plugin_words(const char *file, char **line, char **words, struct jail_error *error)
+/* The arguments after the plugin's name in plugstack.conf; "line" keeps their text. Returns their number, or -1. */
+static int plugin_arguments(const char *file, char **line, char **arguments, struct jail_error *error)
 {
 	size_t size = 0;
 	int count = -1;
@@ -299,16 +299,16 @@ static int plugin_words(const char *file, char **line, char **words, struct jail
 
 	while (stream && count < 0 && getline(line, &size, stream) > 0) {
 		char *rest = *line;
-		char *word = strsep(&rest, " \t\n");
+		char *argument = strsep(&rest, " \t\n");
 		size_t length;
 
-		if (word[0] == '#')
+		if (argument[0] == '#')
 			continue;
-		while (rest && (word = strsep(&rest, " \t\n"))) {
-			length = strlen(word);
+		while (rest && (argument = strsep(&rest, " \t\n"))) {
+			length = strlen(argument);
 			if (count >= 0 && length && count < WORDS_MAX)
-				words[count++] = word;
-			else if (length >= strlen(PLUGIN) && strcmp(word + length - strlen(PLUGIN), PLUGIN) == 0)
+				arguments[count++] = argument;
+			else if (length >= strlen(PLUGIN) && strcmp(argument + length - strlen(PLUGIN), PLUGIN) == 0)
 				count = 0;
 		}
 	}
@@ -319,17 +319,17 @@ static int plugin_words(const char *file, char **line, char **words, struct jail
 	return count;
 }
 
-/* By the words that the SPANK plugin has in a plugstack.conf, and by "count" more, which outweigh them. On failure too the plan has to be freed. */
-int jail_plan_of_plugin(struct jail_plan *plan, const char *file, int count, char **words, struct jail_error *error)
+/* By the arguments that the SPANK plugin has in a plugstack.conf, and by "count" more, which outweigh them. On failure too the plan has to be freed. */
+int jail_plan_of_plugin(struct jail_plan *plan, const char *file, int count, char **arguments, struct jail_error *error)
 {
 	char *line = NULL;
 	char *found[WORDS_MAX * 2];
 	int result;
 
 	memset(plan, 0, sizeof(*plan));
-	result = plugin_words(file, &line, found, error);
+	result = plugin_arguments(file, &line, found, error);
 	for (int i = 0; result >= 0 && i < count && i < WORDS_MAX; i++)
-		found[result++] = words[i];
+		found[result++] = arguments[i];
 	if (result >= 0)
 		result = jail_plan_parse(plan, result, found, error);
 	free(line);

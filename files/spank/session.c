@@ -71,7 +71,7 @@ static int note_in(const struct jail_plan *plan, uint32_t job, const char *name,
 		return -1;
 	result = write_file(directory, name, text);
 	if (result < 0)
-		jail_fail(error, "%s/%u/%s can not be written (%s): look at the node's local scratch", base, (unsigned)job, name, strerror(errno));
+		jail_fail(error, "%s/%u/%s can not be written (%s): check the node's local scratch", base, (unsigned)job, name, strerror(errno));
 	close(directory);
 	return result;
 }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * The SPANK plugin: every step of every job runs in the jail. Told in the order of Slurm's callbacks:
+ * The SPANK plugin: every step of every job runs in the jail. In the order of Slurm's callbacks:
  *
  *   slurm_spank_init            everywhere: are the arguments right? the options of srun, sbatch and salloc
- *                               slurmd: forget what was kept of the jail by the one before (template.c)
+ *                               slurmd: drop the templates that the one before kept (template.c)
  *   slurm_spank_init_post_opt   srun, sbatch, salloc: are the options right?
  *                               slurmstepd, before it opens the job's files: enter, and give up for its children what leads out
  *   slurm_spank_task_init_privileged  the task, still root: are we in? leave the pod's libraries and the capabilities behind
  *   slurm_spank_task_init       the task, its user by now and with its input and output: are these the jail's?
  *   slurm_spank_task_post_fork  slurmstepd, when all tasks are forked: what it forks from now on leaves them behind too
  *   slurm_spank_job_epilog      after the job: end who came to it by ssh, remove what it had of its own
- *   slurm_spank_slurmd_exit     slurmd: forget what was kept of the jail
+ *   slurm_spank_slurmd_exit     slurmd: drop the kept templates
  *
- * In plugstack.conf it must be "required" and first: an "optional" plugin that fails lets the job run in the pod (seen with
+ * In plugstack.conf it must be "required" and first: an "optional" plugin that fails lets the job run in the pod (observed with
  * 24.11). What fails in task_init_privileged is read by the user, so there a fault of the job ends. A fault of the node ends in init_post_opt,
  * before anything of the job is opened: a batch job is put back into the queue then. The user's output does not exist yet, so slurmctld is
- * asked to tell him (tell_user).
+ * asked to notify them (notify_user).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ SPANK_PLUGIN(corral_jail, 1)
 /* Where the pod's entry shows the driver that the container runtime brought. */
 #define DRIVER "/opt/corral/gpu"
 
-/* Of the pod, and not to be written: nobody has settings there. */
+/* Of the pod, and not writable: it has no settings of any user. */
 #define NO_HOME "/opt/corral"
 
 /* How a fault of the node begins, as users read it. */
@@ -63,7 +63,7 @@ static bool outside;
 /* The PID namespaces of the job, for what slurmstepd forks, and its own; -1: there is none. */
 static int pids_of_job = -1;
 static int own_pids = -1;
-/* A fault of the job, to be told where its user reads it. */
+/* An error of the job, to be reported where its user reads it. */
 static struct jail_error deferred;
 
 static void log_info(const char *text)
@@ -79,7 +79,7 @@ static void log_debug(const char *text)
 static const struct jail_log slurm_log = {.info = log_info, .debug = log_debug};
 
 /* Slurm takes only a negative result for a failure of a required plugin: with ESPANK_ERROR, which is 3000, it logs "failed" and
- * runs the task, in the pod (seen with 24.11.5). */
+ * runs the task, in the pod (observed with 24.11.5). */
 #define REFUSED (-1)
 _Static_assert(REFUSED < 0, "Slurm would run the task in the pod");
 
@@ -131,7 +131,7 @@ static int choose(struct jail_plan *plan, const char *partition, struct jail_err
 	return jail_plan_choose_mode(plan, mode, error);
 }
 
-/* The extern step runs no program of the user, and Slurm's own tools look at it from the pod. */
+/* The extern step runs no program of the user, and Slurm's own tools inspect it from the pod. */
 static bool is_jailed_step(spank_t spank)
 {
 	uint32_t step = 0;
@@ -155,7 +155,7 @@ static bool has_options(void)
 	return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE;
 }
 
-EXPORTED int slurm_spank_init(spank_t spank, int count, char **words)
+EXPORTED int slurm_spank_init(spank_t spank, int count, char **arguments)
 {
 	struct jail_plan plan;
 	struct jail_error error;
@@ -165,29 +165,29 @@ EXPORTED int slurm_spank_init(spank_t spank, int count, char **words)
 		for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 			if (spank_option_register(spank, &options[i]) != ESPANK_SUCCESS)
 				slurm_error("corral_jail: the option --%s can not be had: another plugin has it", options[i].name);
-	result = jail_plan_parse(&plan, count, words, &error);
+	result = jail_plan_parse(&plan, count, arguments, &error);
 	jail_plan_free(&plan);
 	if (spank_context() == S_CTX_SLURMD)
 		jail_templates_forget();
 	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
 }
 
-/* A volume that nobody uses any more shall not be held. */
-EXPORTED int slurm_spank_slurmd_exit(spank_t spank, int count, char **words)
+/* A volume that is no longer used must not be kept busy. */
+EXPORTED int slurm_spank_slurmd_exit(spank_t spank, int count, char **arguments)
 {
 	(void)spank;
 	(void)count;
-	(void)words;
+	(void)arguments;
 	jail_templates_forget();
 	return ESPANK_SUCCESS;
 }
 
-/* In srun, sbatch and salloc: the user is told at once. What is decided there is decided again by slurmstepd, which trusts nobody. */
-static int check_command_line(int count, char **words)
+/* In srun, sbatch and salloc: the user gets the error at once. slurmstepd, which trusts no client, decides it all again. */
+static int check_command_line(int count, char **arguments)
 {
 	struct jail_plan plan;
 	struct jail_error error = {.text = ""};
-	int result = jail_plan_parse(&plan, count, words, &error);
+	int result = jail_plan_parse(&plan, count, arguments, &error);
 
 	if (result == 0)
 		result = choose(&plan, NULL, &error);
@@ -199,8 +199,8 @@ static int check_command_line(int count, char **words)
 	return result < 0 ? refuse(&error) : ESPANK_SUCCESS;
 }
 
-/* In the jail, whose volume has answered. */
-static void tell(spank_t spank, const struct jail_plan *plan)
+/* In the jail, whose volume has responded. */
+static void export_choice(spank_t spank, const struct jail_plan *plan)
 {
 	char image[256];
 	char text[384];
@@ -296,7 +296,7 @@ static uint32_t name_of(uint32_t job)
 #endif
 
 /* As "scontrol notify" does, and slurmd of a prolog that failed: the sentence is printed by the srun or salloc that has the allocation, or
- * stands in the output of the batch script whose step this is. slurmctld sends it beside what slurmd answers, and an srun that has that answer goes. */
+ * is in the output of the batch script whose step this is. slurmctld sends it beside slurmd's response, and an srun that has that response ends. */
 static void notify(const struct job *job, const char *sentence)
 {
 	const struct timespec pause = {0, 500000000};
@@ -305,8 +305,8 @@ static void notify(const struct job *job, const char *sentence)
 		nanosleep(&pause, NULL);
 }
 
-/* A batch script that was not begun has no output. What its job's record says is read by its user (scontrol show job). An administrator's
- * own words stay. */
+/* A batch script that was not begun has no output. Its user reads the record of the job (scontrol show job). An administrator's
+ * own comment stays. */
 static void comment(const struct job *job, const char *sentence)
 {
 	job_info_msg_t *found = NULL;
@@ -316,9 +316,9 @@ static void comment(const struct job *job, const char *sentence)
 	if (slurm_load_job(&found, name_of(job->id), 0) != SLURM_SUCCESS)
 		return;
 	for (uint32_t i = 0; i < found->record_count; i++) {
-		const char *said = found->job_array[i].admin_comment;
+		const char *comment = found->job_array[i].admin_comment;
 
-		others |= found->job_array[i].job_id == job->id && said && *said && strncmp(said, FAULT, strlen(FAULT)) != 0;
+		others |= found->job_array[i].job_id == job->id && comment && *comment && strncmp(comment, FAULT, strlen(FAULT)) != 0;
 	}
 	slurm_free_job_info_msg(found);
 	if (others)
@@ -329,8 +329,8 @@ static void comment(const struct job *job, const char *sentence)
 	slurm_update_job(&wanted);
 }
 
-/* Best effort: the step is refused whether or not slurmctld could be told. */
-static void tell_user(spank_t spank, const struct job *job, const struct jail_error *error)
+/* Best effort: the step is refused whether or not slurmctld could be reached. */
+static void notify_user(spank_t spank, const struct job *job, const struct jail_error *error)
 {
 	char node[256];
 	char sentence[sizeof(error->text) + sizeof(node) + 128];
@@ -377,14 +377,14 @@ static int lead_to_pids(const struct jail_plan *plan, uint32_t job, struct jail_
 	return -1;
 }
 
-static int enter(spank_t spank, const struct job *job, int count, char **words)
+static int enter(spank_t spank, const struct job *job, int count, char **arguments)
 {
 	struct jail_plan plan;
 	struct jail_error error;
-	int result = jail_plan_parse(&plan, count, words, &error);
+	int result = jail_plan_parse(&plan, count, arguments, &error);
 	bool jailed = job->step != SLURM_EXTERN_CONT;
 
-	/* Before anything gives this step mounts of its own, in which nobody else would find it. */
+	/* Before anything gives this step mounts of its own, in which no other process would find it. */
 	if (result == 0)
 		result = jail_ipc_join(&plan, job->id, &error);
 	if (result == 0 && jailed)
@@ -408,8 +408,8 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 	if (result == 0 && jailed)
 		result = jail_enter(&plan, job->id, &slurm_log, &view, &error);
 	if (result == 0 && jailed)
-		tell(spank, &plan);
-	/* Its own effective set stays. The extern step's is the administrator's: Slurm runs his Prolog from there (RunInJob). */
+		export_choice(spank, &plan);
+	/* Its own effective set stays. The extern step's is the administrator's: Slurm runs their Prolog from there (RunInJob). */
 	if (result == 0 && job->step != SLURM_EXTERN_CONT && jail_fence(&error) < 0)
 		result = -1;
 	if (result == 0 && job->step != SLURM_EXTERN_CONT)
@@ -418,22 +418,22 @@ static int enter(spank_t spank, const struct job *job, int count, char **words)
 	if (result == 0)
 		return ESPANK_SUCCESS;
 	if (job->step != SLURM_EXTERN_CONT)
-		tell_user(spank, job, &error);
+		notify_user(spank, job, &error);
 	return refuse(&error);
 }
 
-EXPORTED int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
+EXPORTED int slurm_spank_init_post_opt(spank_t spank, int count, char **arguments)
 {
 	struct job job = {0, 0, 0};
 
 	if (spank_remote(spank) != 1)
-		return has_options() ? check_command_line(count, words) : ESPANK_SUCCESS;
+		return has_options() ? check_command_line(count, arguments) : ESPANK_SUCCESS;
 	if (spank_get_item(spank, S_JOB_ID, &job.id) != ESPANK_SUCCESS || job.id == 0 || spank_get_item(spank, S_JOB_STEPID, &job.step) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_UID, &job.uid) != ESPANK_SUCCESS) {
-		slurm_error("corral_jail: Slurm does not tell the id of this step's job and its user: nothing is run");
+		slurm_error("corral_jail: Slurm does not report the id of this step's job and its user: nothing is run");
 		return REFUSED;
 	}
-	return enter(spank, &job, count, words);
+	return enter(spank, &job, count, arguments);
 }
 
 /* For a child of slurmstepd, still root: from here on it has what a task has. */
@@ -442,12 +442,12 @@ static int confine(struct jail_error *error)
 	return (!outside && jail_strip(&view, error) < 0) || jail_drop_capabilities(error) < 0 ? -1 : 0;
 }
 
-EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char **words)
+EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char **arguments)
 {
 	struct jail_error error;
 
 	(void)count;
-	(void)words;
+	(void)arguments;
 	if (!is_jailed_step(spank))
 		return ESPANK_SUCCESS;
 	if (deferred.text[0])
@@ -456,12 +456,12 @@ EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char **w
 }
 
 /* Before TaskProlog and all else of the user's. What Slurm has opened for the task it opened in slurmstepd's view. */
-EXPORTED int slurm_spank_task_init(spank_t spank, int count, char **words)
+EXPORTED int slurm_spank_task_init(spank_t spank, int count, char **arguments)
 {
 	struct jail_error error;
 
 	(void)count;
-	(void)words;
+	(void)arguments;
 	if (!is_jailed_step(spank) || outside)
 		return ESPANK_SUCCESS;
 	return jail_standard_is_jails(&view, &error) < 0 ? refuse(&error) : ESPANK_SUCCESS;
@@ -483,16 +483,16 @@ static void confine_child(void)
 	}
 }
 
-/* The user's --task-epilog and the site's TaskEpilog are forked by slurmstepd as its tasks are, but no callback comes before their exec (seen with
+/* The user's --task-epilog and the site's TaskEpilog are forked by slurmstepd as its tasks are, but no callback comes before their exec (observed with
  * 24.11.5 and 26.05). They would run in slurmstepd's own view, where its spool can be written: who planted a set-uid program
  * would be root of the pod. The tasks, all forked by now, need the pod's libraries a while longer, and do not have this. */
-EXPORTED int slurm_spank_task_post_fork(spank_t spank, int count, char **words)
+EXPORTED int slurm_spank_task_post_fork(spank_t spank, int count, char **arguments)
 {
 	static bool prepared;
 	struct jail_error error = {.text = "what this step would run after its tasks can not be confined: the node is short of memory"};
 
 	(void)count;
-	(void)words;
+	(void)arguments;
 	if (!is_jailed_step(spank) || prepared)
 		return ESPANK_SUCCESS;
 	prepared = true;
@@ -506,7 +506,7 @@ static void report(int result, const struct jail_error *error)
 }
 
 /* Never fails: Slurm would drain the node for a left-over directory. */
-EXPORTED int slurm_spank_job_epilog(spank_t spank, int count, char **words)
+EXPORTED int slurm_spank_job_epilog(spank_t spank, int count, char **arguments)
 {
 	struct jail_plan plan;
 	struct jail_error error;
@@ -514,7 +514,7 @@ EXPORTED int slurm_spank_job_epilog(spank_t spank, int count, char **words)
 
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
-	if (jail_plan_parse(&plan, count, words, &error) < 0) {
+	if (jail_plan_parse(&plan, count, arguments, &error) < 0) {
 		report(-1, &error);
 	} else {
 		report(jail_sessions_end(&plan, job, &error), &error);

@@ -2,7 +2,7 @@
  * Copyright: (c) 2026, the corral authors
  *
  * What the jail shows of SlurmdSpoolDir: an empty directory with the configuration that slurmd keeps there and the job's own script, read-only. The rest
- * is for daemons: by a step's socket, slurmstepd does for uid 0 whatever it is asked, and root in the jail has that uid, so he could end or trace another
+ * is for daemons: by a step's socket, slurmstepd does for uid 0 whatever it requests, and root in the jail has that uid, so they could end or trace another
  * user's step. Other jobs' scripts and what they have of their own lie there, too.
  */
 #define _GNU_SOURCE

@@ -4,7 +4,7 @@
  * Templates: mount namespaces in which a jail is the root and dressed with all that is alike for those who enter, and those of slurmstepd's own root (view.c). To make one takes longer
  * than all the rest of an entry, so it is kept, as a mount of its file in /proc, and entries take copies of it. Its name says what it was made of:
  * the plan, the mounts of the pod that it shows, and the devices and files that are no mounts. Any other mount or device makes another name,
- * and the template of the old one goes.
+ * and the template of the old one is removed.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -58,7 +58,7 @@ static void set_name(struct jail_template *template, uint64_t plan, uint64_t sta
 }
 
 /* Before anything of the entry is mounted. -1: no template can be found, or kept. */
-int jail_template_look(const struct jail_plan *plan, struct jail_template *template)
+int jail_template_name(const struct jail_plan *plan, struct jail_template *template)
 {
 	struct jail_digest digest = JAIL_DIGEST;
 
@@ -103,7 +103,7 @@ static bool is_younger_than(int pod)
 	int own = jail_own_namespace();
 	uint64_t ours;
 	uint64_t pods;
-	/* Kernels that do not tell count them up. */
+	/* Kernels that do not report ids count them up. */
 	bool younger = own < 0 || ioctl(own, NS_GET_MNTNS_ID, &ours) < 0 || ioctl(pod, NS_GET_MNTNS_ID, &pods) < 0 || ours > pods;
 
 	jail_close(own);
@@ -175,7 +175,7 @@ int jail_templates_home(bool wait)
 
 	if (bare < 0 || jail_is_mount(bare))
 		return bare;
-	/* One of those who come together makes it, and who comes later looks again: a second one would hide what the first keeps. */
+	/* One of the entries that come together makes it, and a later one checks again: a second template would hide the first. */
 	if (flock(bare, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0) {
 		home = open_directory();
 		if (home >= 0 && !jail_is_mount(home)) {
@@ -235,7 +235,7 @@ void jail_template_keep(const struct jail_template *template, int namespace, con
 		if (file >= 0)
 			close(file);
 		if (mount(source, path, NULL, MS_BIND, NULL) < 0)
-			jail_debug(log, "the dressed jail can not be kept for the next entry (%s)", strerror(errno));
+			jail_debug(log, "the prepared jail can not be kept for the next entry (%s)", strerror(errno));
 	}
 	close(home);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * slurmstepd's view: a root of its own, made of the pod. slurmstepd is root with capabilities and goes on loading libraries (hwloc's, PMIx', PAM's,
+ * slurmstepd's view: a root of its own, made of the pod. slurmstepd is root with capabilities and continues to load libraries (hwloc's, PMIx', PAM's,
  * NSS') and reading files (the time zone, names, locales) after it entered the jail. Nothing of that may come from the jail, nor lie on a directory of
- * it: whoever is root in the jail, on whatever node, renames that directory with an exchange, and what is mounted there goes with the old name.
+ * it: whoever is root in the jail, on whatever node, renames that directory with an exchange, and the mount moves with the old name.
  *
- * So its root is a small tmpfs that nobody else has. What programs load and look up lies there from the pod, the jail is below JAIL_IN_VIEW, and every
+ * So its root is a small tmpfs that no other process has. What programs load and look up is there from the pod, the jail is below JAIL_IN_VIEW, and every
  * other name of the jail's root is a link to there, for the job's files are opened by the names that users know. They are opened as the user, and
- * what the user reaches by them he reaches anyway. It is kept as the dressed jail is, until the jail's root has another name in it (template.c).
+ * what users reach by them they reach anyway. It is kept as the prepared jail is, until the jail's root has another name in it (template.c).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -73,33 +73,33 @@ static void each_shared(const struct jail_plan *plan, void (*act)(void *argument
 	}
 }
 
-struct look {
+struct walk {
 	int jail;
 	struct jail_digest *digest;
 };
 
 static void add_directory(void *argument, const char *path)
 {
-	const struct look *look = argument;
+	const struct walk *walk = argument;
 	struct stat status;
-	int directory = jail_path_open(look->jail, path[0] ? path : ".", O_PATH | O_DIRECTORY);
+	int directory = jail_path_open(walk->jail, path[0] ? path : ".", O_PATH | O_DIRECTORY);
 
 	memset(&status, 0, sizeof(status));
 	if (directory >= 0 && fstat(directory, &status) == 0) {
-		jail_digest_add(look->digest, &status.st_dev, sizeof(status.st_dev));
-		jail_digest_add(look->digest, &status.st_ino, sizeof(status.st_ino));
-		jail_digest_add(look->digest, &status.st_mtim, sizeof(status.st_mtim));
+		jail_digest_add(walk->digest, &status.st_dev, sizeof(status.st_dev));
+		jail_digest_add(walk->digest, &status.st_ino, sizeof(status.st_ino));
+		jail_digest_add(walk->digest, &status.st_mtim, sizeof(status.st_mtim));
 	}
-	jail_digest_add(look->digest, path, strlen(path) + 1);
+	jail_digest_add(walk->digest, path, strlen(path) + 1);
 	jail_close(directory);
 }
 
 /* Another name in the jail's root makes another view. "jail" is that root. */
 void jail_view_digest(const struct jail_plan *plan, int jail, struct jail_digest *digest)
 {
-	struct look look = {jail, digest};
+	struct walk walk = {jail, digest};
 
-	each_shared(plan, add_directory, &look);
+	each_shared(plan, add_directory, &walk);
 }
 
 struct mirror {
@@ -142,7 +142,7 @@ static void mirror_directory(void *argument, const char *path)
 		closedir(list);
 }
 
-/* Every directory of that path, on a root that nobody else has. What the pod has there is as it is. */
+/* Every directory of that path, on a root that no other process has. Mounts of the pod stay as they are. */
 static void make_directories(int root, const char *path)
 {
 	char name[PATH_MAX];
@@ -268,7 +268,7 @@ static int furnish(const struct jail_plan *plan, const struct jail_log *log, int
 	return jail_set(root, closed) == 0 ? 0 : jail_fail(error, "the mount attributes of slurmstepd's root can not be set (%s)", strerror(errno));
 }
 
-/* In a mount namespace that is the caller's alone: a new root, mounted over the jail's place, which is the pod's own. "jail" is the root that shall be seen
+/* In a mount namespace that is the caller's alone: a new root, mounted over the jail's place, which is the pod's own. "jail" is the root to be visible
  * in it. Returns its descriptor. */
 int jail_view_make(const struct jail_plan *plan, const struct jail_log *log, int jail, struct jail_error *error)
 {

@@ -2,8 +2,8 @@
  * Copyright: (c) 2026, the corral authors
  *
  * The pod's volumes below its jails stay there. Whoever removes such a directory where it is no mount point (on another node, on the file
- * server) takes the mount away here, without a word from the kernel, and what jobs write then would land on the shared root. So jail-exec --attach
- * writes down what it attached, and each entry looks whether all of it is there: what is not is attached again, or nothing is run.
+ * server) removes the mount here, and the kernel reports nothing, and what jobs write then would go to the shared root. So jail-exec --attach
+ * writes down what it attached, and each entry checks that all of it is there: what is missing is attached again, or nothing is run.
  *
  * Looked up in mountinfo and not by a name in the jail: crossing into a volume whose server is away would hang.
  */
@@ -79,7 +79,7 @@ static int write_down_all(const struct jail_plan *plan, struct jail_error *error
 				 ? 0
 				 : write_down(record, plan->jail, &plan->binds[i]);
 	if (result < 0)
-		jail_fail(error, RECORD " can not be written (%s): look at the pod's root file system", strerror(errno));
+		jail_fail(error, RECORD " can not be written (%s): check the pod's root file system", strerror(errno));
 	if (record)
 		fclose(record);
 	return result;
@@ -93,7 +93,7 @@ int jail_attach_binds(const struct jail_plan *plan, const struct jail_log *log, 
 
 struct volume {
 	char *target;
-	char *word;
+	char *argument;
 	bool there;
 };
 
@@ -129,20 +129,20 @@ static int recorded(FILE *record, const char *jail, struct volumes *volumes)
 	volumes->text = read_all(record);
 	for (char *line = volumes->text ? strtok_r(volumes->text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) {
 		char *target = strchr(line, ' ');
-		char *word = target ? strchr(target + 1, ' ') : NULL;
+		char *argument = target ? strchr(target + 1, ' ') : NULL;
 		struct volume *grown;
 
-		if (!word)
+		if (!argument)
 			continue;
 		*target++ = '\0';
-		*word++ = '\0';
+		*argument++ = '\0';
 		if (strcmp(line, jail) != 0)
 			continue;
 		grown = reallocarray(volumes->volume, volumes->count + 1, sizeof(*grown));
 		if (!grown)
 			return -1;
 		volumes->volume = grown;
-		volumes->volume[volumes->count++] = (struct volume){target, word, false};
+		volumes->volume[volumes->count++] = (struct volume){target, argument, false};
 	}
 	return 0;
 }
@@ -178,16 +178,16 @@ static int attach_again(const char *jail, const struct volume *volume, const str
 {
 	struct jail_plan plan;
 	struct jail_error why;
-	char *words[2] = {NULL, NULL};
+	char *arguments[2] = {NULL, NULL};
 	int result = -1;
 
-	if (asprintf(&words[0], "jail=%s", jail) < 0 || asprintf(&words[1], "bind=%s", volume->word) < 0)
-		return jail_fail(error, "out of memory while looking at the jail's volumes");
-	if (jail_plan_parse(&plan, 2, words, &why) == 0)
+	if (asprintf(&arguments[0], "jail=%s", jail) < 0 || asprintf(&arguments[1], "bind=%s", volume->argument) < 0)
+		return jail_fail(error, "out of memory while reading the jail's volumes");
+	if (jail_plan_parse(&plan, 2, arguments, &why) == 0)
 		result = attach(&plan, log, &why);
 	jail_plan_free(&plan);
-	free(words[0]);
-	free(words[1]);
+	free(arguments[0]);
+	free(arguments[1]);
 	if (result == 0) {
 		jail_info(log, "the volume at %s was lost, since its directory in the jail %s was removed elsewhere; it is attached again", volume->target, jail);
 		return 0;

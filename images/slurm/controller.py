@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""The first process of slurmctld's container: starts it, says in a sentence why it ended, and keeps two of them off one state folder.
+"""The first process of slurmctld's container: starts it, logs in one sentence why it ended, and keeps two of them off one state folder.
 
-  run [WORD…]   slurmctld with these words; SIGTERM ends it, SIGHUP has a standby read its configuration again, by a new process
+  run [ARGUMENT…]   slurmctld with these arguments; SIGTERM ends it, SIGHUP has a standby read its configuration again, by a new process
   reread        from outside: SIGHUP for the first process
 
-What Slurm leaves open between two slurmctlds was seen with 24.11.5, and is why this is here (docs/ha.md):
-- A primary that comes back asks an active backup for control. The backup then waits 29 s for itself, answers nobody meanwhile, and writes its
+The gaps that Slurm leaves between two slurmctlds were observed with 24.11.5, and are the reason for this program (docs/ha.md):
+- A primary that comes back asks an active backup for control. The backup then waits 29 s for itself, responds to no client meanwhile, and writes its
   state when the primary has read it. So the backup is ended first, and begins again as a standby.
-- A primary that was frozen while the backup took over goes on with what it knew. So whoever sees the other's mark in the heartbeat file is killed.
+- A primary that was frozen while the backup took over continues with its old state. So a slurmctld is killed when the other has written the heartbeat file.
 - A standby knows the configuration that it began with, and scontrol reconfigure does not reach it: it would take over without new nodes.
 """
 
@@ -43,10 +43,10 @@ TICK = 1.0
 # Slurm's own default for slurm.conf without the key. Seconds.
 DEFAULT_TIMEOUT = 120
 PORT = 6817
-# A slurmctld that was told to end gets this long, of the pod's 30 s.
+# A slurmctld that has to end gets this long, of the pod's 30 s.
 GRACE = 25.0
-# Who does not answer within this time is busy.
-ANSWER = 4.0
+# A slurmctld that does not respond within this time is busy.
+RESPONSE_TIMEOUT = 4.0
 # A heartbeat of this age, in seconds, is that of an active slurmctld of a configuration that is not known here.
 LAST_BEAT = 30
 # Room below which a volume counts as full: the state of some ten thousand jobs is of that size.
@@ -64,7 +64,7 @@ FILES = (
     ("last_config_lite", "last_config_lite"),
     ("CLUSTER NAME MISMATCH", "clustername"),
 )
-# What a client needs to speak with one slurmctld and no other.
+# What a client needs to talk to one slurmctld and no other.
 CLIENT_KEYS = frozenset({"clustername", "slurmctldport", "slurmuser", "authtype", "authinfo", "credtype", "plugindir"})
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -110,7 +110,7 @@ def parse(text: str) -> Config:
 
 
 def wrong_domain(address: str, resolv_conf: str) -> str:
-    """A sentence for an address by a domain that is not this Kubernetes cluster's; "" for a right one, and where that can not be told."""
+    """A sentence for an address by a domain that is not this Kubernetes cluster's; "" for a right one, and where that is unknown."""
     domain = address.partition(".svc.")[2].rstrip(".")
     searched = [word for line in resolv_conf.splitlines() if line.startswith("search ") for word in line.split()[1:]]
     found = [word.removeprefix("svc.").rstrip(".") for word in searched if word.startswith("svc.")]
@@ -142,7 +142,7 @@ def fullness(folder: pathlib.Path) -> str:
         usage = shutil.disk_usage(folder)
         nodes = os.statvfs(folder)
     except OSError as error:
-        return f"the state volume at {folder} can not be read ({error.strerror}): look after the storage behind it"
+        return f"the state volume at {folder} can not be read ({error.strerror}): check the storage behind it"
     if usage.free < min(ROOM, usage.total // 20):
         left = f"{usage.free >> 10} KiB of {usage.total >> 20} MiB are left"
     elif nodes.f_files and not nodes.f_favail:
@@ -156,7 +156,7 @@ def fullness(folder: pathlib.Path) -> str:
 
 
 def explain(lines: list[str], folder: pathlib.Path) -> str:
-    """Say why slurmctld gave up, by its last lines; "" where they do not tell."""
+    """Say why slurmctld gave up, by its last lines; "" where they give no reason."""
     fatal = next((line.split("fatal: ", 1)[1] for line in reversed(lines) if "fatal: " in line), "")
     full = fullness(folder)
     if not fatal:
@@ -194,14 +194,14 @@ def missing_jobs(folder: pathlib.Path) -> str:
 
 
 class Slurmctld:
-    """A slurmctld that runs. ``lines`` are the last that it said."""
+    """A slurmctld that runs. ``lines`` are the last that it printed."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, arguments: list[str]) -> None:
         self.lines: collections.deque[str] = collections.deque(maxlen=50)
         cluster = socket.gethostname().partition(".")[0].rpartition("-controller-")[0]
         environment = {**os.environ, "LD_PRELOAD": PRELOAD, "CORRAL_CLUSTER": cluster}
         self._process = subprocess.Popen(
-            [SLURMCTLD, "-D", *words],
+            [SLURMCTLD, "-D", *arguments],
             stderr=subprocess.PIPE,
             env=environment,
             start_new_session=True,
@@ -248,7 +248,7 @@ def reaped() -> dict[int, int]:
 
 
 class Watch:
-    """What the heartbeat file tells over time: whether this slurmctld is the active one, and whether another has taken its place.
+    """What the heartbeat file shows over time: whether this slurmctld is the active one, and whether another has taken its place.
 
     ``index`` is this one's place and ``timeout`` SlurmctldTimeout. Times are in seconds of one clock.
     """
@@ -260,7 +260,7 @@ class Watch:
         self._first = first
         self._last = now
 
-    def look(self, beat: tuple[int, int] | None, now: float) -> str:
+    def observe(self, beat: tuple[int, int] | None, now: float) -> str:
         """Take in a heartbeat. Returns why this slurmctld must not go on, "" for nothing."""
         gap, self._last = now - self._last, now
         if beat is not None and beat != self._first:
@@ -276,9 +276,9 @@ class Watch:
 class Controller:
     """One slurmctld after another, until the pod ends or one fails."""
 
-    def __init__(self, config: Config, host: str, words: list[str]) -> None:
+    def __init__(self, config: Config, host: str, arguments: list[str]) -> None:
         self.config = config
-        self.words = words
+        self.arguments = arguments
         self.index = config.index(host) or 0
         self.backed = len(config.hosts) > 1
         self.daemon: Slurmctld | None = None
@@ -291,7 +291,7 @@ class Controller:
         self._write_client(self.index, "127.0.0.1", own_client())
         wrong = wrong_domain(self.config.hosts[self.index][1] if self.config.hosts else "", RESOLV_CONF.read_text())
         if wrong:
-            # Nobody would find it, and its pod never be ready.
+            # No client would find it, and its pod would never be ready.
             say(wrong)
             note(wrong)
             return 1
@@ -322,8 +322,8 @@ class Controller:
                 self.config = fresh
 
     def _life(self) -> tuple[int, bool]:
-        """One slurmctld from its start to its end: how it ended, and whether there shall be another."""
-        self.daemon = daemon = Slurmctld(self.words)
+        """One slurmctld from its start to its end: how it ended, and whether another must follow."""
+        self.daemon = daemon = Slurmctld(self.arguments)
         watch = Watch(self.index, self.config.timeout, heartbeat(STATE), time.time())
         ended: int | None = None
         again, deadline = False, float("inf")
@@ -334,13 +334,13 @@ class Controller:
                 daemon.signal(signal.SIGTERM)
                 deadline = time.monotonic() + GRACE
             elif number == signal.SIGHUP and self.backed and not watch.active and not self.stopping:
-                say("the configuration has changed, so this standby begins anew")
+                say("the configuration has changed, so this standby restarts")
                 again, deadline = True, time.monotonic() + GRACE
                 daemon.signal(signal.SIGTERM)
             if self.backed and not self.stopping and not again:
-                reason = watch.look(heartbeat(STATE), time.time())
+                reason = watch.observe(heartbeat(STATE), time.time())
                 if reason:
-                    say(f"{reason}: this one is ended at once, and begins anew with what is on the state volume")
+                    say(f"{reason}: this one is ended at once, and restarts with the state on the volume")
                     again = True
                     daemon.signal(signal.SIGKILL)
             if time.monotonic() > deadline:
@@ -350,7 +350,7 @@ class Controller:
         daemon.finish()
         if self.stopping:
             return ended, False
-        if again or (self.backed and ended == 0):  # told to end by the primary, which is back
+        if again or (self.backed and ended == 0):  # ended by the primary, which is back
             return 0, True
         sentence = explain(list(daemon.lines), STATE)
         if sentence:
@@ -372,34 +372,34 @@ class Controller:
             say(sentence)
 
     def _take_back(self) -> None:
-        """Return when the backup is no longer active: it is told to end, which writes its state, and begins again as a standby."""
-        told = float("-inf")
+        """Return when the backup is no longer active: it is asked to end, which writes its state, and restarts as a standby."""
+        asked = float("-inf")
         while not self.stopping:
             beat, state = heartbeat(STATE), self._ask(1)
             if state == "standby":
                 return
-            if state == "active" and time.monotonic() - told > 5:
+            if state == "active" and time.monotonic() - asked > 5:
                 say(f"{self.config.hosts[1][0]} is active: it writes its state and hands over")
                 self._scontrol(1, "shutdown", "slurmctld")
-                told = time.monotonic()
+                asked = time.monotonic()
             if state in ("away", "busy"):
                 if beat is None or beat[1] == 0 or abs(time.time() - beat[0]) > self.config.timeout:
                     return
-                if time.monotonic() - told > 10:
-                    say(f"{self.config.hosts[1][0]} does not answer, but writes its heartbeat: waiting until it stops or answers")
-                    told = time.monotonic()
+                if time.monotonic() - asked > 10:
+                    say(f"{self.config.hosts[1][0]} does not respond, but writes its heartbeat: waiting until it stops or responds")
+                    asked = time.monotonic()
             number = signal.sigtimedwait(SIGNALS, 0.3)
             self.stopping = number is not None and number.si_signo in (signal.SIGTERM, signal.SIGINT)
 
     def _await_primary(self) -> None:
-        """Return when there is a heartbeat: without one slurmctld would wait for it and answer nobody, so that its pod never were ready.
+        """Return when there is a heartbeat: without one slurmctld would wait for it and respond to no client, so its pod would never be ready.
 
         There is none while the primary still serves a configuration without a backup; it is replaced once this pod is ready.
         """
         self._pause(lambda: heartbeat(STATE) is None, "there is no heartbeat of a primary yet")
 
     def _await_end_of_backup(self) -> None:
-        """Return when no backup is active that this configuration does not have any more: it goes once this pod is ready."""
+        """Return when no backup is active that this configuration does not have any more: it is removed once this pod is ready."""
 
         def is_active() -> bool:
             beat = heartbeat(STATE)
@@ -420,31 +420,31 @@ class Controller:
         mark.unlink()
 
     def _ask(self, index: int) -> str:
-        """active, standby, away (nobody answers there), or busy."""
+        """active, standby, away (nothing responds there), or busy."""
         address = self.config.hosts[index][1]
         try:
             socket.create_connection((address, self.config.port), 2.0).close()
         except OSError:
             return "away"
-        code, said = self._scontrol(index, "show", "config")
+        code, output = self._scontrol(index, "show", "config")
         if code == 0:
             return "active"
-        return "standby" if "standby" in said else "busy"
+        return "standby" if "standby" in output else "busy"
 
-    def _scontrol(self, index: int, *words: str) -> tuple[int, str]:
+    def _scontrol(self, index: int, *arguments: str) -> tuple[int, str]:
         """Ask one slurmctld, and not the other in its place."""
         path = SCRATCH / f"corral-client-{index}.conf"
         self._write_client(index, self.config.hosts[index][1], path)
         try:
             done = subprocess.run(
-                ["/usr/bin/scontrol", *words],
+                ["/usr/bin/scontrol", *arguments],
                 env={**os.environ, "SLURM_CONF": str(path)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
                 check=False,
-                timeout=ANSWER,
+                timeout=RESPONSE_TIMEOUT,
                 preexec_fn=_unblock,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -467,15 +467,15 @@ def note(sentence: str) -> None:
         TERMINATION_LOG.write_text(sentence[-2000:] + "\n")
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """The command line."""
-    if words[:1] == ["reread"]:
+    if arguments[:1] == ["reread"]:
         os.kill(1, signal.SIGHUP)
         return 0
-    if words[:1] != ["run"]:
-        say("usage: controller.py run [WORD…] | reread")
+    if arguments[:1] != ["run"]:
+        say("usage: controller.py run [ARGUMENT…] | reread")
         return 2
-    return Controller(parse(CONFIG.read_text()), socket.gethostname().partition(".")[0], words[1:]).run()
+    return Controller(parse(CONFIG.read_text()), socket.gethostname().partition(".")[0], arguments[1:]).run()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -I
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""first_login.py JAIL [HOMES]: makes what a user lacks before his session enters the jail. Called by PAM (first_login.sh), as root.
+"""first_login.py JAIL [HOMES]: makes what a user lacks before their session enters the jail. Called by PAM (first_login.sh), as root.
 
-His home, where a directory has him and it is below HOMES, a path of the jail: the directory's administrator is not the jail's. pam_mkhomedir can not do
+Their home, for a user of a directory, if it is below HOMES, a path of the jail: the directory's administrator is not the jail's. pam_mkhomedir can not do
 it: it would make /home/… of the pod, or, in the jail, follow the links that are planted there.
 
-His key for the workers, which the document's users have already: whoever came to the jail by useradd or from a directory gets his here.
+Their key for the workers, which the document's users have already: a user from useradd or a directory gets it here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def place_of(home: str) -> tuple[list[str], str] | None:
 
 
 def reaches_workers(root: int) -> bool:
-    """Whether the job that writes users told ssh how to reach workers."""
+    """Whether the job that writes users configured ssh to reach workers."""
     with contextlib.suppress(UsersError), directory(root, *FOLDER.strip("/").split("/")) as folder:
         return NAME in os.listdir(folder)
     return False
@@ -61,7 +61,7 @@ def owner(parent: int, name: str) -> int | None:
 
 @contextlib.contextmanager
 def acting_as(user: User) -> Iterator[None]:
-    """In his home with his rights and no others: a file server may give root none."""
+    """In their home with their rights and no others: a file server may give root none."""
     uid, gid, groups = os.geteuid(), os.getegid(), os.getgroups()
     os.setgroups([])
     os.setegid(user.gid)

@@ -2,7 +2,7 @@
  * Copyright: (c) 2026, the corral authors
  *
  * Preloaded into the munged that a jail's users talk to. munged believes the kernel who asks, and who asks as root, or as Slurm's own account, may
- * tell each daemon of the cluster what to do: slurmd writes a file for such a one anywhere in its pod (sbcast), and for munged's account where
+ * command each daemon of the cluster: slurmd writes a file for such a one anywhere in its pod (sbcast), and for munged's account where
  * munged's socket is. Root of a jail is no root of the pods, and can become any account. So those that a pod has of its own are nobody here, and
  * no user has their numbers; the pod's daemons have another munged.
  *

@@ -6,8 +6,8 @@
  * - no link is followed, and what is no plain file is not there: opened by O_PATH, then by descriptor without waiting, so no pipe, device or lease holds
  *   anybody up;
  * - a file is read up to FILE_MOST, and a line up to LINE_MOST, however they grow meanwhile;
- * - nobody gets an id of the pod's own accounts or one that means "leave it" or "none" to system calls and Slurm, nor a name of one; nor a name or a home
- *   that is another word to those who take it into a command or a path.
+ * - no account gets an id of the pod's own accounts or one that means "leave it" or "none" to system calls and Slurm, nor a name of one; nor a name or a home
+ *   that means something else where it is put into a command or a path.
  * Lines are read by the C library's own parser.
  *
  * /var/lib/extrausers/passwd and group are plain files (slurmstepd's root has them so, files/spank/view.c), or links to where the jail has its own.
@@ -92,14 +92,14 @@ static bool is_id(unsigned id)
 	return id >= 500 && (id <= 60000 || id > 65535) && id < 0xfffffffe;
 }
 
-static bool is_word(const char *word)
+static bool is_plain_name(const char *name)
 {
-	size_t length = strlen(word);
+	size_t length = strlen(name);
 
-	if (!length || strchr("-+~.", word[0]) || strspn(word, "0123456789") == length)
+	if (!length || strchr("-+~.", name[0]) || strspn(name, "0123456789") == length)
 		return false;
-	for (; *word; word++)
-		if (iscntrl((unsigned char)*word) || strchr(" /,", *word))
+	for (; *name; name++)
+		if (iscntrl((unsigned char)*name) || strchr(" /,", *name))
 			return false;
 	return true;
 }
@@ -184,7 +184,7 @@ static unsigned id_of_user(const struct passwd *entry)
 /* The group "users" (100) is some sites' for all. */
 static bool takes_user(const struct passwd *entry)
 {
-	return is_id(entry->pw_uid) && (is_id(entry->pw_gid) || entry->pw_gid == 100) && is_word(entry->pw_name) && is_path(entry->pw_dir);
+	return is_id(entry->pw_uid) && (is_id(entry->pw_gid) || entry->pw_gid == 100) && is_plain_name(entry->pw_name) && is_path(entry->pw_dir);
 }
 
 static unsigned id_of_group(const struct group *entry)
@@ -194,7 +194,7 @@ static unsigned id_of_group(const struct group *entry)
 
 static bool takes_group(const struct group *entry)
 {
-	return is_id(entry->gr_gid) && is_word(entry->gr_name);
+	return is_id(entry->gr_gid) && is_plain_name(entry->gr_name);
 }
 
 KIND(user, passwd, pw, fgetpwent_r, "passwd")

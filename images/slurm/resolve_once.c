@@ -7,12 +7,12 @@
  * everybody's time. Here a name that was just not found is not found again at once, and the pause after it is none.
  *
  * Only what directly follows a failed look-up in the same thread is changed. "Try again" is no "not found": slurmctld takes a node whose name it can not
- * resolve out of service, and hides it, until it reads its configuration once more. So where the name server does not answer, Slurm's tries go on as they
+ * resolve out of service, and hides it, until it reads its configuration once more. So where the name server does not respond, Slurm's tries go on as they
  * would, until it has been silent for too long.
  *
  * slurmctld takes a node whose name is not found for one that is yet to come (FUTURE), and forgets all that it had written down of it: a drain and its
- * reason, the job that was there. So the name of a node that its state file knows as more than that leads to this pod itself, where nobody answers: the node
- * is what it was, does not respond, and slurmd tells its true address when it comes (entry/slurmd.sh).
+ * reason, the job that was there. So the name of a node that its state file knows as more than that resolves to this pod itself, where nothing listens: the node
+ * keeps its state, does not respond, and slurmd reports its true address when it starts (entry/slurmd.sh).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a name server that does not answer is waited for, by all threads together. Seconds. */
+/* How long a name server that does not respond is waited for, by all threads together. Seconds. */
 #ifndef PATIENCE
 #define PATIENCE 60
 #endif
@@ -40,7 +40,7 @@
 #define STATE "/var/spool/slurmctld/node_state"
 #endif
 
-/* Of a saved node, between its NodeHostName and its state: the words from comment to cpu_spec_list, then next_state (src/common/node_conf.c,
+/* Of a saved node, between its NodeHostName and its state: the strings from comment to cpu_spec_list, then next_state (src/common/node_conf.c,
  * the same in 24.11 and 26.05). */
 #define WORDS_BEFORE_STATE 9
 
@@ -55,7 +55,7 @@ static __thread struct {
 	int pauses;
 } missed;
 
-/* Since when the name server has not answered; 0 while it does. */
+/* Since when the name server has not responded; 0 while it does. */
 static _Atomic time_t silent_since;
 
 typedef int look_up(const char *, const char *, const struct addrinfo *, struct addrinfo **);
@@ -133,20 +133,20 @@ static uint32_t number_at(const unsigned char *at)
 	return ntohl(number);
 }
 
-/* The base of the state that follows so many words of a saved node; FUTURE for what can not be read. */
-static uint32_t state_after(const unsigned char *at, int words)
+/* The base of the state that follows so many strings of a saved node; FUTURE for what can not be read. */
+static uint32_t state_after(const unsigned char *at, int strings)
 {
 	const unsigned char *end = saved.bytes + saved.size;
-	int word;
+	int string;
 
-	for (word = 0; word < words; word++) {
+	for (string = 0; string < strings; string++) {
 		uint32_t length;
 
 		if (end - at < 4)
 			return STATE_FUTURE;
 		length = number_at(at);
 		at += 4;
-		/* Slurm packs a word with its final NUL, none at all as length 0. */
+		/* Slurm packs a string with its final NUL, none at all as length 0. */
 		if (length > (size_t)(end - at) || (length && at[length - 1]))
 			return STATE_FUTURE;
 		at += length;
@@ -154,23 +154,23 @@ static uint32_t state_after(const unsigned char *at, int words)
 	return end - at < 8 ? STATE_FUTURE : number_at(at + 4) & STATE_BASE;
 }
 
-/* Behind where a word stands in the file so many times on end; NULL where it does not. */
-static const unsigned char *behind(const char *word, int times)
+/* Behind the place where a string is in the file so many times in a row; NULL where it is not. */
+static const unsigned char *behind(const char *string, int times)
 {
-	size_t length = strlen(word) + 1;
+	size_t length = strlen(string) + 1;
 	unsigned char packed[2 * (sizeof(missed.host) + 4)];
 	const unsigned char *at;
 	uint32_t number = htonl((uint32_t)length);
 
 	memcpy(packed, &number, 4);
-	memcpy(packed + 4, word, length);
+	memcpy(packed + 4, string, length);
 	memcpy(packed + 4 + length, packed, 4 + length);
 	at = memmem(saved.bytes, saved.size, packed, (size_t)times * (4 + length));
 	return at ? at + (size_t)times * (4 + length) : NULL;
 }
 
 /*
- * True for a node that slurmctld has seen. What is looked for is its NodeAddr, which the file has before NodeName and NodeHostName. A worker has told its pod's
+ * True for a node that has registered with slurmctld. It is found by its NodeAddr, which the file has before NodeName and NodeHostName. A worker has reported its pod's
  * address instead, but its name follows from that of the pod, CLUSTER-NODE, and stands twice on end.
  */
 static int is_known(const char *host)
@@ -196,7 +196,7 @@ static int is_known(const char *host)
 }
 
 /* This pod itself, where no slurmd listens; of the family that it has. */
-static int nobody(look_up *real, const char *service, const struct addrinfo *hints, struct addrinfo **found)
+static int not_found(look_up *real, const char *service, const struct addrinfo *hints, struct addrinfo **found)
 {
 	return real("127.0.0.1", service, hints, found) == 0 ? 0 : real("::1", service, hints, found);
 }
@@ -217,9 +217,9 @@ int getaddrinfo(const char *restrict host, const char *restrict service, const s
 	missed.pauses = 0;
 	if (!host || !is_final(error))
 		return error;
-	/* Not where the name server is silent: the node may be there, and its jobs would be ended if it did not answer for long. */
+	/* Not where the name server is silent: the node may be there, and its jobs would be ended if it did not respond for long. */
 	if (error != EAI_AGAIN && is_known(host))
-		return nobody(real, service, hints, found);
+		return not_found(real, service, hints, found);
 	if (strlen(host) < sizeof(missed.host)) {
 		strcpy(missed.host, host);
 		clock_gettime(CLOCK_MONOTONIC, &missed.when);

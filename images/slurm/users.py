@@ -36,7 +36,7 @@ def apply(jail: str, wanted: Document, homes_at: str | None = None) -> list[str]
     try:
         with directory(root, "etc") as etc:
             if read(etc, MARKER) is None:
-                raise UsersError(f"{jail} is no populated jail (etc/{MARKER} is missing): look at the populate job")
+                raise UsersError(f"{jail} is no populated jail (etc/{MARKER} is missing): check the populate job")
             # Here and once: each kubelet would make them as it likes, all at the same time.
             made = [f"made {path} to mount on" for path in wanted.mount_points if make_directories(root, path)]
             with locked(etc):

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""sssd in the foreground, and what it has to say in sentences.
+"""sssd in the foreground, and its log as plain messages.
 
   run     the sidecar: sssd with the Secret's sssd.conf; a Secret that is changed later is taken over without a restart of the pod
-  check   does that file lead to a directory that answers? Ends with 0, or with 1 and one sentence
-  probe   does the sssd of this container answer? Asks nothing of the directory
+  check   does that file lead to a directory that responds? Ends with 0, or with 1 and one sentence
+  probe   does the sssd of this container respond? Does not query the directory
 
-sssd wants a configuration of root's own that nobody else reads, and a Secret's files are links that all may read: it gets a copy in memory.
+sssd wants a configuration of root's own that no other user reads, and a Secret's files are links that all may read: it gets a copy in memory.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ TERMINATION_LOG = pathlib.Path("/dev/termination-log")
 SOCKETS = ("nss", "ssh")
 # sssd's levels 0 to 9 as bits, each with all before it.
 BITS = (0x10, 0x20, 0x40, 0x80, 0x100, 0x200, 0x400, 0x1000, 0x2000, 0x4000)
-# At this level sssd tells which server works.
+# At this level sssd logs which server works.
 NEEDED_LEVEL = 4
 # At this one how a search ended.
 CHECK_LEVEL = 6
 CHECK_SECONDS = 60
-# What a cluster wants where the file does not say otherwise: no system ids from outside, and a directory that is back is found soon (sssd doubles
+# What a cluster wants unless the file sets it: no system ids from outside, and a directory that is back is found soon (sssd doubles
 # its pauses up to an hour).
 DEFAULTS = {"min_id": "1000", "offline_timeout": "20", "offline_timeout_max": "60", "offline_timeout_random_offset": "10"}
 
@@ -101,16 +101,16 @@ def domains(sections: Sections) -> dict[str, dict[str, str]]:
                 f"[domain/{name}] has id_provider = {keys.get('id_provider', '(nothing)')}: this image has LDAP, write id_provider = ldap"
             )
         if keys.get("access_provider", "permit") != "permit":
-            # Fails closed: nobody would ask sssd, since sessions come by key and jobs by uid.
+            # Fails closed: nothing would query it, since sessions come by key and jobs by uid.
             raise SssdError(
-                f"[domain/{name}] has access_provider = {keys['access_provider']}, which has no effect on ssh keys and jobs: say who may be a user "
+                f"[domain/{name}] has access_provider = {keys['access_provider']}, which has no effect on ssh keys and jobs: choose who may be a user "
                 "by ldap_user_search_base with a filter, and remove access_provider"
             )
     return found
 
 
 def additions(found: dict[str, dict[str, str]]) -> str:
-    """What is added to the Secret's file: the services are ours, and a domain asks the directory for nothing that nobody here wants."""
+    """What is added to the Secret's file: the services are ours, and a domain queries the directory for nothing that is unused here."""
     lines = ["[sssd]", f"services = {', '.join(SOCKETS)}"]
     for name, keys in found.items():
         lines += [f"[domain/{name}]", "sudo_provider = none", "autofs_provider = none"]
@@ -119,9 +119,9 @@ def additions(found: dict[str, dict[str, str]]) -> str:
 
 
 class Report:
-    """What sssd's log says, in sentences when something changes; the rest of the log as far as it is wanted. Secrets never."""
+    """What sssd's log has, as messages when something changes; the rest of the log as far as it is wanted. Secrets never."""
 
-    # Words of sssd's log → why a domain is offline. {0} is the first group, {uri} the domain's ldap_uri.
+    # Text of sssd's log → why a domain is offline. {0} is the first group, {uri} the domain's ldap_uri.
     CAUSES = (
         (r"ldap_install_tls failed: \[[^\]]*\] \[(.*)\]",
          "the certificate of {uri} is not accepted ({0}): ldap_uri has to name its host, and spec.sssd.caConfigMap the authority that signed it"),
@@ -132,7 +132,7 @@ class Report:
         (r"Failed to resolve server '([^']*)': (.*)", "the host {0} of ldap_uri is not found ({1}): correct the name, or the DNS"),
         (r"connect failed \[\d+\]\[(.*)\]", "{uri} can not be reached ({0}): see whether the server runs and a network policy lets the pods out"),
         (r"sssd_async_connect_timeout|[Tt]imed out",
-         "{uri} does not answer: see whether the server runs and a network policy lets the pods out"),
+         "{uri} does not respond: check that the server runs and that network policies let the pods connect"),
         (r"Unable to load module \[([^\]]*)\]", "this image has no provider '{0}': write ldap"),
     )  # fmt: skip
     LINE = re.compile(
@@ -143,7 +143,7 @@ class Report:
         self.found, self.out = found, out
         self.mask = sum(BITS[: level + 1])
         self.hidden = [value for keys in found.values() for key, value in keys.items() if "authtok" in key and "type" not in key and value]
-        # Domain → "" when it is online, else why not. Those that nobody has asked for are missing.
+        # Domain → "" when it is online, else why not. Those that were not queried yet are missing.
         self.states: dict[str, str] = {}
         self.complaints: list[str] = []
         # What it called an error, with the time.
@@ -174,7 +174,7 @@ class Report:
 
     def reason(self) -> str:
         """The first error of the last seconds: those after it are its consequences."""
-        return next((text for when, text in self.errors if when > time.monotonic() - 5), "its log does not say why")
+        return next((text for when, text in self.errors if when > time.monotonic() - 5), "its log has no reason")
 
     def _of_domain(self, domain: str, text: str) -> None:
         for pattern, sentence in self.CAUSES:
@@ -188,9 +188,9 @@ class Report:
             self.states[domain] = ""
             self._cause.pop(domain, None)
         elif "oing offline" in text or "Could not initialize backend" in text:
-            why = self._cause.get(domain, f"the log says: {self.errors[-1][1] if self.errors else text}")
+            why = self._cause.get(domain, f"the log has: {self.errors[-1][1] if self.errors else text}")
             if self.states.get(domain) != why:
-                self.out(f"domain {domain} is offline: {why}. Users that were seen before stay known, others are not found.")
+                self.out(f"domain {domain} is offline: {why}. Users that are known already stay known, others are not found.")
             self.states[domain] = why
         elif "Search result: No such object" in text:
             base = self.found.get(domain, {}).get("ldap_search_base", "the server's own")
@@ -212,7 +212,7 @@ def authorities() -> str:
 
 
 class Server:
-    """sssd as it shall run: its files, its process, its log."""
+    """sssd as configured: its files, its process, its log."""
 
     def __init__(self, level: int, least: int = NEEDED_LEVEL) -> None:
         self.level, self.least = level, least
@@ -238,7 +238,7 @@ class Server:
         return text, domains(parse(text)), certificates
 
     def fingerprint(self) -> str:
-        """Of what is mounted: another one tells that the Secret or the ConfigMap has changed."""
+        """Of what is mounted: another one means that the Secret or the ConfigMap has changed."""
         with contextlib.suppress(OSError, ValueError):
             return hashlib.sha256(f"{SECRET.read_text()}\0{authorities()}".encode()).hexdigest()
         return ""
@@ -302,7 +302,7 @@ class Server:
         return f"sssd ended with status {self.process.returncode}: {self.report.reason()}; correct sssd.conf in the Secret"
 
     def renew(self) -> bool:
-        """Take over a Secret or ConfigMap that has changed; one that can not be used is told once, and sssd goes on with what it has.
+        """Take over a Secret or ConfigMap that has changed; an unusable one is reported once, and sssd keeps its configuration.
 
         True when sssd was started anew.
         """
@@ -313,16 +313,16 @@ class Server:
         try:
             self.wanted()
         except SssdError as error:
-            say(f"the changed configuration is not taken over: {error}")
+            say(f"the changed configuration is not applied: {error}")
             return False
-        say("the Secret or the ConfigMap has changed: sssd starts anew with it")
+        say("the Secret or the ConfigMap has changed: sssd restarts with it")
         self.stop()
         self.start()
         return True
 
 
 def ask() -> None:
-    """Have sssd look for a user that is in no directory, so that it connects."""
+    """Have sssd look up a user that is in no directory, so that it connects."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(
             ["getent", "-s", "sss", "passwd", f"corral-{time.monotonic_ns()}"], stdout=subprocess.DEVNULL, timeout=20, check=False
@@ -330,7 +330,7 @@ def ask() -> None:
 
 
 def greet() -> None:
-    """Ask as soon as sssd can answer, so that the log tells of a wrong password now, and not when the first user comes."""
+    """Ask as soon as sssd can respond, so that the log reports a wrong password now, and not when the first user comes."""
     until = time.monotonic() + 30
     while any(silent()) and time.monotonic() < until:
         time.sleep(0.5)
@@ -357,7 +357,7 @@ def run(level: int) -> int:
 
 
 def check() -> int:
-    """Whether the directory answers."""
+    """Whether the directory responds."""
     server = Server(0, CHECK_LEVEL)
     try:
         server.start()
@@ -367,7 +367,7 @@ def check() -> int:
             why = server.ended()
             if why:
                 raise SssdError(why)
-            if not answers(STATE / "pipes/nss"):
+            if not responds(STATE / "pipes/nss"):
                 continue
             ask()
             time.sleep(1)  # its log
@@ -375,7 +375,7 @@ def check() -> int:
             for problem in (*server.report.complaints, *(f"domain {name} is offline: {why}" for name, why in states.items() if why)):
                 raise SssdError(problem)
             if set(states) >= set(server.report.found):
-                say("every domain answers")
+                say("every domain responds")
                 return 0
         raise SssdError(
             f"sssd did not reach {' and '.join(sorted(set(server.report.found) - set(server.report.states)))} within {CHECK_SECONDS} s"
@@ -384,8 +384,8 @@ def check() -> int:
         server.stop()
 
 
-def answers(path: pathlib.Path) -> bool:
-    """Whether a responder tells the version of its protocol."""
+def responds(path: pathlib.Path) -> bool:
+    """Whether a responder returns the version of its protocol."""
     # Length, command (SSS_GET_VERSION), status, reserved; then the version that is spoken here.
     with contextlib.suppress(OSError, struct.error), socket.socket(socket.AF_UNIX) as client:
         client.settimeout(5)
@@ -396,8 +396,8 @@ def answers(path: pathlib.Path) -> bool:
 
 
 def silent() -> Iterator[str]:
-    """Responders that do not answer."""
-    return (name for name in SOCKETS if not answers(STATE / "pipes" / name))
+    """Responders that do not respond."""
+    return (name for name in SOCKETS if not responds(STATE / "pipes" / name))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -409,7 +409,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.what == "probe":
         missing = ", ".join(silent())
         if missing:
-            print(f"sssd does not answer on {STATE}/pipes: {missing}")
+            print(f"sssd does not respond on {STATE}/pipes: {missing}")
         return 1 if missing else 0
     os.umask(0o022)
     try:

@@ -426,7 +426,7 @@ def test_without_the_directory_known_users_go_on(cluster: Cluster, directory: Di
         inside(cluster, f"{NAME}-login-0", "sshd", "getent", "passwd", "nobody-has-this", check=False)
         log = cluster.kubectl("logs", "-n", NAMESPACE, f"{NAME}-login-0", "-c", "sssd")
         assert "domain lab is offline: " in log
-        assert "Users that were seen before stay known" in log
+        assert "Users that are known already stay known" in log
         # A pod that is new meanwhile comes up all the same.
         cluster.kubectl("delete", "pod", "-n", NAMESPACE, f"{NAME}-login-0", "--wait=true")
         eventually(lambda: cluster.ssh("true", user="alice", check=False).returncode == 0, "a login node without a directory", 120)
@@ -493,7 +493,7 @@ def test_a_changed_secret_is_taken_over_by_running_pods(cluster: Cluster, direct
     def said() -> str:
         return cluster.kubectl("logs", "-n", NAMESPACE, f"{NAME}-cpu-0", "-c", "sssd")
 
-    eventually(lambda: "the changed configuration is not taken over: line 10 of sssd.conf is neither" in said(), "the refusal", 150)
+    eventually(lambda: "the changed configuration is not applied: line 10 of sssd.conf is neither" in said(), "the refusal", 150)
     directory.configure("ldap", CONFIG + "override_shell = /bin/sh\n")
     eventually(lambda: "/bin/sh" in inside(cluster, f"{NAME}-cpu-0", "slurmd", "getent", "passwd", "ida", check=False), "the change", 150)
     assert cluster.kubectl.uids(NAMESPACE, f"app.kubernetes.io/instance={NAME}") == uids

@@ -83,7 +83,7 @@ class Ours:
 
 
 def read_state(etc: int) -> Ours:
-    """What is ours. System accounts are never ours, whatever the file says."""
+    """What is ours. System accounts are never ours, whatever the file has."""
     found = read(etc, STATE)
     try:
         data = json.loads(found[0]) if found else {}
@@ -124,7 +124,7 @@ class Accounts:
             raise UsersError("the jail has no /etc/passwd or /etc/group: populate it with an image that has them")
 
     def check(self, wanted: Document, ours: Ours) -> None:
-        """Refuses to take over what is somebody else's. Raises UsersError before anything is written."""
+        """Refuses to take over what belongs to others. Raises UsersError before anything is written."""
         gids, uids = self.group.ids(), self.passwd.ids()
         for group in wanted.groups:
             self._check_free("group", group.name, self.group, gids.get(group.gid), group.gid, ours.groups)
@@ -144,7 +144,7 @@ class Accounts:
             raise UsersError(f"{kind} {name}: the id {number} is that of {holder} in the jail, which is not corral's: choose another id")
 
     def apply(self, wanted: Document, ours: Ours) -> None:
-        """Makes the tables say what is wanted."""
+        """Gives the tables the wanted content."""
         users = ours.users.keys() - {u.name for u in wanted.users}
         self.changes += [f"removed user {name} (its home stays)" for name in sorted(users) if self.passwd.fields(name)]
         for table in (self.passwd, self.shadow):
@@ -207,7 +207,7 @@ def write_sudoers(etc: int, users: tuple[User, ...]) -> list[str]:
         if not names:
             if found:
                 os.unlink(SUDOERS, dir_fd=parent)
-            return ["nobody may use sudo any more"] if found else []
+            return ["no user may use sudo any more"] if found else []
         if found and found[0] == text:
             return []
         replace(parent, SUDOERS, text, 0o440)

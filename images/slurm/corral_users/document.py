@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""What there shall be: the document of users and groups, checked and completed."""
+"""The wanted state: the document of users and groups, checked and completed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """What there shall be. ``groups`` has the users' private groups too; ``mount_points`` are absolute paths; ``ssh_config`` is for ssh's
+    """The wanted state. ``groups`` has the users' private groups too; ``mount_points`` are absolute paths; ``ssh_config`` is for ssh's
     clients in the jail, ``""`` where workers have no sshd; ``motd`` is ``""`` where /etc/motd is not ours to write."""
 
     groups: tuple[Group, ...]
@@ -100,7 +100,7 @@ def read_document(text: str) -> Document:
         motd = str(data.get("motd") or "")
         mount_points = tuple(_path(p) for p in data.get("mountPoints") or [])
     except (ValueError, AttributeError, TypeError) as error:
-        raise UsersError(f"the document of users is not what it should be ({error}): look at the ConfigMap of the users") from error
+        raise UsersError(f"the document of users is invalid ({error}): check the ConfigMap of the users") from error
     known = {g.gid for g in groups}
     groups += [Group(u.name, u.gid) for u in users if u.gid == u.uid and u.gid not in known]
     names, gids = {g.name for g in groups}, {g.gid for g in groups}

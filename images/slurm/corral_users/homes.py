@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""Homes and ssh keys. A home is its user's: whatever lies in it is looked at by descriptor before it is used."""
+"""Homes and ssh keys. A home is its user's: whatever is in it is checked by descriptor before it is used."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def make_home(root: int, home: int, user: User, name: str | None = None) -> bool
 
 
 def set_aside(parent: int, name: str) -> None:
-    """Renames what is in the way: it is the user's own, and nobody's to lose."""
+    """Renames what is in the way: it is the user's own and must not be lost."""
     os.rename(name, f"{name}.before-corral-{secrets.token_hex(3)}", src_dir_fd=parent, dst_dir_fd=parent)
 
 
@@ -122,7 +122,7 @@ def with_keys(text: str, keys: tuple[str, ...]) -> str:
 
 @contextlib.contextmanager
 def ssh_directory(home: int, user: User) -> Iterator[int]:
-    """The user's ~/.ssh, made where it is missing. The home is the user's: whatever lies there is looked at by descriptor."""
+    """The user's ~/.ssh, made where it is missing. The home is the user's: whatever is there is checked by descriptor."""
     with directory(home, user.name) as own:
         try:
             ssh = os.open(".ssh", DIRECTORY, dir_fd=own)

@@ -14,7 +14,7 @@ NAME = "motd"
 
 
 def fingerprint(text: str) -> str:
-    """What tells whether the file is as we left it; \"\" of no text."""
+    """A mark that shows whether the file is as we left it; \"\" of no text."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16] if text else ""
 
 

@@ -15,9 +15,9 @@ import time
 
 from corral_users import UsersError
 
-# The kubelet replaces the files by a rename, so a look at the first is a few bytes of the page cache.
+# The kubelet replaces the files by a rename, so reading the first is a few bytes of the page cache.
 PAUSE = 1.0
-# Kubelets look at ConfigMaps every minute or so.
+# Kubelets check ConfigMaps every minute or so.
 PATIENCE = 150.0
 
 
@@ -57,7 +57,7 @@ def _digests(first: str) -> list[str] | None:
     try:
         found = json.loads(first)
     except ValueError:
-        return None  # what is wrong with a document is said when it is read
+        return None  # errors of a document are reported when it is read
     return [str(one) for one in found] if isinstance(found, list) and found else None
 
 

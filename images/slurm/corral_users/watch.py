@@ -14,13 +14,13 @@ from typing import NoReturn
 
 from corral_users import UsersError, parts
 
-# What is wrong may be mended in the jail itself, which nobody tells.
+# The cause may be repaired in the jail itself, which sends no event.
 PAUSE_AFTER_FAILURE = 10.0
 
 
 def follow(document: str, written: str, write: Callable[[str], None]) -> NoReturn:
     """Calls ``write`` with the document's text, now and after each change of it, and notes in the file ``written`` what has become of it: the
-    beginning of the SHA-256 of the first file, or a sentence. The first failure is raised, later ones are said and tried again: a node that works goes
+    beginning of the SHA-256 of the first file, or a sentence. The first failure is raised, later ones are logged and tried again: a node that works goes
     on. While parts are missing nothing is written, from the beginning on.
     """
     # The first process of a container ignores signals that it has no handler for.

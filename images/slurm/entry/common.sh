@@ -13,7 +13,7 @@ cgroups=/sys/fs/cgroup
 
 # Makes the container's own cgroup tree one to make cgroups in. Runtimes mount it read-only for containers that are not privileged, and put the
 # container's processes into its root, where cgroup2 allows controllers only to trees without processes. 1: it can not be written. 2: it is of version 1,
-# or the machine's, and stays as it is.
+# or the Kubernetes node's, and stays as it is.
 own_cgroup() {
 	local pids pid controller
 	[ "$(stat -f -c %T "$cgroups")" = cgroup2fs ] || return 2
@@ -32,12 +32,12 @@ own_cgroup() {
 	done
 }
 
-# Slurm's daemons hang for minutes in their start when munge does not answer.
+# Slurm's daemons hang for minutes in their start when munge does not respond.
 wait_for_munge() {
 	local tries=0
 	until [ -S /run/munge/munge.socket.2 ] && munge -n -S /run/munge/munge.socket.2 >/dev/null 2>&1; do
 		tries=$((tries + 1))
-		[ "$tries" -lt 600 ] || die "munged did not answer on /run/munge/munge.socket.2 within 60 s: look at the log of the container munged"
+		[ "$tries" -lt 600 ] || die "munged did not respond on /run/munge/munge.socket.2 within 60 s: check the log of the container munged"
 		sleep 0.1
 	done
 }
@@ -67,13 +67,13 @@ install_host_keys() {
 	done >/etc/ssh/sshd_config.d/10-host-keys.conf
 }
 
-# The word of setpriv by which nothing that comes of a daemon gains rights by what it executes (CORRAL_NO_NEW_PRIVILEGES=true); none without it.
+# The option of setpriv by which no descendant of a daemon gains rights by what it executes (CORRAL_NO_NEW_PRIVILEGES=true); none without it.
 no_new_privileges() {
 	[ "${CORRAL_NO_NEW_PRIVILEGES:-}" != true ] || echo --no-new-privs
 }
 
-# Users of a directory have their keys there too: sshd asks the sssd beside it. Without one the C library asks nobody: the socket's path would be one of
-# the jail for a session that has entered it, and whoever is root there could answer.
+# Users of a directory have their keys there too: sshd asks the sssd beside it. Without one the C library queries none: the socket's path would be one of
+# the jail for a session that has entered it, and whoever is root there could respond.
 use_directory() {
 	if [ -z "${CORRAL_LDAP_HOMES:-}" ]; then
 		sed -i 's/ sss$//' /etc/nsswitch.conf

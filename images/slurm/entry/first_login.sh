@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# first_login.sh JAIL [HOMES]: whether a user lacks what first_login.py makes. Called by PAM (pam_exec) before each session, so it looks before it
-# starts Python. A link that is planted there can do no more than make it look in vain.
+# first_login.sh JAIL [HOMES]: whether a user lacks what first_login.py makes. Called by PAM (pam_exec) before each session, so it checks before it
+# starts Python. A link that is planted there can only make it check in vain.
 set -u
 
 home=$1$(getent passwd "$PAM_USER" | cut -d : -f 6)

@@ -3,9 +3,9 @@
 # Copyright: (c) 2026, the corral authors
 #
 # Gives the pod's GPUs the names that gres.conf has for them: /dev/corral-gpu/0 … COUNT-1, links in the order of the driver's numbers. A pod
-# that has four of a machine's eight sees /dev/nvidia2, 3, 5 and 7, which no file that all nodes share could say. Run by slurmd.sh.
+# that has four of a Kubernetes node's eight sees /dev/nvidia2, 3, 5 and 7, which no file that all nodes share could list. Run by slurmd.sh.
 #   CORRAL_GPU_VENDOR  nvidia, amd; simulated: all links lead to /dev/null
-#   CORRAL_GPU_COUNT   how many Slurm counts on
+#   CORRAL_GPU_COUNT   how many Slurm expects
 set -euo pipefail
 shopt -s nullglob
 # shellcheck source-path=SCRIPTDIR source=common.sh
@@ -49,7 +49,7 @@ simulated)
 *) die "CORRAL_GPU_VENDOR is $CORRAL_GPU_VENDOR: it is nvidia, amd or simulated" ;;
 esac
 [ ${#devices[@]} = "$count" ] ||
-	die "the pod has ${#devices[@]} GPUs of $CORRAL_GPU_VENDOR, and Slurm counts on $count: look at the device plugin and the RuntimeClass of its machine"
+	die "the pod has ${#devices[@]} GPUs of $CORRAL_GPU_VENDOR, and Slurm expects $count: check the device plugin and the RuntimeClass of its Kubernetes node"
 
 show_driver
 rm -rf "$dev/corral-gpu"

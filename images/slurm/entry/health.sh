@@ -14,11 +14,11 @@ ours="corral: jail:"
 outage=corral-jail-outage
 node=$(</run/corral-node)
 
-# By the plugin's own words, so that this tries what a step does; nothing of the jail is run, which would be whatever root there put in its place. At most
-# one quick look: slurmd asks again.
+# With the plugin's own arguments, so that this tries what a step does; nothing of the jail is run, which would be whatever root there put in its place. At most
+# one quick check: slurmd runs it again.
 code=0
 said=$(/opt/corral/bin/jail-exec --try --room plugstack=/run/slurm/conf/plugstack.conf wait=0 timeout=5 2>&1) || code=$?
-# Without an answer, or of a node that slurmctld does not show, this ends here: a drain that is not seen may be somebody's.
+# Without a response, or for a node that slurmctld does not show, this ends here: a drain that is not visible may belong to somebody.
 shown=$(scontrol show node "$node" --oneliner)
 state=$(sed -n 's/.* State=\([^ ]*\).*/\1/p' <<<"$shown")
 reason=$(sed -n 's/.* Reason=//p' <<<"$shown")
@@ -42,7 +42,7 @@ drain() {
 	scontrol update "nodename=$node" state=drain "reason=$ours ${said#jail-exec: }"
 }
 
-# Down by Slurm's own doing, or its pod's: slurmd has answered since, so it is in service in a moment (ReturnToService=2). What slurmctld said last counts.
+# Down by Slurm's own doing, or its pod's: slurmd has responded since, so it is in service in a moment (ReturnToService=2). What slurmctld printed last counts.
 comes_back() {
 	case ${reason##* : } in
 	"Not responding"* | "Node unexpectedly rebooted"* | "ResumeTimeout reached"* | "Communication error"*) return 0 ;;
@@ -54,7 +54,7 @@ others_took_it() {
 	[[ $state == *+FAIL* ]] || { [[ $state == DOWN* ]] && ! comes_back; }
 }
 
-# 125: the entry failed; anything else, such as a signal, says nothing of the jail.
+# 125: the entry failed; anything else, such as a signal, is no result about the jail.
 if [ "$code" = 125 ]; then
 	count_nodes
 	most=$((nodes < 8 ? 1 : nodes / 4))
@@ -63,7 +63,7 @@ if [ "$code" = 125 ]; then
 	elif [[ $reason == "batch job complete failure"* ]]; then
 		drain
 	elif [[ $reason == "$ours"* && $before -ge $most ]]; then
-		# Nodes that looked at the same time did not see each other.
+		# Nodes that checked at the same time did not see each other.
 		hold_jobs
 		scontrol update "nodename=$node" state=resume
 	fi
@@ -71,7 +71,7 @@ if [ "$code" = 125 ]; then
 	exit 0
 fi
 # A registration that slurmctld refuses drains the node, with why, or first with the reason that it had before, if it had one. A good one leaves the drain as
-# it is (24.11.5), so the node would stay out for ever by a word on how it began, or on what it lacked then. The words are slurmctld's: see _slurm/reasons.py.
+# it is (24.11.5), so the node would stay out for ever by a message on how it began, or on what it lacked then. The messages are slurmctld's: see _slurm/reasons.py.
 refusal='(Low socket\*core\*thread count|Low CPUs|Low TmpDisk|Low RealMemory \(reported:[^()]*\)'
 refusal+='|[^ ,]+ count (reported lower than configured|too low) \([^()]*\))'
 leftover() {

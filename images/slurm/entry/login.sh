@@ -5,7 +5,7 @@
 # sshd, whose users land in the jail.
 #   CORRAL_LOGIN_ENTRY  Chroot (default): ChrootDirectory. The jail's mounts are made first and need SYS_ADMIN, which nothing has any more
 #                       once sshd runs. Pivot: the PAM module makes each session a mount namespace with the jail as its root.
-#   CORRAL_USER_LIMITS  what one user can have, in words of cgroup v2: memory.max=BYTES cpu.max=MICROSECONDS pids.max=NUMBER; without it, no limits
+#   CORRAL_USER_LIMITS  what one user can have, in terms of cgroup v2: memory.max=BYTES cpu.max=MICROSECONDS pids.max=NUMBER; without it, no limits
 #   CORRAL_INIT_SCRIPTS  scripts that are run before sshd is; see ready.sh
 #   CORRAL_NO_NEW_PRIVILEGES  true: sessions gain no rights by set-uid programs
 #   CORRAL_LDAP_HOMES   where users' homes are made at their first login; set where users come from LDAP too, by the sssd beside
@@ -36,14 +36,14 @@ esac
 install_host_keys
 printf 'ChrootDirectory %s\n' "$root" >/etc/ssh/sshd_config.d/20-root.conf
 
-# What one user can have. In a cgroup of his, all his sessions together; without cgroup v2 what the kernel counts for a user or a process otherwise.
+# What one user can have. In a cgroup of the user's, all their sessions together; without cgroup v2, what the kernel counts for a user or a process otherwise.
 limit_users() {
 	local word
 	if own_cgroup; then
 		sed -i "/pam_limits\\.so/i session  required pam_exec.so quiet type=open_session /usr/local/lib/corral/limit_user.sh $*" /etc/pam.d/sshd
 		return
 	fi
-	echo "login.sh: this machine has no cgroup v2 that the container can use: memory is limited for each process and not for each user, and CPUs are not" >&2
+	echo "login.sh: this Kubernetes node has no cgroup v2 that the container can use: memory is limited for each process and not for each user, and CPUs are not" >&2
 	for word in "$@"; do
 		case $word in
 		memory.max=*) echo "* - data $((${word#*=} / 1024))" ;;
@@ -55,7 +55,7 @@ read -ra limits <<<"${CORRAL_USER_LIMITS:-}"
 [ ${#limits[@]} = 0 ] || limit_users "${limits[@]}"
 
 use_directory
-# What a user lacks is made when he comes: the home, of a directory's users, and the key for the workers.
+# What a user lacks is made when they log in: the home, of a directory's users, and the key for the workers.
 sed -i "/^session.*pam_corral_jail\\.so/i session  optional pam_exec.so quiet type=open_session /usr/local/lib/corral/first_login.sh $jail ${CORRAL_LDAP_HOMES:-}" /etc/pam.d/sshd
 
 run_init_scripts

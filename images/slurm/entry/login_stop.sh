@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# login_stop.sh SECONDS COMMAND…: before sshd ends with its pod. Nobody new comes in, who is there is told on the terminal, and the pod goes when COMMAND says
-# that nobody is left (exit code 0), or after SECONDS. Whatever ends the pod comes by here: another template, fewer replicas, a drain of the Kubernetes node.
-# Never fails: the pod goes all the same.
+# login_stop.sh SECONDS COMMAND…: before sshd ends with its pod. No new session begins, users who are there get a message on the terminal, and the pod ends when COMMAND
+# reports that no user is left (exit code 0), or after SECONDS. Whatever ends the pod runs this: another template, fewer replicas, a drain of the Kubernetes node.
+# Never fails: the pod ends all the same.
 set -uo pipefail
 
 seconds=$1
@@ -29,7 +29,7 @@ while ! "$@" >/dev/null 2>&1; do
 	left=$((until - SECONDS))
 	[ "$left" -gt 0 ] || break
 	if [ "$left" -le "$remind" ]; then
-		tell "The login node $host ends at $(date -u -d "+$left seconds" +%H:%M:%S) UTC, and all that runs on it: save your work and log out. Jobs in Slurm go on."
+		tell "The login node $host ends at $(date -u -d "+$left seconds" +%H:%M:%S) UTC, and everything that runs on it: save your work and log out. Jobs in Slurm continue."
 		remind=$((left / 10))
 	fi
 	sleep 1

@@ -4,8 +4,8 @@
 #
 # probe.sh slurmctld|slurmd|sackd|sshd|munged [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
 # one line. Asks the daemon itself where that costs it no line in its log. With "alive" only the daemon counts, and not what it needs.
-# With SECONDS it waits so long for the daemon: each look that Kubernetes begins costs a machine more than all that is looked at here, so that many
-# pods that start together would keep each other from it with a look each second.
+# With SECONDS it waits so long for the daemon: starting a probe costs a Kubernetes node more than all that is checked here, so many
+# pods that start together would slow each other down with a probe each second.
 set -uo pipefail
 
 why=
@@ -42,7 +42,7 @@ munged() {
 	local socket
 	for socket in /run/munge/munge.socket.2 /run/munge/jail/munge.socket.2; do
 		if [ ! -S "$socket" ] || ! munge -n -S "$socket" >/dev/null 2>&1; then
-			bad "munged does not answer on $socket"
+			bad "munged does not respond on $socket"
 			return
 		fi
 	done
@@ -50,12 +50,12 @@ munged() {
 
 slurmctld() {
 	local answer
-	# A backup that has not seen its primary yet (controller.py).
+	# A backup that has not reached its primary yet (controller.py).
 	[ ! -e /tmp/corral-waiting ] || return 0
 	running slurmctld || return
-	# Each pod answers for its own; a standby does its work when it answers.
+	# Each pod probes its own; a standby does its work when it responds.
 	[ ! -e /tmp/corral-own.conf ] || export SLURM_CONF=/tmp/corral-own.conf
-	answer=$(timeout 9 scontrol ping 2>&1) || bad "slurmctld does not answer: $(tail -n 1 <<<"$answer")"
+	answer=$(timeout 9 scontrol ping 2>&1) || bad "slurmctld does not respond: $(tail -n 1 <<<"$answer")"
 }
 
 slurmd() {

@@ -7,25 +7,25 @@
 ours="corral: start:"
 name=${name:-}
 
-# What slurmctld says of this node; nothing when it does not answer, which counts as a node that nobody has taken out. scontrol's status is no failure here:
-# it is 1 for a node that is not shown, too, with a line on stdout that says so, and set -e would end the start.
+# What slurmctld reports of this node; nothing when it does not respond, which counts as a node that is in service. scontrol's status is no failure here:
+# it is 1 for a node that is not shown, too, with a line on stdout that reports it, and set -e would end the start.
 shown_node() {
 	timeout 15 scontrol show node "$name" --oneliner 2>/dev/null || true
 }
 
 # A node that can not be made ready goes out of service with the reason, and slurmd is not started: it would register with less than slurm.conf
-# promises, or die. A drain of somebody else stays.
+# promises, or die. A drain of another owner stays.
 out_of_service() {
 	local shown
-	# A login node is none of Slurm's: its pod alone says it.
+	# A login node is none of Slurm's: only its pod reports the error.
 	[ -n "$name" ] || die "$1"
 	shown=$(shown_node)
-	# slurmctld has a node without an address, as every new one is until its first slurmd tells it, as FUTURE, and shows it to nobody.
-	# What fails here fails again below, and is told there.
+	# slurmctld has a node without an address, as every new one is until its first slurmd reports it, as FUTURE, and hides it.
+	# What fails here fails again below, and is reported there.
 	[[ $shown != *"not found"* ]] || timeout 15 scontrol update "nodename=$name" state=down "reason=$ours $1" || true
 	if [[ $shown != *State=*DRAIN* || $shown == *"Reason=$ours"* ]]; then
 		timeout 15 scontrol update "nodename=$name" state=drain "reason=$ours $1" ||
-			echo "${0##*/}: slurmctld was not told that this node is out of service" >&2
+			echo "${0##*/}: slurmctld was not informed that this node is out of service" >&2
 	fi
 	die "$1"
 }
@@ -34,7 +34,7 @@ taken_out() {
 	[[ $(shown_node) == *State=*DRAIN*"Reason=$ours"* ]]
 }
 
-# slurmctld says "Invalid node state" of a node that has never registered, and does it all the same (seen with 24.11.5): so what it shows counts.
+# slurmctld prints "Invalid node state" for a node that has never registered, and still does it (observed with 24.11.5): so what it shows counts.
 back_in_service() {
 	local said
 	taken_out || return 0
@@ -51,7 +51,7 @@ jobs_are_lost() {
 	state=$(shown_node | sed -n 's/.* State=\([^ ]*\).*/\1/p')
 	if [[ ($state == ALLOCATED* || $state == MIXED*) && $state != *DRAIN* ]]; then
 		timeout 15 scontrol update "nodename=$name" state=down "reason=corral: pod: its container was killed, and the jobs with it" ||
-			echo "${0##*/}: slurmctld was not told of jobs that ended with this node's container" >&2
+			echo "${0##*/}: slurmctld was not informed of jobs that ended with this node's container" >&2
 	fi
 }
 
@@ -62,7 +62,7 @@ ready() {
 	shift 2
 	timeout -k 5 "$seconds" "$@" >"$said" 2>&1 </dev/null || code=$?
 	cat "$said" >&2
-	# 137: it did not end when it was told to; or something else killed it, earlier.
+	# 137: it did not end on request; or something else killed it, earlier.
 	if [ "$code" = 124 ] || { [ "$code" = 137 ] && [ $((SECONDS - began)) -ge "$seconds" ]; }; then
 		out_of_service "$what took longer than $seconds s$(last_line "$said")"
 	elif [ "$code" != 0 ]; then
@@ -79,7 +79,7 @@ run_init_scripts() {
 	done
 }
 
-#   CORRAL_NODE_EXTRA  the file into which a script may write what slurmctld shall keep as the node's Extra
+#   CORRAL_NODE_EXTRA  the file into which a script may write what slurmctld has to keep as the node's Extra
 export CORRAL_NODE_EXTRA=${CORRAL_NODE_EXTRA:-/run/corral-extra}
 node_extra() {
 	local lines

@@ -5,13 +5,13 @@
 # slurmd, as root, configless.
 #   SLURM_NODE_NAME      its name in slurm.conf; else made of POD_NAME less "CORRAL_CLUSTER-"
 #   SLURM_CONF_SERVER    host:port of slurmctld
-#   POD_IP               the pod's address, told to slurmctld: it resolves a node's name once and would talk to the pod before this one
+#   POD_IP               the pod's address, reported to slurmctld: it resolves a node's name once and would talk to the pod before this one
 #   CORRAL_SSH           WithJob: sshd beside slurmd, for those who have a job on the node; Never (default)
 #   CORRAL_LDAP_HOMES    set where users come from LDAP too, by the sssd beside
 #   CORRAL_GPU_VENDOR    set where the node has GPUs; see gpus.sh
 #   CORRAL_INIT_SCRIPTS  scripts that are run before slurmd is; see ready.sh
 #   CORRAL_NO_NEW_PRIVILEGES  true: jobs gain no rights by set-uid programs, and what slurmd runs as root neither, which has them
-#   CORRAL_CLOSED        more directories of the pod's that users shall not write: empty volumes of its own, and /dev/mqueue where jobs have theirs
+#   CORRAL_CLOSED        more directories of the pod's that users must not write: empty volumes of its own, and /dev/mqueue where jobs have theirs
 #   CORRAL_PROCESS_TRACKING  cgroup (default): makes the container's cgroup2 usable; linuxproc: leaves it alone
 set -euo pipefail
 
@@ -49,7 +49,7 @@ clean_spool() {
 
 # sbcast and srun --bcast write in the pod, as the user (slurmd has no view of the jail). So the jail's volumes are at the same paths there as
 # /home is; and no directory of the pod's own is left that a user may write: what is written there would be missing in the job's, outlive the job, and
-# stand in the way of others (a file in the place of /dev/shm/corral ended every step). What lies there of users, by a pod's earlier life, goes.
+# stand in the way of others (a file in the place of /dev/shm/corral ended every step). What users left there, in a pod's earlier life, is removed.
 same_paths() {
 	local path
 	awk '$5 ~ "^/mnt/jail/" {print substr($5, 10)}' /proc/self/mountinfo | while read -r path; do
@@ -95,7 +95,7 @@ steps_live || clean_spool
 wait_for_munge
 SLURM_CONF_SERVER=$(conf_servers)
 
-# slurmctld keeps the address that a node's name had first (seen with 24.11.5, NoAddrCache or not), and the registration does not
+# slurmctld keeps the address that a node's name had first (observed with 24.11.5, NoAddrCache or not), and the registration does not
 # renew it; a changed NodeAddr does. Before slurmd registers: a job that starts in between would be sent to the pod before this one.
 # scontrol fetches the configuration by itself here (SLURM_CONF_SERVER).
 announce() {
@@ -113,7 +113,7 @@ announce() {
 steps_live || jobs_are_lost
 
 if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
-	ready "making its GPUs known" 60 /usr/local/lib/corral/gpus.sh
+	ready "linking its GPUs" 60 /usr/local/lib/corral/gpus.sh
 fi
 run_init_scripts
 close_devices
@@ -126,12 +126,12 @@ fi
 
 # The slurmstepd of the bundle can execute itself in the jail too, where the libraries of Debian's are missing.
 slurmd=(/usr/sbin/slurmd -D -N "$name" --conf-server "$SLURM_CONF_SERVER" -d /opt/corral/sbin/slurmstepd)
-# Without the file, what somebody may have set by scontrol stays.
+# Without the file, what an administrator may have set by scontrol stays.
 [ ! -e "$CORRAL_NODE_EXTRA" ] || slurmd+=(--extra "$(node_extra)")
 
 [ -z "$(no_new_privileges)" ] || slurmd=(setpriv "$(no_new_privileges)" "${slurmd[@]}")
 
-# slurmstepd logs to slurmd's log file and nowhere else, so that is the container's own stderr, held open by tini. What slurmd says
+# slurmstepd logs to slurmd's log file and nowhere else, so that is the container's own stderr, kept open by tini. What slurmd prints
 # on its stderr too is let through only until the log file has it.
 if [ "$(cat /proc/1/comm)" = tini ]; then
 	exec "${slurmd[@]}" -L /proc/1/fd/2 "$@" \

@@ -4,7 +4,7 @@
 #
 # Before slurmd is ended with its pod: slurmctld would find out only after SlurmdTimeout, and a job that it sent here meanwhile would hang. The node
 # comes back when the next pod's slurmd registers (ReturnToService=2). A drain stays whose it is, and so does the reason of a node that is down.
-# Never fails: the pod goes all the same.
+# Never fails: the pod ends all the same.
 set -uo pipefail
 
 conf=/run/slurm/conf/slurm.conf
@@ -12,7 +12,7 @@ patience=5
 node=$(</run/corral-node)
 state=$(timeout "$patience" scontrol show node "$node" --oneliner 2>/dev/null | sed -n 's/.* State=\([^ ]*\).*/\1/p')
 if [[ -n $state && $state != DOWN* && $state != *DRAIN* ]]; then
-	# slurmctld does what it was told also when it comes to it late (it was reading its configuration, say) and nobody waits any more. The node's next
+	# slurmctld carries out a command also when it gets to it late (while it reads its configuration, for instance) and the sender no longer waits. The node's next
 	# pod may run jobs by then, and they would be begun anew. So the order is good only for as long as it is waited for: munge refuses an older one.
 	orders=$(mktemp) || exit 0
 	sed "s/^AuthInfo=.*/&,ttl=$patience/" "$conf" >"$orders"

@@ -91,7 +91,7 @@ def test_a_heartbeat(tmp_path: pathlib.Path) -> None:
 def told(index: int, beats: list[tuple[tuple[int, int] | None, float]]) -> list[str]:
     """What a watch says of heartbeats and the times at which they are seen."""
     watch = Watch(index, 10, (90, index), 100.0)
-    return [watch.look(beat, now) for beat, now in beats]
+    return [watch.observe(beat, now) for beat, now in beats]
 
 
 @pytest.mark.parametrize("index", [0, 1])

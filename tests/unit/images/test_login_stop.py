@@ -61,7 +61,7 @@ def test_users_are_told_and_the_pod_goes_when_they_have_left() -> None:
     assert took < 60, "not the deadline"
     assert nologin
     assert len(said) == 1 and said[0].startswith(f"*** The login node {os.uname().nodename} ends at "), said
-    assert said[0].endswith(" UTC, and all that runs on it: save your work and log out. Jobs in Slurm go on. ***")
+    assert said[0].endswith(" UTC, and everything that runs on it: save your work and log out. Jobs in Slurm continue. ***")
 
 
 def test_at_the_deadline_it_goes_all_the_same_and_says_when_little_is_left() -> None:

@@ -102,12 +102,12 @@ def test_what_lacks_is_named_and_alive_asks_for_the_daemon_only(pod: Pod, daemon
 @pytest.mark.parametrize(
     ("daemon", "program", "says", "words"),
     [
-        ("munged", "munge", "exit 1", "munged does not answer on"),
+        ("munged", "munge", "exit 1", "munged does not respond on"),
         (
             "slurmctld",
             "scontrol",
             "echo first; echo 'Slurmctld(primary) is DOWN'; exit 1",
-            "slurmctld does not answer: Slurmctld(primary) is DOWN",
+            "slurmctld does not respond: Slurmctld(primary) is DOWN",
         ),
         ("slurmd", "jail-exec", "echo 'jail-exec: no such file' >&2; exit 1", "no step can enter the jail: no such file"),
         ("sshd", "jail-exec", "echo 'jail-exec: no space' >&2; exit 1", "the jail is not made ready for sessions: no space"),

@@ -130,7 +130,7 @@ def test_a_node_that_nobody_sees_is_shown_as_down_first(start: Start) -> None:
 def test_a_scheduler_that_does_not_answer_starts_no_slurmd_either(start: Start) -> None:
     (start.folder / "deaf").touch()
     done = start.run("ready a 5 false")
-    assert done.returncode == 1 and "slurmctld was not told" in done.stderr
+    assert done.returncode == 1 and "slurmctld was not informed" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_scheduler_that_was_not_told_of_lost_jobs_keeps_no_slurmd_from_startin
     (start.folder / "deaf").touch()
     done = start.run("jobs_are_lost")
     assert done.stdout == "reached\n"
-    assert done.stderr == "slurmd.sh: slurmctld was not told of jobs that ended with this node's container\n"
+    assert done.stderr == "slurmd.sh: slurmctld was not informed of jobs that ended with this node's container\n"
     (start.folder / "node").unlink()
     assert start.run("jobs_are_lost").stdout == "reached\n"
 
@@ -255,7 +255,7 @@ def test_another_number_than_slurm_counts_on_is_refused(machine: Machine, there:
     done = machine.run("nvidia", wanted)
     assert done.returncode == 1
     assert done.stderr.strip().endswith(
-        f"the pod has {there} GPUs of nvidia, and Slurm counts on {wanted}: look at the device plugin and the RuntimeClass of its machine"
+        f"the pod has {there} GPUs of nvidia, and Slurm expects {wanted}: check the device plugin and the RuntimeClass of its Kubernetes node"
     )
     assert not (machine.dev / "corral-gpu").exists()
 

@@ -90,7 +90,7 @@ WORKS = BE + "[fo_set_port_status] (0x0100): [RID#3] Marking port 636 of server 
             "[fo_resolve_service_done] (0x0020): Failed to resolve server 'ldap.example.org': Domain name not found",
             "the host ldap.example.org of ldap_uri is not found (Domain name not found)",
         ),
-        ("[something_else] (0x0020): Bad weather", "the log says: Bad weather"),
+        ("[something_else] (0x0020): Bad weather", "the log has: Bad weather"),
     ],
 )
 def test_the_log_of_a_domain_that_is_offline_becomes_a_sentence_said_once(sssd: ModuleType, line: str, words: str) -> None:
@@ -129,7 +129,7 @@ def test_complaints_of_the_validators_are_kept(sssd: ModuleType) -> None:
 
 def test_the_probe_asks_for_the_version(sssd: ModuleType, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "nss"
-    assert not sssd.answers(path)
+    assert not sssd.responds(path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
@@ -142,5 +142,5 @@ def test_the_probe_asks_for_the_version(sssd: ModuleType, tmp_path: pathlib.Path
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert sssd.answers(path)
+        assert sssd.responds(path)
         thread.join()

@@ -120,7 +120,7 @@ def test_the_field_reaches_the_model_the_definition_and_the_pod(tmp_path: Path) 
     found = run(root, BEGIN + FIELD)
     assert found.pop("definition") == {
         "type": "string",
-        "description": "What sshd shows before it asks who somebody is. Without it, nothing.",
+        "description": "What sshd shows before authentication. Without it, nothing.",
         "minLength": 1,
         "maxLength": 1024,
         "pattern": "^[^\\x00]*$",

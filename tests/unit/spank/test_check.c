@@ -93,7 +93,7 @@ static void that_hangs(void)
 	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", server);
 	CHECK(mount("nobody", JAIL, "fuse", 0, options) == 0);
 	CHECK(jail_await(JAIL, 1, 0, &error) == -1);
-	CHECK_HAS(error.text, "did not answer within 1 s");
+	CHECK_HAS(error.text, "did not respond within 1 s");
 	close(server);
 }
 

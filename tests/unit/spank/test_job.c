@@ -55,7 +55,7 @@ static void a_full_disk_is_said(void)
 	CHECK(mount("tmpfs", POD "/spool/corral", "tmpfs", 0, "nr_inodes=2") == 0);
 	CHECK(jail_job_open(BASE, 1, 01777, &error) == -1);
 	CHECK_HAS(error.text, "No space left on device");
-	CHECK_HAS(error.text, "look at the node's local scratch");
+	CHECK_HAS(error.text, "check the node's local scratch");
 	CHECK(umount2(POD "/spool/corral", MNT_DETACH) == 0);
 	CHECK(jail_job_open(BASE, 1, 01777, &error) >= 0);
 }
