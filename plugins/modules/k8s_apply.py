@@ -199,13 +199,13 @@ EXAMPLES = r"""
       namespace: demo
     wait: true
 
-- name: Make a namespace when it is missing
+- name: Create a namespace if it is missing
   corral.slurm.k8s_apply:
     objects:
       - {apiVersion: v1, kind: Namespace, metadata: {name: demo}}
     create_only: true
 
-- name: Remove the whole set and wait until its pods are gone
+- name: Delete the whole set and wait until its pods are gone
   corral.slurm.k8s_apply:
     state: absent
     applyset:

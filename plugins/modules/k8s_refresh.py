@@ -68,7 +68,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have the pods write the document's users into their own jails
+- name: Refresh the users in the pods' own jails
   corral.slurm.k8s_refresh:
     namespace: demo
     config_map: demo-jail-users

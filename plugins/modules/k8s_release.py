@@ -67,7 +67,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let go of the documents of an operator that is gone
+- name: Remove the finalizers of an operator that is gone
   corral.slurm.k8s_release:
     api_version: corral.hpc/v1alpha1
     kind: SlurmCluster

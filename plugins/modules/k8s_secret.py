@@ -50,7 +50,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make the keys of a cluster once
+- name: Create the missing keys of a cluster
   corral.slurm.k8s_secret:
     secrets:
       - name: demo-base-munge-key

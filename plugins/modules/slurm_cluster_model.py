@@ -57,11 +57,11 @@ EXAMPLES = r"""
     path: my.yml
   register: corral
 
-- name: Show the nodes that Slurm will know
+- name: Print the names of the Slurm nodes
   ansible.builtin.debug:
     var: corral.node_names
 
-- name: Read the document, and the cluster that the roles are to change
+- name: Read the document and the live cluster
   corral.slurm.slurm_cluster_model:
     path: my.yml
     live: true

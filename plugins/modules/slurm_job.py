@@ -104,7 +104,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Run a test job and have its output
+- name: Run a test job and return its output
   corral.slurm.slurm_job:
     namespace: demo
     pod: demo-controller-0
@@ -116,7 +116,7 @@ EXAMPLES = r"""
     wait_timeout: 300
   register: hello
 
-- name: Submit a script again when its job failed the last time
+- name: Submit a script again if its last job failed
   corral.slurm.slurm_job:
     namespace: demo
     pod: demo-controller-0

@@ -66,7 +66,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask what runs on two nodes
+- name: List the jobs on two nodes
   corral.slurm.slurm_job_info:
     namespace: demo
     pod: demo-controller-0

@@ -106,7 +106,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Take a node out for a repair, and wait until its jobs have ended
+- name: Drain a node for a repair and wait until its jobs have ended
   corral.slurm.slurm_node:
     namespace: demo
     pod: demo-controller-0
@@ -115,14 +115,14 @@ EXAMPLES = r"""
     reason: fan 2 is loud
     wait: true
 
-- name: Bring back whatever administrators have drained among these
+- name: Resume what administrators have drained among these nodes
   corral.slurm.slurm_node:
     namespace: demo
     pod: demo-controller-0
     nodes: gpu-[0-7]
     state: resumed
 
-- name: Bring back a node that Slurm itself has drained
+- name: Resume a node that Slurm itself has drained
   corral.slurm.slurm_node:
     namespace: demo
     pod: demo-controller-0

@@ -56,7 +56,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Wait until Slurm says that its nodes are in service
+- name: Wait until the nodes are in service
   corral.slurm.slurm_node_info:
     namespace: demo
     pod: demo-controller-0

@@ -40,7 +40,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Start no more jobs in two partitions
+- name: Stop two partitions from starting jobs
   corral.slurm.slurm_partition:
     namespace: demo
     pod: demo-controller-0

@@ -29,7 +29,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask for all partitions
+- name: List all partitions
   corral.slurm.slurm_partition_info:
     namespace: demo
     pod: demo-controller-0

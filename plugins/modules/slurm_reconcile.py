@@ -86,13 +86,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Bring the workers closer to the document
+- name: Reconcile the workers with the document
   corral.slurm.slurm_reconcile:
     model: "{{ corral }}"
     outdated: "{{ applied.outdated | default(omit) }}"
   register: workers
 
-- name: Say that another pass would come further
+- name: Report whether another pass is due
   ansible.builtin.debug:
     msg: Run it again.
   when: workers.again

@@ -63,7 +63,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have slurmctld serve this configuration
+- name: Reconfigure slurmctld
   corral.slurm.slurm_reconfigure:
     namespace: demo
     pod: demo-controller-0

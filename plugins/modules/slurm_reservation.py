@@ -86,7 +86,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep four nodes free for a repair on Saturday
+- name: Reserve four nodes for a repair on Saturday
   corral.slurm.slurm_reservation:
     namespace: demo
     pod: demo-controller-0
@@ -97,7 +97,7 @@ EXAMPLES = r"""
     duration: "4:00:00"
     flags: [MAINT, IGNORE_JOBS]
 
-- name: Keep all nodes free for maintenance on Saturdays
+- name: Reserve all nodes for maintenance on Saturdays
   corral.slurm.slurm_reservation:
     namespace: demo
     pod: demo-controller-0
@@ -108,7 +108,7 @@ EXAMPLES = r"""
     duration: "4:00:00"
     flags: [MAINT, IGNORE_JOBS, WEEKLY]
 
-- name: It went faster than that
+- name: Delete the reservation early
   corral.slurm.slurm_reservation:
     namespace: demo
     pod: demo-controller-0

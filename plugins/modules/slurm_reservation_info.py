@@ -29,7 +29,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask for all reservations
+- name: List all reservations
   corral.slurm.slurm_reservation_info:
     namespace: demo
     pod: demo-controller-0

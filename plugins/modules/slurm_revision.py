@@ -61,14 +61,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep the document
+- name: Record the document as applied
   corral.slurm.slurm_revision:
     namespace: "{{ corral.namespace }}"
     cluster: "{{ corral.name }}"
     document: "{{ corral.document }}"
     labels: "{{ corral.components.base.labels }}"
 
-- name: Take the one before
+- name: Restore the revision before
   corral.slurm.slurm_revision:
     namespace: demo
     cluster: demo

@@ -32,7 +32,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See which documents there were
+- name: List the revisions of the document
   corral.slurm.slurm_revision_info:
     namespace: demo
     cluster: demo

@@ -78,12 +78,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Drain the Slurm nodes of machines that are cordoned, and bring back those of others
+- name: Drain the Slurm nodes on cordoned Kubernetes nodes and resume the others
   corral.slurm.slurm_sync:
     namespace: demo
     pod: demo-controller-0
 
-- name: The same for ten minutes, for a scheduler that starts this every ten minutes
+- name: Repeat that for ten minutes, under a scheduler that starts this every ten minutes
   corral.slurm.slurm_sync:
     namespace: demo
     pod: demo-controller-0

@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Compare the image's version with what runs
+- name: Compare the image's version with the running one
   corral.slurm.slurm_upgrade_check:
     namespace: demo
     pod: demo-controller-0

@@ -33,14 +33,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask why a node takes no jobs
+- name: Explain why a node takes no jobs
   corral.slurm.slurm_why:
     namespace: demo
     pod: demo-controller-0
     nodes: gpu-3
   register: answer
 
-- name: Say it
+- name: Print the explanation
   ansible.builtin.debug:
     var: answer.lines
 """

@@ -338,7 +338,7 @@ def _jail() -> Schema:
                     f"{path}.populate.policy is Never, but with {path}.shared: false each pod's root begins empty: remove policy, and name an image."
                 ),
             ),
-            unseen("self.shared == oldSelf.shared", "shared can not be changed, for users would lose sight of their files"),
+            unseen("self.shared == oldSelf.shared", "shared cannot be changed: users would no longer see their files"),
         ),
     )
 
