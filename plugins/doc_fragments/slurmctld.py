@@ -37,7 +37,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - slurmctld is asked as always, and what it says decides; it is told nothing.
+      - slurmctld is queried as always, and its output decides; nothing is changed.
   diff_mode:
     support: full
     details:

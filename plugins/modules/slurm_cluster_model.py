@@ -110,7 +110,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils import _live
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, remains, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, resolve, teardown
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
@@ -141,7 +141,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         own = {"path", "document", "live", "teardown"}
         connection = {name: value for name, value in params.items() if name not in own}
         return {**_live.model(document, connection, check=check), "changed": False}
-    return {**(remains.model(document) if params.get("teardown") else resolve.model(document)).to_dict(), "changed": False}
+    return {**(teardown.model(document) if params.get("teardown") else resolve.model(document)).to_dict(), "changed": False}
 
 
 def read(path: str) -> Any:

@@ -53,7 +53,7 @@ options:
       - Jobs that have one of these nodes, as a hostlist.
     type: str
     default: ""
-  leaving:
+  removed_users:
     description:
       - That O(user) are users whom the document of the cluster no longer has. A warning names those of their jobs that have not ended, and what becomes of
         them; where slurmctld can not be asked, a warning says that instead of an error.
@@ -175,7 +175,7 @@ def argument_spec() -> dict[str, object]:
         "partition": {"type": "list", "elements": "str", "default": []},
         "states": {"type": "list", "elements": "str", "default": []},
         "nodes": {"type": "str", "default": ""},
-        "leaving": {"type": "bool", "default": False},
+        "removed_users": {"type": "bool", "default": False},
     }
 
 

@@ -167,7 +167,7 @@ counts:
   returned: when slurmctld was asked
   type: dict
   sample: {"total": 4, "in_service": 3, "drained": 1, "down": 0}
-relined:
+config_updated:
   description: Nodes whose lines in slurm.conf may change in the next pass, or have changed in one of this run. For O(previous).
   returned: success
   type: list

@@ -10,7 +10,7 @@ module: slurm_sync
 short_description: Drain the Slurm nodes of machines that are cordoned, and show the states of Slurm nodes on their pods
 version_added: 0.1.0
 description:
-  - The Slurm nodes whose pods are on a machine (a node of Kubernetes) that is cordoned, or has one of O(taints) or of O(machine_conditions), are drained
+  - The Slurm nodes whose pods are on a machine (a node of Kubernetes) that is cordoned, or has one of O(taints) or of O(kubernetes_node_conditions), are drained
     with a reason of the owner V(sync) that names the machine and the cause, and what the machine's annotation C(corral.hpc/reason) or its condition says.
     They are resumed when that is over and their pod is ready, on this machine or on another. Drains of others are never touched.
   - A worker's pod gets the label C(corral.hpc/evictable=true) when no job is on its node and none can come, see O(eviction). A PodDisruptionBudget of
@@ -35,7 +35,7 @@ options:
       - ToBeDeletedByClusterAutoscaler
       - karpenter.sh/disrupted
       - node.kubernetes.io/out-of-service
-  machine_conditions:
+  kubernetes_node_conditions:
     description:
       - Types of conditions of a machine that are bad when they are C(True), such as V(KernelDeadlock) of the node problem detector.
     type: list
@@ -91,7 +91,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-leaving:
+draining:
   description: The Slurm nodes on machines that are to be left.
   returned: success
   type: list
@@ -101,7 +101,7 @@ leaving:
       description: Slurm's name of the node.
       type: str
       returned: always
-    machine:
+    kubernetes_node:
       description: The machine's name.
       type: str
       returned: always
@@ -109,7 +109,7 @@ leaving:
       description: Why it is to be left.
       type: str
       returned: always
-      sample: machine n7 is cordoned
+      sample: Kubernetes node n7 is cordoned
     state:
       description: The Slurm node's state, with flags behind a plus sign.
       type: str
@@ -140,7 +140,7 @@ def argument_spec() -> dict[str, object]:
     return {
         **slurmctld_options(),
         "taints": {"type": "list", "elements": "str", "default": list(TAINTS)},
-        "machine_conditions": {"type": "list", "elements": "str", "default": []},
+        "kubernetes_node_conditions": {"type": "list", "elements": "str", "default": []},
         "eviction": {"type": "str", "choices": ["WhenDrained", "WhenIdle", "Always"], "default": "WhenDrained"},
         "nodes": {"type": "str", "default": ""},
         "conditions": {"type": "bool", "default": True},

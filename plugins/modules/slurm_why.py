@@ -78,7 +78,7 @@ nodes:
       description:
         - A word for the cause, for programs.
         - V(none), V(admin), V(jail), V(start), V(owned) (another part of this collection), V(person), V(silent), V(pod), V(no-pod),
-          V(machine), V(maintenance) and more.
+          V(kubernetes-node), V(maintenance) and more.
       type: str
       returned: always
     who:

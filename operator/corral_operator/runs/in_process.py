@@ -46,7 +46,7 @@ def install() -> None:
     """Have this process, and those that it forks, work so. Ansible has set up how collections are found."""
     from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
     from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections, kept_context
+    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections, shared_context
 
     replace(StrategyBase, "_queue_task", _queue_task)
     replace(_jinja_bits.AnsibleEnvironment, "compile", _compile)
@@ -56,7 +56,7 @@ def install() -> None:
     replace(manager.VariableManager, "set_host_facts", _set_host_facts)
     keep_connections()
     with contextlib.suppress(CorralError):  # a run says what is wrong with it
-        kept_context(auth.resolve({}))
+        shared_context(auth.resolve({}))
     guard()
 
 

@@ -97,7 +97,7 @@ def _result(data: Json) -> Json:
         if others:
             found["foreign"] = [one[:_LONGEST] for one in others][:_MOST]
     elif action == "slurm_sync":
-        leaving = result.get("leaving") or ()
+        leaving = result.get("draining") or ()
         found["leaving"] = {
             "nodes": [f"{row.get('node')} ({row.get('cause')})" for row in leaving][:_MOST],
             "busy": not all(row.get("free") for row in leaving),

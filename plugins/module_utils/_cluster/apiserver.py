@@ -157,7 +157,7 @@ def _resource_names(spec: Json) -> Iterator[str]:
 def _service(service: Json) -> Iterator[str]:
     if service.get("nodePort", MIN_NODE_PORT) < MIN_NODE_PORT:
         yield (
-            f"spec.login.service.nodePort is {service['nodePort']}, a port of the machine's own services; give one of the API server's range for node "
+            f"spec.login.service.nodePort is {service['nodePort']}, a port of the Kubernetes node's own services; give one of the API server's range for node "
             "ports, 30000 to 32767 as a rule."
         )
     path, annotations = "spec.login.service.annotations", service["annotations"]

@@ -111,7 +111,7 @@ found=$(for one in /proc/[0-9]*; do stat -c '%u %U' "$one" 2>/dev/null; done |
 [ -z "$found" ] || { echo "$found"; exit 1; }
 """
 _IDS = {"FROM": schema.MIN_ID, "SYSTEM": schema.SYSTEM_IDS[0], "LAST": schema.SYSTEM_IDS[1]}
-LOGIN_IDLE = ["sh", "-c", re.sub("|".join(_IDS), lambda word: str(_IDS[word[0]]), _SCRIPT)]
+LOGIN_IDLE = ["sh", "-c", re.sub("|".join(_IDS), lambda match: str(_IDS[match[0]]), _SCRIPT)]
 
 LOGIN_STOP = "/usr/local/lib/corral/login_stop.sh"
 # Seconds beyond the deadline of a drain, for what ends with the pod.
@@ -446,7 +446,7 @@ class _Resolver:
     def sync(self) -> Sync:
         spec = self.spec["workers"]["sync"]
         eviction = spec["eviction"]
-        return Sync(taints=spec["taints"], conditions=spec["machineConditions"], eviction=eviction, protects=eviction != "Always")
+        return Sync(taints=spec["taints"], conditions=spec["kubernetesNodeConditions"], eviction=eviction, protects=eviction != "Always")
 
     def login_seccomp(self) -> Json:
         # The runtime's default profile refuses pivot_root, which only Pivot needs.
@@ -496,7 +496,7 @@ class _Resolver:
             weight=spec["weight"],
             gpus=gpus,
             extra=spec["extraNodeParameters"],
-            hardware=hardware.words(line),
+            hardware=hardware.text(line),
             environment=[*_gpu_environment(spec), *self.no_new_privileges(), *spec["environment"]],
             sysctls=spec["sysctls"],
             spread=[{**spread, "labelSelector": {"matchLabels": selector}} for spread in spec["topologySpread"]],

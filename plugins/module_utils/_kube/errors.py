@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
 # managedFields' typed converter answers 500 without a reason for an object that does not fit its schema; it is the caller's mistake all the same.
-_SCHEMA_MISTAKE = "failed to create typed patch object"
+_SCHEMA_ERROR = "failed to create typed patch object"
 
 
 class KubeError(CorralError):
@@ -87,9 +87,9 @@ class Status:
         return self.code == 400 and "does not support dry run" in self.message
 
     @property
-    def is_schema_mistake(self) -> bool:
+    def is_schema_error(self) -> bool:
         """The object does not fit its kind's schema (answered with 500 by server-side apply)."""
-        return self.code in (400, 422) or _SCHEMA_MISTAKE in self.message
+        return self.code in (400, 422) or _SCHEMA_ERROR in self.message
 
 
 class ApiError(KubeError):
@@ -201,7 +201,7 @@ def api_error(status: Status, what: str, *, server: str) -> ApiError:
         return NotFound(f"Could not {what}: namespace {status.name} does not exist; make it first, or name another one.", status)
     if status.code in (404, 410):
         return NotFound(f"Could not {what}: {message}.", status)
-    if status.is_schema_mistake:
+    if status.is_schema_error:
         return Invalid(f"Could not {what}: the API server refuses the object: {_invalid(status)}.", status)
     if status.code == 409:
         return Conflict(f"Could not {what}: {message}.", status)
@@ -248,4 +248,4 @@ def _invalid(status: Status) -> str:
     if status.causes:
         return "; ".join(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in status.causes)
     text = status.message.rstrip(".")
-    return text.split(": ", 1)[1] if text.startswith(_SCHEMA_MISTAKE) and ": " in text else text
+    return text.split(": ", 1)[1] if text.startswith(_SCHEMA_ERROR) and ": " in text else text

@@ -121,7 +121,7 @@ def of_claims(client: Client, pod: Object) -> str:
             continue
         phase = str((claim.get("status") or {}).get("phase"))
         if phase == "Lost":
-            return f"{ref} has lost its volume {(claim.get('spec') or {}).get('volumeName')}: bring the volume back, or make the claim anew"
+            return f"{ref} has lost its volume {(claim.get('spec') or {}).get('volumeName')}: bring the volume back, or create the claim again"
         if phase != "Bound":
             event = latest(client, ref, claim)
             said = f" ({event.reason}: {event.message})" if event else ""
@@ -209,7 +209,7 @@ def of_job(client: Client, ref: Ref, job: Object) -> str:
 
 def why(client: Client, ref: Ref, obj: Object, pods: list[Object]) -> str:
     """Say for a time-out what is known about an object that is not ready."""
-    parts = [words for words in map(describe, pods) if words][:3]
+    parts = [text for text in map(describe, pods) if text][:3]
     unready = [pod for pod in pods if describe(pod)]
     subject, of = (unready[0], Ref(BUILTIN["", "Pod"], ref.namespace, str(unready[0]["metadata"]["name"]))) if unready else (obj, ref)
     warnings = [event for event in events(client, of, subject) if event.warning]

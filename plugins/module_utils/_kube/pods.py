@@ -42,7 +42,7 @@ _NOT_LOOKED = re.compile("failed to sync .* cache: timed out")
 @dataclass(frozen=True)
 class Trouble:
     """Something wrong with a pod. ``cause``: image, name, start, profile, crash, place or volume, or event for what events alone tell (refused pods, and
-    volumes that can not be mounted); ``reason`` is Kubernetes' word for it."""
+    volumes that can not be mounted); ``reason`` is the reason that Kubernetes gives."""
 
     cause: str
     reason: str

@@ -275,7 +275,7 @@ class ApplySet:
             return json.loads(text)
         except ValueError as error:
             raise KubeError(
-                f"The data of {self.ref} is not what corral wrote there ({error}); remove its data, and the next run notes it anew."
+                f"The data of {self.ref} is not what corral wrote there ({error}); remove its data, and the next run records it again."
             ) from error
 
     def _write(self, kinds: set[str], namespaces: set[str], digest: str | None, data: dict[str, str], *, mark: str = "") -> None:
@@ -301,7 +301,7 @@ class ApplySet:
         what = f"write down the members of set {self.ref}"
         for attempt in range(_RACES):
             try:
-                answer = self._client.request(
+                response = self._client.request(
                     "PATCH", self.ref.path, what=what, query=query, body=body, content_type=APPLY, retry_conflict=False
                 )
             except NotFound as error:
@@ -319,8 +319,8 @@ class ApplySet:
                 time.sleep(0.05 * 2**attempt)
                 continue
             if not self._check:
-                self._parent = answer.data
-                self.writes += before != answer.data["metadata"].get("resourceVersion")
+                self._parent = response.data
+                self.writes += before != response.data["metadata"].get("resourceVersion")
             return
 
     def _annotation(self, name: str) -> str:

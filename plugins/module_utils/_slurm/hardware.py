@@ -25,7 +25,7 @@ KEYS = frozenset(
 Pairs = list[list[str]]
 
 
-def words(pairs: Iterable[tuple[str, conf.Value | None]]) -> str:
+def text(pairs: Iterable[tuple[str, conf.Value | None]]) -> str:
     """Return what a line says of hardware: the same words for the same hardware, however the keys are written."""
     found = ((key.lower(), conf.value(value)) for key, value in pairs if value is not None and key.lower() in KEYS)
     return " ".join(f"{key}={value}" for key, value in sorted(found))
@@ -36,11 +36,11 @@ def differing(live: str, wanted: str) -> dict[str, str]:
     before, after = conf.node_lines(live), conf.node_lines(wanted)
     if before == after:
         return {}
-    was, now = _words_by_node(before), _words_by_node(after)
-    return {name: said for name, said in now.items() if name in was and was[name] != said}
+    was, now = _text_by_node(before), _text_by_node(after)
+    return {name: value for name, value in now.items() if name in was and was[name] != value}
 
 
-def kept(live: str, wanted: str, names: Container[str]) -> list[Pairs]:
+def retained(live: str, wanted: str, names: Container[str]) -> list[Pairs]:
     """Return the lines of these nodes: the hardware as ``live`` has it, and all else as ``wanted`` has. Raises ConfError, HostlistError."""
     was = {name: pairs for pairs in conf.node_lines(live) for name in hostlist.expand(pairs["NodeName"]) if name in names}
     found: dict[tuple[tuple[str, str], ...], list[tuple[str, str]]] = {}
@@ -60,5 +60,5 @@ def kept(live: str, wanted: str, names: Container[str]) -> list[Pairs]:
     ]
 
 
-def _words_by_node(lines: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    return {name: said for pairs in lines for said in [words(pairs.items())] for name in hostlist.expand(pairs["NodeName"])}
+def _text_by_node(lines: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {name: value for pairs in lines for value in [text(pairs.items())] for name in hostlist.expand(pairs["NodeName"])}

@@ -18,9 +18,9 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, reasons
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import AnswerError, sayable
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.conf import refusal
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import OUT, Node
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.output import OutputError, printable
 
 _WITH_JOBS = frozenset({"ALLOCATED", "MIXED"})
 
@@ -56,7 +56,7 @@ class Plan:
 
     def commands(self) -> list[list[str]]:
         """Return the commands, one for all nodes that need the same."""
-        return [["scontrol", "update", f"nodename={hostlist.compress(names)}", *words] for words, names in self.updates.items()]
+        return [["scontrol", "update", f"nodename={hostlist.compress(names)}", *arguments] for arguments, names in self.updates.items()]
 
     def foretold(self, node: Node) -> Node:
         """Return a node as its state and reason will be."""
@@ -99,7 +99,7 @@ def wanted(params: dict[str, Any]) -> Wanted:
         features=None if features is None else [str(feature) for feature in features],
         prefix=prefix,
         weight=params.get("weight"),
-        comment=None if comment is None else sayable(str(comment), "comment"),
+        comment=None if comment is None else printable(str(comment), "comment"),
     )
 
 
@@ -108,8 +108,8 @@ def plan(nodes: Iterable[Node], wish: Wanted) -> Plan:
     found = Plan()
     for node in nodes:
         if not node.state:
-            raise AnswerError(
-                f"slurmctld says no state of node {node.name}, so nothing was changed; see what 'scontrol show node {node.name} --json' prints."
+            raise OutputError(
+                f"slurmctld reports no state of node {node.name}, so nothing was changed; see what 'scontrol show node {node.name} --json' prints."
             )
         _state(node, wish, found)
         _attributes(node, wish, found)
@@ -171,7 +171,7 @@ def _seen(node: Node) -> dict[str, Any]:
 
 
 def _resumed(node: Node) -> str:
-    left = [word for word in node.state if word not in OUT]
+    left = [flag for flag in node.state if flag not in OUT]
     return "+".join(["IDLE", *left] if node.state and node.state[0] in OUT else left)
 
 

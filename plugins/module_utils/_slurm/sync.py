@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, node_plan, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import node_plan, output, reasons
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining import Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
@@ -28,12 +28,12 @@ class Place:
     """
 
     node: str
-    machine: str
+    kubernetes_node: str
     cause: str | None
     settled: bool
 
     @property
-    def leaves(self) -> bool:
+    def must_drain(self) -> bool:
         """True when its machine is to be left."""
         return bool(self.cause)
 
@@ -52,10 +52,10 @@ class Step:
 
 
 def step(places: Iterable[Place], nodes: Iterable[Node]) -> Step:
-    """Decide which nodes are drained and which are resumed. Raises AnswerError for answers that can not be."""
+    """Decide which nodes are drained and which are resumed. Raises OutputError for answers that can not be."""
     known = {node.name: node for node in nodes}
     if not known:
-        raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods are there.")
+        raise output.OutputError("slurmctld reports no nodes at all, which is impossible while their pods are there.")
     causes: dict[str, list[Node]] = {}
     back: list[Node] = []
     for place in places:
@@ -78,12 +78,12 @@ def step(places: Iterable[Place], nodes: Iterable[Node]) -> Step:
 def unneeded(places: Iterable[Place], nodes: Iterable[Node], *, idle: bool) -> set[str]:
     """Return the nodes whose pods may go if no job is on them: drained ones of a machine that is to be left, with ``idle`` all that are drained or
     answer. Nobody knows what is on one that is only down, nor when it is in service again."""
-    leaving = {place.node: place.leaves for place in places}
+    draining = {place.node: place.must_drain for place in places}
 
     def unneeded(node: Node) -> bool:
-        return (idle and node.answers) or ((idle or leaving[node.name]) and node_plan.lasting(node))
+        return (idle and node.answers) or ((idle or draining[node.name]) and node_plan.lasting(node))
 
-    return {node.name for node in nodes if node.name in leaving and not node.busy and unneeded(node)}
+    return {node.name for node in nodes if node.name in draining and not node.busy and unneeded(node)}
 
 
 def free(names: Iterable[str], tasks: Iterable[Task]) -> set[str]:

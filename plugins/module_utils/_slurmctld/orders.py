@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import (
-    answer,
     draining,
     hostlist,
     jobs,
     node_plan,
     nodes,
+    output,
     rollout,
     scaling,
 )
@@ -29,40 +29,40 @@ class Orders:
         self.before: dict[str, Any] = {}
         self.after: dict[str, Any] = {}
         self.refused: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._given: set[str] = set()
 
-    def note(self, plans: Iterable[node_plan.Plan], deeds: list[draining.Deed]) -> None:
+    def note(self, plans: Iterable[node_plan.Plan], actions: list[draining.Action]) -> None:
         """Note what would be told, for check mode."""
         for plan in plans:
             self._note(plan)
-        self.changed |= bool(deeds)
+        self.changed |= bool(actions)
 
-    def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], deeds: Iterable[draining.Deed]) -> bool:
+    def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], actions: Iterable[draining.Action]) -> bool:
         """Run the commands; True when there were any. A job is told once; one that can not be requeued is waited for."""
-        told = False
+        executed = False
         for plan in plans:
             for command in plan.commands():
-                slurmctld.tell(command, f"change nodes {command[2].removeprefix('nodename=')}")
-                told = self.changed = True
+                slurmctld.execute(command, f"change nodes {command[2].removeprefix('nodename=')}")
+                executed = self.changed = True
             self._note(plan)
-        for command, what in deeds:
-            if command[-1] in self._told:
+        for command, what in actions:
+            if command[-1] in self._given:
                 continue
-            self._told.add(command[-1])
+            self._given.add(command[-1])
             try:
-                slurmctld.tell(command, what)
+                slurmctld.execute(command, what)
             except Refused as error:
                 self.refused[command[-1]] = f"{error} It is waited for."
                 continue
-            told = self.changed = True
+            executed = self.changed = True
             self.before[what] = "running"
             self.after[what] = "told"
-        return told
+        return executed
 
     @property
     def refusals(self) -> str:
         """Sentences that go behind another."""
-        return "".join(f" {words}" for words in self.refused.values())
+        return "".join(f" {message}" for message in self.refused.values())
 
     def _note(self, plan: node_plan.Plan) -> None:
         self.changed |= plan.changed
@@ -96,4 +96,4 @@ def clock(slurmctld: Slurmctld, sets: Iterable[scaling.Size | rollout.NodeSet]) 
     """Return slurmctld's time where jobs on nodes of one of the sets have a deadline, else a time before all."""
     if all(policy == "Wait" for one in sets for policy in (one.policy, *(rule.policy for rule in one.jobs))):
         return float("-inf")
-    return answer.seconds(slurmctld.ask(["date", "+%s"], "its time"))
+    return output.seconds(slurmctld.ask(["date", "+%s"], "its time"))

@@ -16,10 +16,10 @@ from corral_operator.reconcile import metadata
 from ..world import FAILED, Json, Request, World, document, path, run
 
 WAITS: list[Json] = [
-    {"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": True}}
+    {"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": ["cpu-0 (Kubernetes node n1 is cordoned)"], "busy": True}}
 ]
 FREE: list[Json] = [
-    {"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": False}}
+    {"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": ["cpu-0 (Kubernetes node n1 is cordoned)"], "busy": False}}
 ]
 NONE: list[Json] = [{"kind": "ok", "task": "Tell", "changed": True, "leaving": {"nodes": [], "busy": False}}]
 
@@ -109,7 +109,7 @@ def test_a_condition_that_the_document_calls_bad_is_told(tmp_path: Path) -> None
         await asyncio.sleep(2)
         assert world.syncs() == 2
 
-    story(tmp_path, tell, {"workers": {"sync": {"machineConditions": ["KernelDeadlock"]}}})
+    story(tmp_path, tell, {"workers": {"sync": {"kubernetesNodeConditions": ["KernelDeadlock"]}}})
 
 
 def test_many_changes_at_once_are_one_run(tmp_path: Path) -> None:

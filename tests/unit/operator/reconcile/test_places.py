@@ -25,7 +25,7 @@ def test_only_what_matters_changes_the_fingerprint() -> None:
     assert places.seen("MODIFIED", {**pod, "metadata": {**pod["metadata"], "annotations": {"a": "b"}}}) == []
     one = fingerprint(places.of("a"), machines, (["mine"], []))
     assert one not in (unknown, fingerprint(places.of("a"), machines, (["other"], [])))
-    assert (machines.cause("n1", ["mine"]), machines.cause("n1", ["other"])) == ("machine n1 has the taint mine", "")
+    assert (machines.cause("n1", ["mine"]), machines.cause("n1", ["other"])) == ("Kubernetes node n1 has the taint mine", "")
     assert places.seen("MODIFIED", {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "now"}})[0].settled is False
     assert fingerprint(places.of("a"), machines, (["mine"], [])) != one
     assert places.on({"n1"}) == {"a"}

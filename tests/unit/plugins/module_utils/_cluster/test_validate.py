@@ -80,7 +80,7 @@ STRUCTURE = [
     (
         "spec.jail.subMounts",
         [{"path": "/s", "storageClassName": "a"}],
-        "spec.jail.subMounts[0].size is missing; say how big the claim shall be, such as 10Gi.",
+        "spec.jail.subMounts[0].size is missing; give the size of the claim, such as 10Gi.",
     ),
     (
         "spec.jail.subMounts",
@@ -168,7 +168,7 @@ MEANING = [
         {"shared": False, "volume": {"hostPath": "/b", "size": "1Gi"}, "populate": {"image": "i"}},
         "spec.jail.volume has hostPath, which is one for all pods",
     ),
-    ("spec.jail", {"shared": False, "volume": {}, "populate": {"image": "i"}}, "spec.jail.volume.size is missing; say how big the root"),
+    ("spec.jail", {"shared": False, "volume": {}, "populate": {"image": "i"}}, "spec.jail.volume.size is missing; give the largest size of each pod's root"),
     (
         "spec.jail",
         {"shared": False, "volume": {"size": "1Gi"}, "populate": {"policy": "Never"}},
@@ -293,7 +293,7 @@ FILES = [
     (
         "spec.slurm.extraConfig",
         ["PrologFlags=Alloc"],
-        "replaces PrologFlags but leaves out Contain, without which nobody gets into his job",
+        "replaces PrologFlags but leaves out Contain, without which users cannot ssh into their jobs",
     ),
     ("spec.slurm.extraConfig", ["PrologFlags=Serial,RunInJob"], "PrologFlags has Serial and RunInJob"),
     ("spec.slurm.extraConfig", ["JobAcctGatherParams=UsePss,NoShared"], "UsePss and NoShared"),
@@ -677,7 +677,7 @@ def test_blank_fields_are_fields_that_are_not_there() -> None:
     assert [one["replicas"] for one in found["workers"]["node_sets"]] == [1, 1]
     assert found["workers"]["node_sets"][1]["node_selector"] == {}
     document["spec"]["controller"]["stateVolume"]["size"] = None
-    assert mistakes(document) == ["spec.controller.stateVolume.size is missing; say how big the claim shall be, such as 10Gi."]
+    assert mistakes(document) == ["spec.controller.stateVolume.size is missing; give the size of the claim, such as 10Gi."]
 
 
 def test_a_whole_number_is_one_however_it_is_written() -> None:

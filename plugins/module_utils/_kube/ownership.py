@@ -90,8 +90,8 @@ def another_owner(wanted: dict[str, Any], live: dict[str, Any]) -> str:
     if all(found.get(key) == claim[key] for key in ("namespace", "name") if key in claim):
         return ""
     if not found:
-        return "it is kept for no claim"
-    return f"it is kept for the claim {found.get('namespace')}/{found.get('name')}, not for {claim.get('namespace')}/{claim.get('name')}"
+        return "it is reserved for no claim"
+    return f"it is reserved for the claim {found.get('namespace')}/{found.get('name')}, not for {claim.get('namespace')}/{claim.get('name')}"
 
 
 def _listed(client: Client, group: list[Item]) -> dict[str, dict[str, str]] | None:

@@ -15,20 +15,20 @@ _SILENCE = 15.0
 _REST = 2.0
 
 
-class Telling:
+class ProgressLog:
     """Tells one wait."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began = clock()
-        self._told = ""
+        self._logged = ""
         self._at = self._began - _REST
 
-    def tell(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Say ``text`` if it is news, or if nothing was said for a while. A wait that ends within the first second says nothing."""
         now = self._clock()
         quiet = now - self._at
-        if now - self._began < 1.0 or not (quiet >= _SILENCE or (text != self._told and quiet >= _REST)):
+        if now - self._began < 1.0 or not (quiet >= _SILENCE or (text != self._logged and quiet >= _REST)):
             return
         _PROGRESS.info("%s (for %d s)", text, round(now - self._began))
-        self._told, self._at = text, now
+        self._logged, self._at = text, now

@@ -17,7 +17,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import C
 
 Json = dict[str, Any]
 
-_NEXT = "Next: run 'ansible-playbook corral.slurm.site', which says how to bring it back."
+_NEXT = "Next: run 'ansible-playbook corral.slurm.site', which explains how to restore it."
 
 KEYS = "corral.hpc/keys"
 
@@ -33,7 +33,7 @@ def missing(live: Json, keys: Iterable[str]) -> list[str]:
     return sorted(key for key in keys if not data.get(key))
 
 
-def told(client: Client, namespace: str, pods: Iterable[Json]) -> list[str]:
+def warnings(client: Client, namespace: str, pods: Iterable[Json]) -> list[str]:
     """Return a sentence for each Secret that pods run with and that is gone or has lost keys; none for those that may not be read."""
     users: dict[str, list[str]] = {}
     for pod in pods:
