@@ -203,7 +203,8 @@ def _reread(pod: _Pod, deadline: float, timeout: float) -> None:
                 )
         progress.log(f"waiting until slurmctld in {pod.ref} reads its new configuration: {last.rstrip('.')}")
     raise WaitTimeout(
-        f"slurmctld in {pod.ref} does not answer: within {timeout:g} s it did not accept the command to read its new configuration ({last.rstrip('.')}), and it has "
+        f"slurmctld in {pod.ref} does not answer: within {timeout:g} s it did not accept the command to read its new "
+        f"configuration ({last.rstrip('.')}), and it has "
         f"not refused it. See what it does: kubectl logs -n {pod.ref.namespace} {pod.ref.name} -c {pod.container}; the next run tries again."
     )
 

@@ -12,9 +12,9 @@ description:
   - Reads a C(SlurmCluster) document, checks it by the schema of its custom resource and for sense, fills in the defaults, and computes everything
     that the roles of this collection need, as its result. Register it as C(corral), the
     variable by which they have it.
-  - With O(live) it reads, too, what the cluster is like by now, for a pass that changes it. A node with jobs then stays in the model when the document no
-    longer has it, with its line in C(slurm.conf) and its partitions, and keeps the CPUs, the memory and the GPUs of its pod. Slurm's own parsers read the
-    configuration that is to come. Without it, no cluster is talked to.
+  - With O(live) it also reads the current state of the cluster, for a pass that changes it. A node with jobs then stays in the model when the document no
+    longer has it, with its line in C(slurm.conf) and its partitions, and keeps the CPUs, the memory and the GPUs of its pod. Slurm's own parsers check the
+    new configuration. Without it, it connects to no cluster.
   - It changes nothing.
   - The document is data; text in it that looks like a template stays text.
 extends_documentation_fragment:
@@ -41,12 +41,12 @@ options:
     type: dict
   live:
     description:
-      - Whether to read the cluster, too. The roles that change one need it.
+      - Whether to read the cluster too. The roles that change a cluster need it.
     type: bool
     default: false
   teardown:
     description:
-      - Whether the model is to take the cluster away by. A document with mistakes is no obstacle then; what it says of volumes counts as far as that is right.
+      - Whether the model is for removing the cluster. A document with errors is no obstacle then; its valid fields about volumes count.
     type: bool
     default: false
 """
@@ -80,7 +80,7 @@ namespace:
   type: str
   sample: demo
 node_names:
-  description: The nodes that Slurm will know, as a hostlist.
+  description: The Slurm nodes, as a hostlist.
   returned: success
   type: str
   sample: cpu-[0-3]
@@ -90,7 +90,7 @@ node_count:
   type: int
   sample: 4
 live:
-  description: What a pass has to know of the cluster as it is.
+  description: The state of the cluster that a pass needs.
   returned: success
   type: dict
 requests:

@@ -29,7 +29,7 @@ options:
       - V(DOWN) takes jobs and starts none.
       - V(DRAIN) takes no new jobs and runs those that it has.
       - V(INACTIVE) does neither.
-      - Jobs that run go on in any case.
+      - Running jobs continue in any case.
     type: str
     choices: [UP, DOWN, DRAIN, INACTIVE]
     required: true

@@ -220,7 +220,9 @@ class Children:
         if old is not None and new.own < old[1].own:
             new = replace(new, foreign=True)
         elif old is not None and new.own[0] == old[1].own[0]:
-            new = replace(new, own=old[1].own)  # fields of others that a run makes its own to drop them (_kube/foreign_fields.py) are no loss
+            new = replace(
+                new, own=old[1].own
+            )  # fields of others that a run makes its own to drop them (_kube/foreign_fields.py) are no loss
         return str(((found.get("metadata") or {}).get("labels") or {}).get(INSTANCE, "")), new
 
     def __len__(self) -> int:

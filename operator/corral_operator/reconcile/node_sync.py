@@ -105,7 +105,9 @@ class NodeSync:
         for warning in () if probe else outcome.warnings:  # it was told before
             await context.events.write(document, "Warning", "Withheld", warning)
         if news:
-            message = f"Drained for their machines: {', '.join(nodes)}." if nodes else "No node is drained for its Kubernetes node any more."
+            message = (
+                f"Drained for their machines: {', '.join(nodes)}." if nodes else "No node is drained for its Kubernetes node any more."
+            )
             await context.events.write(document, "Normal", "NodesDraining" if nodes else "NodesResumed", message)
 
     async def _failed(self, cluster: Cluster, outcome: Outcome, *, probe: bool) -> None:

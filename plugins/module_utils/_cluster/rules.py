@@ -227,7 +227,8 @@ def _node_sets(cluster: str, node_sets: list[Json]) -> Iterator[str]:
         for place, setting in enumerate(node_set["sysctls"]):
             if setting["name"] not in SAFE_SYSCTLS:
                 yield (
-                    f"{path}.sysctls[{place}].name is {setting['name']}, which Kubernetes lets no pod set, as it belongs to the Kubernetes node or is not known to be safe; "
+                    f"{path}.sysctls[{place}].name is {setting['name']}, which Kubernetes lets no pod set, as it belongs to the "
+                    f"Kubernetes node or is not known to be safe; "
                     f"set it on the Kubernetes nodes (sysctl.d), or choose one of {', '.join(sorted(SAFE_SYSCTLS))}."
                 )
         for place, variable in enumerate(node_set["environment"]):

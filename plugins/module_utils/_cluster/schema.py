@@ -615,7 +615,8 @@ def syncing() -> Schema:
                 default=[],
             ),
             "eviction": _string(
-                "Which worker pods Kubernetes may evict. WhenDrained: those on Kubernetes nodes that are to be emptied, once Slurm has drained their node and no job is on it. "
+                "Which worker pods Kubernetes may evict. WhenDrained: those on Kubernetes nodes that are to be emptied, once "
+                "Slurm has drained their node and no job is on it. "
                 "WhenIdle: those without a job; one that comes in the moment of the eviction is lost. Always: all, with their jobs.",
                 enum=("WhenDrained", "WhenIdle", "Always"),
                 default="WhenDrained",
@@ -1158,9 +1159,7 @@ def _egress() -> Schema:
             "ports": _list("Ports; without any, all.", port, maximum=64, default=[]),
         },
         rules=(
-            any_of(
-                "cidrs", "namespaces", "ports", verb="names", then="so it would allow everything; list what is allowed, or remove it"
-            ),
+            any_of("cidrs", "namespaces", "ports", verb="names", then="so it would allow everything; list what is allowed, or remove it"),
         ),
     )
     return _object(
@@ -1176,7 +1175,8 @@ def _egress() -> Schema:
                 default=[],
             ),
             "close": networks(
-                "Networks that are closed besides, such as that of the Kubernetes nodes' management consoles, and the address of a load balancer before the Kubernetes API "
+                "Networks that are closed besides, such as that of the Kubernetes nodes' management consoles, and the address "
+                "of a load balancer before the Kubernetes API "
                 "server that the kubeconfig of no run names.",
                 256,
             ),
@@ -1388,10 +1388,13 @@ def spec() -> Schema:
                         default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
                     ),
                     "limits": _object(
-                        "What one user can have of a login node, in all their sessions together, so that nobody takes it from the others. Needs cgroup v2 on the "
+                        "What one user can have of a login node, in all their sessions together, so that nobody takes it from "
+                        "the others. Needs cgroup v2 on the "
                         "Kubernetes node; docs/jail.md explains what holds without it. Without a field, no limit but the container's.",
                         {
-                            "memory": _quantity("Memory. A user who needs more has one of their own processes ended, and nobody else's.", _BYTES),
+                            "memory": _quantity(
+                                "Memory. A user who needs more has one of their own processes ended, and nobody else's.", _BYTES
+                            ),
                             "cpu": _quantity("CPUs, such as 2 or 500m.", _CPU),
                             "processes": _integer("Processes and threads.", 16, 1000000),
                         },
@@ -1567,11 +1570,13 @@ def document() -> Schema:
                     },
                     "observedHash": {
                         "type": "string",
-                        "description": "Hash of the document, the playbooks and the objects for which a run found nothing to do. While it is the same, no run is made.",
+                        "description": "Hash of the document, the playbooks and the objects for which a run found nothing to "
+                        "do. While it is the same, no run is made.",
                     },
                     "syncedHash": {
                         "type": "string",
-                        "description": "Hash of the workers' pods and their Kubernetes nodes at the last corral.slurm.sync. While it is the same, no such run is made.",
+                        "description": "Hash of the workers' pods and their Kubernetes nodes at the last corral.slurm.sync. "
+                        "While it is the same, no such run is made.",
                     },
                     "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},

@@ -121,7 +121,9 @@ def of_claims(client: Client, pod: Object) -> str:
             continue
         phase = str((claim.get("status") or {}).get("phase"))
         if phase == "Lost":
-            return f"{ref} has lost its volume {(claim.get('spec') or {}).get('volumeName')}: bring the volume back, or create the claim again"
+            return (
+                f"{ref} has lost its volume {(claim.get('spec') or {}).get('volumeName')}: bring the volume back, or create the claim again"
+            )
         if phase != "Bound":
             event = latest(client, ref, claim)
             said = f" ({event.reason}: {event.message})" if event else ""

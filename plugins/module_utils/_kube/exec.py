@@ -156,7 +156,9 @@ def _follow(connection: Any, what: str, deadline: float, timeout: float) -> Outp
 
 def _slow(what: str, timeout: float, streams: dict[int, bytearray]) -> ExecError:
     printed = " ".join(bytes(streams[_STDERR] or streams[_STDOUT]).decode(errors="replace").split())[-300:]
-    return ExecError(f"Could not {what}: it did not end within {timeout:g} s" + (f"; its output so far: {printed}" if printed else "") + ".")
+    return ExecError(
+        f"Could not {what}: it did not end within {timeout:g} s" + (f"; its output so far: {printed}" if printed else "") + "."
+    )
 
 
 def _exit_code(outcome: str, what: str) -> int:

@@ -91,7 +91,9 @@ def another_owner(wanted: dict[str, Any], live: dict[str, Any]) -> str:
         return ""
     if not found:
         return "it is reserved for no claim"
-    return f"it is reserved for the claim {found.get('namespace')}/{found.get('name')}, not for {claim.get('namespace')}/{claim.get('name')}"
+    return (
+        f"it is reserved for the claim {found.get('namespace')}/{found.get('name')}, not for {claim.get('namespace')}/{claim.get('name')}"
+    )
 
 
 def _listed(client: Client, group: list[Item]) -> dict[str, dict[str, str]] | None:

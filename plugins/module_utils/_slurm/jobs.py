@@ -143,7 +143,9 @@ def submitted(text: str) -> int:
     lines = text.strip().splitlines()
     number = lines[-1].split(";")[0].strip() if lines else ""
     if not number.isdigit():
-        raise output.OutputError(f"sbatch printed {text.strip()[:200]!r} and not the job's number; see with squeue whether it was submitted.")
+        raise output.OutputError(
+            f"sbatch printed {text.strip()[:200]!r} and not the job's number; see with squeue whether it was submitted."
+        )
     return int(number)
 
 

@@ -236,7 +236,8 @@ SLURM = (
         "gres",
         r"(gres/|gpu:)\S+ .*(lower than configured|too low|differs|invalid)",
         "slurmd sees fewer devices than slurm.conf promises",
-        "see with 'kubectl exec -n {namespace} {pod} -c slurmd -- nvidia-smi -L' which device is lost; a Kubernetes node with a lost GPU needs a reset or a repair, "
+        "see with 'kubectl exec -n {namespace} {pod} -c slurmd -- nvidia-smi -L' which device is lost; a Kubernetes node with a "
+        "lost GPU needs a reset or a repair, "
         f"a wrong count in the document an edit and {SITE}",
     ),
     _kind(

@@ -195,9 +195,7 @@ class Slurmctld:
         names = ", ".join(one.removesuffix("-controller") for one in sorted(by_cluster))
         found = f"the clusters {names}: name one of them in 'namespace' and 'cluster' (of a playbook: slurm_namespace and slurm_name)"
         if not names:
-            found = (
-                f"none{f' called {cluster}' if cluster else ''}; give the cluster's namespace in 'namespace' (of a playbook: slurm_namespace)"
-            )
+            found = f"none{f' called {cluster}' if cluster else ''}; give the cluster's namespace in 'namespace' (of a playbook: slurm_namespace)"
         raise KubeError(f"{where} should hold one pod that runs slurmctld and holds {found}.")
 
     def _state(self) -> str:

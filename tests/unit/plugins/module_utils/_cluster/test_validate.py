@@ -168,7 +168,11 @@ MEANING = [
         {"shared": False, "volume": {"hostPath": "/b", "size": "1Gi"}, "populate": {"image": "i"}},
         "spec.jail.volume has hostPath, which is one for all pods",
     ),
-    ("spec.jail", {"shared": False, "volume": {}, "populate": {"image": "i"}}, "spec.jail.volume.size is missing; give the largest size of each pod's root"),
+    (
+        "spec.jail",
+        {"shared": False, "volume": {}, "populate": {"image": "i"}},
+        "spec.jail.volume.size is missing; give the largest size of each pod's root",
+    ),
     (
         "spec.jail",
         {"shared": False, "volume": {"size": "1Gi"}, "populate": {"policy": "Never"}},

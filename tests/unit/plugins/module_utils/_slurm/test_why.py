@@ -147,7 +147,8 @@ def test_a_pod_that_does_not_run_explains_silence(pod: why.Pod, cause: str, word
 
 def test_a_pod_in_trouble_is_only_mentioned_where_somebody_drained_the_node() -> None:
     found = explain(
-        out("bad fan", "DOWN+DRAIN+NOT_RESPONDING"), pod=why.Pod("p", there=True, trouble="pod p is Pending", note="Kubernetes node n1 is cordoned")
+        out("bad fan", "DOWN+DRAIN+NOT_RESPONDING"),
+        pod=why.Pod("p", there=True, trouble="pod p is Pending", note="Kubernetes node n1 is cordoned"),
     )
     assert found.cause == "person"
     assert found.evidence == ["pod p is Pending", "Kubernetes node n1 is cordoned"]

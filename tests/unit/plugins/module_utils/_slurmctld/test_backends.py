@@ -384,7 +384,10 @@ def test_the_only_cluster_is_found_by_nothing_and_the_commands_name_it(fake: Fak
         "'ansible-playbook corral.slurm.drain -e slurm_namespace=demo -e slurm_name=demo -e node=cpu-1 -e resume=true'" in found["lines"][0]
     )
     fake.forbidden = {"/api/v1/pods"}
-    with pytest.raises(KubeError, match="Namespace default should hold one pod that runs slurmctld and holds none; give the cluster's namespace in 'namespace'"):
+    with pytest.raises(
+        KubeError,
+        match="Namespace default should hold one pod that runs slurmctld and holds none; give the cluster's namespace in 'namespace'",
+    ):
         explain("cpu-1", pod=None, namespace=None)
     with pytest.raises(KubeError, match="Namespace default should"):
         explain("cpu-1", pod=None, namespace="default")

@@ -110,7 +110,9 @@ def test_a_cordon_drains_and_a_free_node_may_be_evicted(world: Fake) -> None:
     result = run()
     assert world.told == [["scontrol", "update", "nodename=cpu-0", "state=drain", f"reason={CORDONED}"]]
     assert (result["changed"], evictable(world)) == (True, ["demo-cpu-0"])
-    assert result["draining"] == [{"node": "cpu-0", "kubernetes_node": "n1", "cause": "Kubernetes node n1 is cordoned", "state": "IDLE+DRAIN", "free": True}]
+    assert result["draining"] == [
+        {"node": "cpu-0", "kubernetes_node": "n1", "cause": "Kubernetes node n1 is cordoned", "state": "IDLE+DRAIN", "free": True}
+    ]
     assert shown(world, DRAINED) == ("True", "Drained", CORDONED)
     assert shown(world, READY) == ("False", "Drain", f"IDLE+DRAIN: {CORDONED}")
     forget(world)
