@@ -34,7 +34,7 @@ SERVED = "corral.hpc/config-served"
 # In the slurmctld container: images/slurm/controller.py.
 STANDBY = ["/usr/local/lib/corral/controller.py", "reread"]
 
-# Not `corral`: the StatefulSet's pods are not applied by us, and these two annotations shall never be in conflict with anything that is.
+# Not `corral`: the StatefulSet's pods are not applied by us, and these two annotations should never be in conflict with anything that is.
 _MANAGER = "corral-reconfigure"
 # A kubelet that synced the pod before the new ConfigMap had reached it would look again after a minute; another change of the pod wakes it.
 _WAKE_AGAIN = 5.0
@@ -158,7 +158,7 @@ def _reachable(pods: list[_Pod]) -> list[_Pod]:
 def _serve(pods: list[_Pod], wanted: str, folder: str, timeout: float, *, backed: bool) -> None:
     """Wake the kubelets, wait for the files, have slurmctld read them, and note that it did.
 
-    The files are there in all pods before, since any may have the active slurmctld. A standby is not told by Slurm: it begins anew.
+    The files are there in all pods before, since any may have the active slurmctld. A standby is not told by Slurm: it restarts.
     """
     for pod in pods:
         if not pod.live:
@@ -177,7 +177,7 @@ def _serve(pods: list[_Pod], wanted: str, folder: str, timeout: float, *, backed
 
 
 def _begin_anew(pod: _Pod, deadline: float) -> None:
-    """Have a standby begin anew with its configuration; an active slurmctld goes on."""
+    """Have a standby restart with its configuration; an active slurmctld goes on."""
     done = pod.run(STANDBY, deadline - time.monotonic())
     if done.code != 0:
         raise KubeError(
@@ -255,7 +255,7 @@ def _kept(pod: _Pod) -> dict[str, str]:
 
 
 def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> tuple[list[nodes.Node], str]:
-    """Ask until every named node answers. Returns all nodes, and a sentence where the state volume is full or nearly so."""
+    """Ask until every named node responds. Returns all nodes, and a sentence where the state volume is full or nearly so."""
     deadline = time.monotonic() + timeout
     missing, refused = "slurmctld was not asked", ""
     lost, progress = _Lost(slurmctld), ProgressLog()

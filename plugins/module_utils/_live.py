@@ -19,11 +19,11 @@ Json = dict[str, Any]
 
 
 def model(document: Any, connection: Json, *, check: bool) -> Json:
-    """Return the model of ``document`` with the sizes that are asked for, the nodes that stay for their jobs' sake, and ``live``:
+    """Return the model of ``document`` with the sizes that are asked for, the nodes that stay because of their jobs, and ``live``:
 
     - ``note``, ``pending``, ``removed_users``: see _revisions.state; ``api_server``: see api_server.read
-    - ``unmade``: the node sets with ``scale`` that have no SlurmNodeSet yet, as model.Scaling.scaled has them
-    - ``shrinks``, ``retired``, ``kept_lines``, ``retained``: see scale.decide
+    - ``new_node_sets``: the node sets with ``scale`` that have no SlurmNodeSet yet, as model.Scaling.scaled has them
+    - ``shrinks``, ``retired``, ``retained_lines``, ``retained``: see scale.decide
     - ``files``: Slurm's configuration as the document alone makes it, None where that is the model's.
 
     ``connection`` are the options of a module that say which API server. Raises CorralError; for a wrong document before anything is asked.

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The backend of slurm_reconcile: the last step of a pass over the workers, and what is left to do.
 
-Nodes are drained and given back, jobs are waited for, pods of an older template are replaced. What of that lets a pass come further is a value of this one
-(``again``): whoever drives it makes another. What has to wait for jobs, a window or a repair is another value (``left``), for a later run.
+Drains and resumes nodes, waits for jobs, replaces pods of an older template. ``again`` reports that another pass would get further: the caller makes it.
+``left`` reports that something has to wait for jobs, a window or a repair, for a later run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 def run(params: Json, *, check: bool, diff: bool) -> Json:
     """Take the next step; the parameters are those of the module slurm_reconcile.
 
-    Returns ``changed``, ``again``, ``left``, ``waiting``, ``lines``, ``counts``, ``relined``, ``passes``, ``node_sets``, ``requests``, and
+    Returns ``changed``, ``again``, ``left``, ``waiting``, ``lines``, ``counts``, ``config_updated``, ``passes``, ``node_sets``, ``requests``, and
     ``warnings`` and ``diff``. Raises CorralError.
     """
     work = _Work(params, check=check, diff=diff)
@@ -68,7 +68,7 @@ class _Work:
         }
 
     def drain(self) -> None:
-        """Only order what has to go to be drained. How it goes is told at the end of the pass."""
+        """Only drain removed nodes. The progress is reported at the end of the pass."""
         if self._live["shrinks"]:
             self._add({**scale.order({**self._scaling, "wait": False}, check=self._check, diff=self._diff), "warnings": []})
 
@@ -86,7 +86,7 @@ class _Work:
         self._plan_next_pass(config_updates)
 
     def _add(self, found: Json) -> None:
-        """Take what a part has come to."""
+        """Add the result of a part."""
         self.result["changed"] |= found["changed"]
         self.result["requests"] += found.get("requests", 0)
         for key in ("waiting", "lines", "warnings", "diff", "node_sets"):
@@ -117,14 +117,14 @@ class _Work:
         return dict(found["drained_by"])
 
     def _give_back(self, names: str) -> None:
-        """Take nodes back into service that were drained to go and stay after all."""
+        """Resume nodes that were drained for removal and stay after all."""
         wish = {"nodes": names, "state": "resumed", "owner": "scale", "wait": True, "wait_timeout": self._params["register_timeout"]}
         unset = dict.fromkeys(("reason", "features", "weight", "comment"))
         rest = {"force": False, "policy": "Wait", "deadline": 0}
         self._add({**node.run({**self._slurmctld, **unset, **rest, **wish}, check=self._check, diff=self._diff), "waiting": []})
 
     def _scale_down(self) -> None:
-        """Wait for the jobs on nodes that go, and for the pods of those that have none."""
+        """Wait for the jobs on removed nodes, and for the pods of those that have none."""
         asked = {
             **self._scaling,
             "wait": True,
@@ -152,7 +152,7 @@ class _Work:
         return list(found["config_updates"])
 
     def _plan_next_pass(self, config_updates: list[str]) -> None:
-        """Say whether a pass would come further now, and what is left for a later run."""
+        """Find out whether a pass would get further now, and what is left for a later run."""
         shrinks, before = self._live["shrinks"], self._live["retained"]
         if not self._check and (shrinks or config_updates):
             with connected(self._slurmctld) as client:
@@ -164,7 +164,7 @@ class _Work:
         self.result["left"] |= shrinks
         if self.result["again"] or self._check:
             return
-        # slurmctld refuses those whose machines have less than their new lines say, a moment after it has read them.
+        # slurmctld refuses those whose Kubernetes nodes have less than their new lines say, a moment after it has read them.
         if self._config_updated:
             self._nodes(wait=True, names=hostlist.compress(self._config_updated))
         if config_updates:

@@ -25,7 +25,7 @@ MAX_DOCUMENT = 1_100_000
 # With what node sets and partitions add to lines of the user's own.
 MAX_FILES = 500_000
 _NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# Below it are ports of the machine's own services, ssh's among them, which no range of node ports is meant for.
+# Below it are ports of the Kubernetes node's own services, ssh's among them, which no range of node ports is meant for.
 MIN_NODE_PORT = 1024
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model with nodes that shall go, for as long as jobs are on them: the document no longer has them, or none at all for a while. Pure.
+"""A model with nodes that should go, for as long as jobs are on them: the document no longer has them, or none at all for a while. Pure.
 
 slurmctld ends the jobs of a node, and of a partition, that its configuration no longer has. So their lines stay as they were, in the partitions in
 which they were, until the last job has left; the pods stay as long.
@@ -23,9 +23,9 @@ _PLUGINS = "plugstack.conf"
 
 
 def retain(model: Json, retained: Json) -> Json:
-    """Return a copy of ``model`` (see Model.to_dict) that keeps ``held``, as scale.decide returns it.
+    """Return a copy of ``model`` (see Model.to_dict) with ``retained``, the ``retained_config`` of scale.decide.
 
-    ``held`` has ``replicas`` (pods by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
+    ``retained`` has ``replicas`` (pods by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
     the ``line`` that it had, and where its jobs have a jail of their own, ``jail``, its words of plugstack.conf), and
     may have ``gres`` (lines of gres.conf, as those of nodes); ``hardware`` has lines of nodes that stay with the pods that they have, which stand
     instead of the document's.

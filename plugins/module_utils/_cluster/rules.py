@@ -526,7 +526,7 @@ def _host_users(spec: Json) -> Iterator[str]:
     """What pods with a user namespace of their own can not do."""
     sets = [(f"spec.nodeSets[{index}]", one) for index, one in enumerate(spec["nodeSets"])]
     own = [path for path, one in [("spec.login", spec["login"]), *sets] if one.get("hostUsers") is False]
-    # slurmd confines jobs by cgroups, of which a part is for the machine's own root alone.
+    # slurmd confines jobs by cgroups, of which a part is for the Kubernetes node's own root alone.
     if spec["slurm"]["processTracking"] == "cgroup":
         for path in own:
             if path != "spec.login":

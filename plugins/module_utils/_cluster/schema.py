@@ -581,7 +581,7 @@ def updating(*, whole: bool = False) -> Schema:
                 default={},
                 policy="Wait" if whole else None,
                 deadline=3600 if whole else None,
-                nodes="nodes whose pods shall be replaced. They are drained first",
+                nodes="nodes whose pods are to be replaced. They are drained first",
             ),
         },
         default={},
@@ -589,7 +589,7 @@ def updating(*, whole: bool = False) -> Schema:
 
 
 def syncing() -> Schema:
-    """What machines that go mean for Slurm, and Slurm's nodes for evictions."""
+    """What Kubernetes nodes that go mean for Slurm, and Slurm's nodes for evictions."""
     return _object(
         "What the playbook sync or the operator exchanges between Slurm and Kubernetes about nodes.",
         {
@@ -683,7 +683,7 @@ def _init_scripts(daemon: str, failure: str) -> Schema:
 def _probes(daemon: str, *, startup: str, failures: int, readiness: str, liveness: str) -> Schema:
     """Times of a daemon's probes; so many failures end a start.
 
-    A look costs a machine 35 to 100 ms of a CPU, whatever it looks at (`runc exec`, measured with 20 and with 350 containers): at a start it
+    A look costs a Kubernetes node 35 to 100 ms of a CPU, whatever it looks at (`runc exec`, measured with 20 and with 350 containers): at a start it
     waits, so that many that start together do not keep each other from it. The container of a daemon that ends ends with it, unasked:
     liveness is for those that hang.
     """

@@ -213,7 +213,7 @@ class Applier:
             except ApiError:
                 return "configured"  # written since R0, and the past can not be asked for
         if before is None:
-            return "created"  # by a first try whose answer was lost
+            return "created"  # by a first try whose response was lost
         return "unchanged" if fields.same(before, response.data, self._manager) else "configured"
 
     def _create(self, item: Item) -> None:
@@ -238,7 +238,7 @@ class Applier:
         except Conflict as error:
             if not error.status.already_exists:
                 raise
-            # Made since the GET: by a first try whose answer was lost, or by somebody else, whose object is left alone all the same.
+            # Made since the GET: by a first try whose response was lost, or by somebody else, whose object is left alone all the same.
             item.after = self._live.get(item.ref)
             item.result = "created" if self._manager in _managers(item.after) else "unchanged"
             return
@@ -247,7 +247,7 @@ class Applier:
             self._note_new(item)
 
     def _imagine(self, item: Item, error: ApiError) -> None:
-        """Say of an object, in check mode, what a run would make of it where the API server cannot be asked. Raises the error where it can."""
+        """Report for an object, in check mode, what a run would make of it where the API server cannot be asked. Raises the error where it can."""
         if not self._check or not (error.status.namespace_missing or error.status.is_untried):
             raise error
         # Another task of the same check run would have made the namespace.

@@ -28,7 +28,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.proxy import ch
 
 try:
     import yaml
-except ImportError as error:  # told when a kubeconfig is read
+except ImportError as error:  # reported when a kubeconfig is read
     _MISSING: ImportError | None = error
 else:
     _MISSING = None
@@ -89,7 +89,7 @@ class Access:
     certificate: Pem = Pem()
     key: Pem = Pem()
     authorization: Callable[[], dict[str, str]] = field(default=dict)
-    """Returns the Authorization header, read anew at each call so that a renewed token is found."""
+    """Returns the Authorization header, read again at each call so that a renewed token is found."""
     impersonation: tuple[tuple[str, str], ...] = ()
     """Headers that say for whom the requests are; one may be there several times."""
     proxy: str | None = None

@@ -4,7 +4,7 @@
 """Requests to one API server over kept-alive connections, counted, with deadlines and retries.
 
 What is retried: answers that say "not now" (429, 500, 502, 503, 504), a lost resourceVersion race (409 without field causes), and
-lost connections. Every write of this package can be sent twice: server-side apply says what shall be, a delete names the UID, a
+lost connections. Every write of this package can be sent twice: server-side apply says what should be, a delete names the UID, a
 create that meets the object of its own first try is told by its caller. What is never retried: 403, 404, 422, field conflicts.
 """
 
@@ -42,7 +42,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.text import as_
 try:
     import urllib3
     from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ProxyError, SSLError
-except ImportError as error:  # told when a Client is made
+except ImportError as error:  # reported when a Client is made
     _MISSING: ImportError | None = error
 else:
     _MISSING = None
@@ -74,7 +74,7 @@ class Retry:
 
     attempts: int = 10
     first_contact_attempts: int = 3
-    """Tries to connect while this server has never answered: a wrong address shall not cost a minute."""
+    """Tries to connect while this server has never responded: a wrong address should not cost a minute."""
     server_errors: float = 10.0
     """After this time of nothing but answers 500 a request is not tried again: a webhook or a converter that is broken stays so; most others pass."""
     base: float = 0.1
@@ -198,8 +198,8 @@ class Client:
     ) -> Response:
         """Send one request, repeated as the module's text says, and return the success.
 
-        ``what`` names the deed for error sentences ("apply ConfigMap demo/x"). ``body`` is sent as JSON, which is also YAML.
-        Raises ApiError (see errors.api_error) for a refusal and Unreachable when no answer came.
+        ``what`` names the action for error sentences ("apply ConfigMap demo/x"). ``body`` is sent as JSON, which is also YAML.
+        Raises ApiError (see errors.api_error) for a refusal and Unreachable when no response came.
         """
         response = self._response(
             method, path, what=what, query=query, body=body, content_type=content_type, accept=accept, retry_conflict=retry_conflict
@@ -224,7 +224,7 @@ class Client:
         accept: str = JSON,
         retry_conflict: bool = True,
     ) -> urllib3.BaseHTTPResponse:
-        """Return the successful answer."""
+        """Return the successful response."""
         url = self._url(path, query)
         payload = None if body is None else _payload(body, what)
         began = time.monotonic()
@@ -315,7 +315,7 @@ class Client:
         return response
 
     def _may_repeat(self, lost: Exception | None, status: Status | None, attempt: int, until: float, retry_conflict: bool) -> float | None:
-        """Return the pause before the next try in seconds, or None when there shall be none."""
+        """Return the pause before the next try in seconds, or None when there should be none."""
         policy = self._retry
         if isinstance(lost, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(lost):
             return None
@@ -349,7 +349,7 @@ def patch_as_seen(
     what: str,
     query: Mapping[str, str] | None = None,
 ) -> dict[str, Any] | None:
-    """Change an object as it was when it was judged: whoever writes it in between is not overwritten, and ``change`` judges anew.
+    """Change an object as it was when it was judged: whoever writes it in between is not overwritten, and ``change`` judges again.
 
     ``change`` is given the object and returns a merge patch, or None where there is nothing to do; ``seen`` is the object as it was read.
     Returns the object after the change, None where there was none to make. Raises Conflict when somebody came first each time, NotFound.
@@ -387,7 +387,7 @@ class Stop:
         return self._event.wait(seconds)
 
     def attach(self, response: urllib3.BaseHTTPResponse) -> None:
-        """Register a stream that ``set`` shall cut."""
+        """Register a stream that ``set`` should cut."""
         with self._lock:
             self._responses.add(response)
         if self._event.is_set():

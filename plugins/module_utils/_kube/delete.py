@@ -61,7 +61,7 @@ def wait_gone(client: Client, ref: Ref, uid: str, *, timeout: float) -> None:
 
 
 def holds(live: dict[str, Any]) -> str:
-    """Say what keeps an object that shall go."""
+    """Report what keeps an object that should go."""
     metadata = live["metadata"]
     if not metadata.get("deletionTimestamp"):
         return "it is not marked for deletion, so somebody has made it again; stop whoever does"

@@ -21,7 +21,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import E
 
 try:
     import websocket
-except ImportError as error:  # told when a command is to be run
+except ImportError as error:  # reported when a command is to be run
     _MISSING: ImportError | None = error
 else:
     _MISSING = None

@@ -4,7 +4,7 @@
 """What others have added to an object: fields that the apply leaves alone and that change what the object does all the same.
 
 Server-side apply takes back what was ours and says nothing of the rest: a container, an environment variable or an open port that somebody has added
-stays for ever. Who owns which field is in the answer of the very apply (``metadata.managedFields``), so an object without such fields costs nothing.
+stays for ever. Who owns which field is in the response of the very apply (``metadata.managedFields``), so an object without such fields costs nothing.
 They are taken back by giving them to our manager and applying once more: what a manager owned and does not apply any more, the API server takes away,
 whatever kind of list or map it is in. (kubectl moves its own fields from update to apply in the same way, k8s.io/client-go/util/csaupgrade.)
 """
@@ -59,7 +59,7 @@ class Permission:
 
 
 _ALWAYS: tuple[dict[str, str], ...] = (
-    # `kubectl rollout restart`: an administrator's word that pods shall be made anew. Taking it off would make them anew once more.
+    # `kubectl rollout restart`: an administrator's word that pods should be made again. Taking it off would make them again once more.
     {"field": ".spec.template.metadata.annotations.kubectl.kubernetes.io/restartedAt"},
     # Kubernetes allots these and lets nobody change them; whoever has made the Service by another way than apply owns them.
     {"kind": "Service", "field": ".spec.clusterIP"},

@@ -101,7 +101,7 @@ def ending(client: Client, refs: list[Ref], question: Question) -> list[UsedPod]
 
 
 def lasting(client: Client, items: list[Item], question: Question) -> list[str]:
-    """Say of each pod above the replicas of its StatefulSet that is still there, who uses it and when it ends."""
+    """Report for each pod above the replicas of its StatefulSet that is still there, who uses it and when it ends."""
     found: list[str] = []
     for item in items:
         if item.ref.resource.kind != "StatefulSet" or item.after is None:
@@ -153,7 +153,7 @@ def _pods(client: Client, ref: Ref, live: dict[str, Any]) -> list[tuple[Ref, dic
 
 
 def _in_use(client: Client, ref: Ref, pod: dict[str, Any], question: Question) -> str:
-    """Say who uses a pod; "" for nobody. One that can not be asked is in use, unless the container does not run."""
+    """Report who uses a pod; "" for nobody. One that can not be asked is in use, unless the container does not run."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     if not any(one.get("name") == question.container and "running" in (one.get("state") or {}) for one in statuses):
         return ""

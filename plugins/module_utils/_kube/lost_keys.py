@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys that are gone while pods run with them: a new key would part those from all that come later, and nobody would say why.
+"""Keys that are gone while pods run with them: a new key would separate these pods from all later ones, without any error.
 
 Which keys a Secret had is in its annotation KEYS: what it never had, a key of a newer release's, no pod can hold.
 """

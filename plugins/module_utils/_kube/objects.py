@@ -36,7 +36,7 @@ _TIERS: tuple[frozenset[str], ...] = (
     frozenset({"StatefulSet", "Deployment", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"}),
 )
 
-# What holds data or other people's objects is never a member of a set, so no mistake in a document or a batch can delete it.
+# What holds data or other people's objects is never a member of a set, so no error in a document or a batch can delete it.
 NEVER_PRUNED = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeClaim", "Secret", "CustomResourceDefinition"})
 
 # What the server keeps in metadata; an object that somebody exported with kubectl brings it along.

@@ -31,7 +31,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.progress import
 
 Object = dict[str, Any]
 
-# Not `corral`: the pods are not applied by us, and this annotation shall never be in conflict with anything that is.
+# Not `corral`: the pods are not applied by us, and this annotation should never be in conflict with anything that is.
 _MANAGER = "corral-refresh"
 # A kubelet that synced the pod before the new ConfigMap had reached it is woken again after this many seconds.
 _WAKE_AGAIN = 5.0

@@ -184,7 +184,7 @@ class Batch:
             ownership.refuse_others(self._client, items, set_label=MEMBER_LABEL, set_id=self._set.id)
 
     def _foretell(self, items: list[Item]) -> None:
-        """Say of objects, in check mode, that they come with their kind; the API server can not be asked. Raises NotFound where no definition can bring it."""
+        """Warn, in check mode, that objects come with their kind; the API server can not be asked. Raises NotFound where no definition can bring it."""
         for item in items:
             kind = item.ref.resource
             if any(group == kind.group for group, _kind in BUILTIN):
@@ -273,7 +273,7 @@ class Batch:
         applier.expect([resource for item in made for resource in self._discovery.learn(item.body)])
 
     def _warn_users(self) -> int:
-        """Say whose pods are taken away, at once since the wait for them follows; return the seconds that these have to end."""
+        """Report whose pods are taken away, at once since the wait for them follows; return the seconds that these have to end."""
         question = self._question()
         if question is None:
             return 0

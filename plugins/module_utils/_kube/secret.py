@@ -19,12 +19,12 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.ownership impor
 try:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-except ImportError as error:  # told when an ssh key is to be made
+except ImportError as error:  # reported when an ssh key is to be made
     _MISSING: ImportError | None = error
 else:
     _MISSING = None
 
-# A key is added with the resourceVersion that it was missed in, so that nobody else's is overwritten; this often it is tried anew.
+# A key is added with the resourceVersion that it was missed in, so that nobody else's is overwritten; this often it is tried again.
 _RACES = 5
 _MAX_RANDOM = 1 << 20
 
@@ -39,7 +39,7 @@ class _Secret:
     result: str = "skipped"
     added: dict[str, str] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
-    """What a patch held whose answer was a conflict: perhaps its first try did it and the answer was lost."""
+    """What a patch held whose response was a conflict: perhaps its first try did it and the response was lost."""
     looked: bool = False
     """That nobody runs with what is missing was seen."""
 
@@ -125,7 +125,7 @@ def _make(client: Client, secret: _Secret, manager: str, check: bool) -> None:
 
 
 def _create(client: Client, secret: _Secret, query: dict[str, str], check: bool) -> bool:
-    """Create the Secret; False when somebody else, or a first try whose answer was lost, was faster."""
+    """Create the Secret; False when somebody else, or a first try whose response was lost, was faster."""
     metadata: dict[str, Any] = {"name": secret.ref.name, "namespace": secret.ref.namespace, "labels": secret.labels}
     metadata["annotations"] = {lost_keys.KEYS: ",".join(sorted(secret.keys))}
     body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": _contents(secret.keys)}

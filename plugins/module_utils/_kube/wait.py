@@ -40,7 +40,7 @@ _WORKLOADS = frozenset({"StatefulSet", "Deployment", "DaemonSet", "Job"})
 _TICK = 1.0
 # After a look at all pods the next comes when this many times as long has passed: a thousand pods that start bring thousands of events.
 _REST = 9
-# The server ends a watch after this time and it is begun anew (seconds).
+# The server ends a watch after this time and it is begun again (seconds).
 _WATCH = 60
 
 
@@ -199,7 +199,7 @@ class _Wait:
         return [pod for pod in pods if pod not in stale]
 
     def _judge_claim(self, ref: Ref, pending: _Pending, now: float) -> None:
-        """A claim that waits for its first pod is as it shall be; one that no volume fits is told by its events."""
+        """A claim that waits for its first pod is in its wanted state; one that no volume fits is told by its events."""
         if not pending.asked and evidence.binds_late(self._client, pending.obj):
             self.pending.pop(ref)
             return

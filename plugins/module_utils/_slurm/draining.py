@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs on nodes that shall be free: which they are, in words, and what they are told after a deadline. Pure."""
+"""Jobs on draining nodes: messages about them, and the actions on them after a deadline. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[0-9]+([_+][0-9]+)?")
 _NONE = frozenset({"", "(null)", "N/A"})
 
 Action = tuple[list[str], str]
-"""A command, and what it does in words that complete "Could not"."""
+"""A command, and a text about what it does that completes "Could not"."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,19 @@ class Task:
 
     @property
     def summary(self) -> str:
-        """Say which it is: ``job 12_3 (train of ada)``."""
+        """Name it: ``job 12_3 (train of ada)``."""
         return f"job {self.number} ({self.name} of {self.user})"
 
     @property
     def place(self) -> str:
-        """Say where it is, too, or which nodes it names."""
+        """Name it with the nodes that it is on, or that it names."""
         return (
             f"{self.summary}, which names {self.names} (--nodelist)" if self.names else f"{self.summary} on {hostlist.compress(self.nodes)}"
         )
 
     @property
     def queued(self) -> bool:
-        """True for one that waits, and so can be told that it names other nodes."""
+        """True for a pending one, whose named nodes can be changed."""
         return bool(self.state & jobs.QUEUED)
 
     def to_dict(self) -> dict[str, str]:
@@ -97,9 +97,9 @@ class Rule:
 
 
 def order(task: Task, waited: float, policy: str, deadline: float, rules: Iterable[Rule] = ()) -> str:
-    """Return what a task is told for which nodes have waited so many seconds: Requeue, Cancel, or "" while it is waited for.
+    """Return the action on a task after its nodes have waited for so many seconds: Requeue, Cancel, or "" for none yet.
 
-    The first rule that fits it counts, and where none does ``policy`` and ``deadline``.
+    The first rule that fits it counts, otherwise ``policy`` and ``deadline``.
     """
     for rule in rules:
         if rule.fits(task):
@@ -111,7 +111,7 @@ def order(task: Task, waited: float, policy: str, deadline: float, rules: Iterab
 def overdue(
     node: Node, found: Iterable[Task], *, now: float, policy: str, deadline: float, rules: Iterable[Rule] = ()
 ) -> list[tuple[Task, str]]:
-    """Return what tasks on a drained node are told, those that are told anything; ``now`` is slurmctld's time in seconds since 1970."""
+    """Return the tasks on a drained node that are due, each with its action; ``now`` is slurmctld's time in seconds since 1970."""
     waited, rules = now - since(node), tuple(rules)
     due = ((task, order(task, waited, policy, deadline, rules)) for task in found)
     return [(task, policy) for task, policy in due if policy]
@@ -148,8 +148,8 @@ def naming(text: str, mark: str, nodes: Collection[str]) -> list[Named]:
 
 
 def spared(found: Iterable[Named], nodes: Collection[str], others: Collection[str]) -> list[Action]:
-    """Return what waiting jobs are told that exclude one of ``nodes``, which go now: to exclude these and ``others`` no more. That changes nothing for them,
-    since no job gets a drained node. Tasks of an array that exclude the same are told by one command."""
+    """Return the actions on pending jobs that exclude one of ``nodes``, which are removed now: to exclude these and ``others`` no more. That changes nothing
+    for them, since no job gets a drained node. Tasks of an array that exclude the same share a command."""
     groups: dict[tuple[str, frozenset[str]], list[Task]] = {}
     for one in found:
         if one.task.queued and one.excluded & set(nodes):
@@ -164,7 +164,7 @@ def spared(found: Iterable[Named], nodes: Collection[str], others: Collection[st
 
 
 def freed(due: Iterable[tuple[Task, str]], found: Iterable[Named], nodes: Collection[str]) -> list[Action]:
-    """Return what waiting jobs are told whose time is over and that require some of ``nodes``: to run without them, or to end; each once.
+    """Return the actions on due pending jobs that require some of ``nodes``: to run without them, or to end; each once.
 
     A job that runs would be resized by the first, but none can have begun meanwhile: the nodes are drained.
     """
@@ -192,7 +192,7 @@ def by_node(found: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def actions(due: Iterable[tuple[Task, str]]) -> list[Action]:
-    """Return what tasks are told whose time on a node is over, by their policies, Requeue or Cancel; each once, and none that goes already."""
+    """Return the actions on due tasks, by their policies, Requeue or Cancel; each once, and none for a task that is ending."""
     found: dict[str, Action] = {}
     for task, policy in due:
         if not _ENDING & task.state:
@@ -202,13 +202,13 @@ def actions(due: Iterable[tuple[Task, str]]) -> list[Action]:
 
 
 def overdue_actions(nodes: Iterable[Node], found: Iterable[Task], *, owner: str, policy: str, deadline: float, now: float) -> list[Action]:
-    """Return what is done to jobs on nodes that ``owner`` has drained ``deadline`` seconds ago or longer."""
+    """Return the actions on jobs on nodes that ``owner`` has drained ``deadline`` seconds ago or longer."""
     due = {node.name for node in nodes if drained_by(node, owner) and now - since(node) >= deadline}
     return actions((task, policy) for task in found if policy != "Wait" and task.nodes & due)
 
 
 def summary(waiting: dict[str, list[Task]], partitions: dict[str, list[Task]] | None = None) -> str:
-    """Say what is waited for, by the tasks on each node that is not free, and in each partition that goes; "" for nothing."""
+    """Describe what is waited for, by the tasks on each node that is not free, and in each removed partition; "" for nothing."""
     found = {task.number: task.place for on in waiting.values() for task in on}
     for name, inside in (partitions or {}).items():
         found = {**{task.number: f"{task.summary} in partition {name}" for task in inside}, **found}

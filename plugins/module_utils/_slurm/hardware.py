@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's line in slurm.conf says of its hardware. Pure.
+"""The hardware in a node's line of slurm.conf. Pure.
 
 slurmctld aborts the jobs of a node whose processors or GPUs are others after it has read its configuration again (``Aborting JobId=1 due to change in
 socket/core configuration``, seen with 24.11.5), and more memory than the pod has is a job that the kernel ends. So a node keeps the line of its pod: the
-pod's template carries the words of its line, and the line changes when the pod is of the new one and no job is on the node.
+pod's template carries the hardware of its line, and the line changes when the pod is of the new one and no job is on the node.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist
 
-# Of a worker's pod: `words` of the line that its template was made with.
+# Of a worker's pod: `text` of the line that its template was made with.
 ANNOTATION = "corral.hpc/hardware"
 # Lower case, for an extra parameter is as somebody has written it.
 KEYS = frozenset(
@@ -26,13 +26,13 @@ Pairs = list[list[str]]
 
 
 def text(pairs: Iterable[tuple[str, conf.Value | None]]) -> str:
-    """Return what a line says of hardware: the same words for the same hardware, however the keys are written."""
+    """Return the hardware of a line as text: the same text for the same hardware, however the keys are written."""
     found = ((key.lower(), conf.value(value)) for key, value in pairs if value is not None and key.lower() in KEYS)
     return " ".join(f"{key}={value}" for key, value in sorted(found))
 
 
 def differing(live: str, wanted: str) -> dict[str, str]:
-    """Return the nodes that both slurm.conf have with other hardware, each with the words of its line in ``wanted``. Raises ConfError, HostlistError."""
+    """Return the nodes that both slurm.conf have with other hardware, each with the text of its line in ``wanted``. Raises ConfError, HostlistError."""
     before, after = conf.node_lines(live), conf.node_lines(wanted)
     if before == after:
         return {}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``squeue --json`` says of jobs, and what is to be done so that a job is there, gone, held… Pure.
+"""Jobs of ``squeue --json``, and the actions that make one present, absent, held… Pure.
 
 slurmctld forgets a job MinJobAge seconds (300 if not set) after its end; until then its name tells a repeated play that it was submitted.
 """
@@ -69,7 +69,7 @@ class Job:
 
     @property
     def summary(self) -> str:
-        """Say how it stands, for error sentences."""
+        """Describe its state, for errors."""
         where = f" on {self.nodes}" if self.nodes else ""
         return f"job {self.id} ({self.name} of {self.user}) is {self.state}{where}" + self._how()
 
@@ -88,7 +88,7 @@ class Job:
 
 
 def of_removed_users(found: Iterable[Job]) -> list[str]:
-    """Say what becomes of those of these jobs that have not ended, whose users the document no longer has."""
+    """Describe what happens to those of these jobs that have not ended, whose users the document no longer has."""
     left = [job for job in found if not job.ended]
     if not left:
         return []

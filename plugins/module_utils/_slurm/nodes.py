@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``scontrol show nodes --json`` says of nodes. Pure: text in, nodes out."""
+"""Nodes of ``scontrol show nodes --json``. Pure: text in, nodes out."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Node:
 
     @property
     def drained(self) -> bool:
-        """True when it takes no new jobs because somebody said so."""
+        """True when it takes no new jobs because somebody drained it."""
         return "DRAIN" in self.state
 
     @property
@@ -106,7 +106,7 @@ class Node:
 
     @property
     def summary(self) -> str:
-        """Say what keeps it out of service: ``cpu-1 is DOWN+NOT_RESPONDING (reason)``."""
+        """Describe what keeps it out of service: ``cpu-1 is DOWN+NOT_RESPONDING (reason)``."""
         return f"{self.name} is {'+'.join(self.state)}" + (f" ({self.reason})" if self.reason else "")
 
     def to_dict(self) -> dict[str, Any]:

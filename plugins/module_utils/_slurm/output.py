@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all answers of Slurm's programs with ``--json`` have in common (Slurm 24.11, data parser v0.0.42 and its neighbours). Pure.
+"""What the output of all of Slurm's programs with ``--json`` has in common (Slurm 24.11, data parser v0.0.42 and its neighbours). Pure.
 
 slurmctld that can not be reached gives no JSON but a line on stderr; a name that it does not know gives an empty list and exit code 0.
 """
@@ -18,11 +18,11 @@ Row = dict[str, Any]
 
 
 class OutputError(CorralError):
-    """An answer is not what Slurm's data parser promises."""
+    """Some output is not what Slurm's data parser promises."""
 
 
 def rows(text: str, key: str, program: str = "scontrol", name: str = "name") -> list[Row]:
-    """Return the list ``key`` of an answer; each row has ``name``. Raises OutputError."""
+    """Return the list ``key`` of some output; each row has ``name``. Raises OutputError."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -40,7 +40,7 @@ def rows(text: str, key: str, program: str = "scontrol", name: str = "name") -> 
 
 
 def strings(value: Any) -> list[str]:
-    """Return a list of words: newer parsers give lists, older ones text joined by commas."""
+    """Return a list of strings: newer parsers give lists, older ones text joined by commas."""
     if isinstance(value, list):
         return [str(item) for item in value]
     return [part for part in str(value or "").split(",") if part]

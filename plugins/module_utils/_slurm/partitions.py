@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``scontrol show partitions --json`` says, and what is to be told so that partitions have a state. Pure."""
+"""Partitions of ``scontrol show partitions --json``, and the commands that set their state. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a node is out of service, as its reason says it: whose reason it is, what it means, what to do next. Pure.
+"""Why a node is out of service, by its reason: who owns the reason, what it means, what to do next. Pure.
 
 A drain belongs to the owner that its reason names: ``corral: <owner>: <text>``. Slurm's own texts are those of slurmctld and slurmd 24.11; a worker's
 pod that ends sets its node down with a reason of ours (images/slurm/entry/worker_stop.sh), which goes by itself as Slurm's own does.
@@ -101,7 +101,7 @@ def is_refusal(reason: str) -> bool:
 
 
 def classify(reason: str) -> Kind:
-    """Return the class of a reason; PERSON for what nobody but its writer knows."""
+    """Return the class of a reason; PERSON for a person's own text."""
     name = owner(reason)
     if name:
         return next((kind for kind in OURS if kind.key == name), OWNED)

@@ -31,7 +31,7 @@ def version(text: str, what: str) -> str:
 
 
 def refusal(running: str, wanted: str, others: Iterable[str] = ()) -> str:
-    """Say why slurmctld of version ``wanted`` can not follow on ``running``, with ``others`` (slurmds) that talk to it meanwhile; "" where it can."""
+    """Explain why slurmctld of version ``wanted`` can not follow on ``running``, with ``others`` (slurmds) that talk to it meanwhile; "" where it can."""
     new = _release(wanted)
     steps = _number(new) - _number(_release(running))
     if steps < 0:

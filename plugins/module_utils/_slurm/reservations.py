@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``scontrol show reservations --json`` says, and what is to be told so that a reservation is as it shall be. Pure.
+"""Reservations of ``scontrol show reservations --json``, and the commands that bring one to its wanted state. Pure.
 
 Times go to scontrol as ``uts<seconds since 1970>``, which no time zone can change. One that recurs is moved on by slurmctld when each time is over, and
-keeps its length; its start is as it shall be when it is a whole number of periods away. That counts in UTC, which is slurmctld's time zone in its pod.
+keeps its length; its start is in its wanted state when it is a whole number of periods away. That counts in UTC, which is slurmctld's time zone in its pod.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How a reservation shall be; what is None is not compared. ``start`` is seconds, or words that only slurmctld understands (``now``)."""
+    """How a reservation should be; what is None is not compared. ``start`` is seconds, or words that only slurmctld understands (``now``)."""
 
     name: str
     nodes: str | None = None
@@ -164,7 +164,7 @@ def wanted(params: dict[str, Any]) -> Wanted:
 
 
 def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what differs, as it is and as it shall be; two empty dicts where nothing does."""
+    """Return what differs, as it is and in its wanted state; two empty dicts where nothing does."""
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
 
@@ -197,7 +197,7 @@ def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], 
 
 
 def commands(live: Reservation | None, wish: Wanted) -> list[list[str]]:
-    """Return the commands that make a reservation as it shall be. Raises CorralError when too little is said to make a new one."""
+    """Return the commands that make a reservation in its wanted state. Raises CorralError when too little is said to make a new one."""
     if live is None:
         return [["scontrol", "create", "reservation", *_creation(wish)]]
     before, after = difference(live, wish)
@@ -226,7 +226,7 @@ def commands(live: Reservation | None, wish: Wanted) -> list[list[str]]:
 
 
 def _times(live: Reservation, wish: Wanted) -> tuple[int, int]:
-    """Return the start and the end that it shall have: those of the time that slurmctld shows, or of the first after that, where it recurs."""
+    """Return the start and the end that it should have: those of the time that slurmctld shows, or of the first after that, where it recurs."""
     flags = live.asked_flags if wish.flags is None else wish.flags
     recurs = next((flag for flag in _PERIODS if flag in flags), "") if _PERIODS.keys() & set(live.flags) else ""
     if not recurs:

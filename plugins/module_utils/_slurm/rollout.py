@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pods of an older template: which node is drained for it, which pod may go, which node comes back. Pure.
 
-A pod goes when its node is drained and two answers agree that no job is left on it. All that is known of how far a roll-out has come is in the drains'
-reasons and in the pods' revisions, so any run goes on with what another began. What is out of service for any reason counts, and so
+A pod is deleted when its node is drained and two commands agree that no job is left on it. All that is known of how far a roll-out has come is in the drains'
+reasons and in the pods' revisions, so any run continues what another began. What is out of service for any reason counts, and so
 do nodes whose new pod does not come up: a template that does not work never costs more than ``max_unavailable`` nodes that did. Nor does a moment in
-which no pod is ready (a file server that hangs): only a pod whose slurmd does not run at all goes whatever else is out.
+which no pod is ready (a file server that hangs): only a pod whose slurmd does not run at all is deleted whatever else is out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining impor
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
 OWNER = "rollout"
-# The same whatever the template is: another text would be another drain, and its deadline would begin anew.
+# The same whatever the template is: another text would be another drain, and its deadline would restart.
 REASON = reasons.write(OWNER, "its pod is replaced by one of the new template when no job is left")
 
-# slurmctld's word for a node that a reservation with the flag MAINT holds now.
+# slurmctld's flag of a node that a reservation with the flag MAINT holds now.
 _MAINTENANCE = "MAINTENANCE"
 # Made with that flag by the workers' health check (images/slurm/entry/health.sh), on all nodes: nobody's window.
 _JAIL_OUTAGE = "corral-jail-outage"
@@ -56,8 +56,8 @@ class NodeSet:
 
 @dataclass(frozen=True)
 class Pod:
-    """A node's pod as Kubernetes has it. ``stale``: of an older template; ``going``: it is being deleted; ``started``: when slurmd's container
-    was, in seconds since 1970 by the clock of the pod's machine, 0 where it was not; ``born``: when the pod was made. ``runs`` is False where slurmd's
+    """A node's pod as Kubernetes has it. ``stale``: of an older template; ``ending``: it is being deleted; ``started``: when slurmd's container
+    was, in seconds since 1970 by the clock of the pod's Kubernetes node, 0 where it was not; ``born``: when the pod was made. ``runs`` is False where slurmd's
     container does not run, so that nothing on the node can work. ``former``: the node's line in slurm.conf is that of a pod before this one."""
 
     stale: bool
@@ -72,7 +72,7 @@ class Pod:
 @dataclass
 class Progress:
     """How far a set is. ``stale`` has the nodes whose pod is of an older template, and ``why`` the reasons for which some of these are not begun with;
-    ``kept`` are those of them that wait for somebody. ``starting`` are nodes whose pod is gone, ending, or new and has not come into service; ``lost``
+    ``blocked`` are those of them that wait for somebody. ``starting`` are nodes whose pod is gone, ending, or new and has not come into service; ``lost``
     those that nobody took out of service, and that hold up others by being out of it; ``former`` those with a new pod and the line of the one before."""
 
     name: str
@@ -91,7 +91,7 @@ class Progress:
 
     @property
     def summary(self) -> str:
-        """Say how far it is: ``2 of 8 nodes of gpu have the new template; gpu-1: starting``."""
+        """Describe how far it is: ``2 of 8 nodes of gpu have the new template; gpu-1: starting``."""
         parts = [f"{self.replaced} of {self.nodes} nodes of {self.name} have the new template"]
         by_reason: dict[str, list[str]] = {}
         for name in self.starting:
@@ -103,8 +103,8 @@ class Progress:
 
 @dataclass
 class Step:
-    """What one look leads to. ``drain`` and ``resume`` are plans, ``replace`` has the nodes whose pods may go now, ``deeds`` are told to jobs.
-    ``waiting`` has the tasks on each drained node that is not free. ``relines`` are the nodes whose line in slurm.conf may be that of their pod now."""
+    """The result of one observation. ``drain`` and ``resume`` are plans, ``replace`` has the nodes whose pods may be deleted now, ``actions`` are on jobs.
+    ``waiting`` has the tasks on each drained node that is not free. ``config_updates`` are the nodes whose line in slurm.conf may be that of their pod now."""
 
     drain: node_plan.Plan
     resume: node_plan.Plan
@@ -122,7 +122,7 @@ class Step:
 
     @property
     def summary(self) -> str:
-        """Say how far all sets are that have something left, and what is waited for; "" when all is done."""
+        """Describe how far all sets are that have something left, and what is waited for; "" when all is done."""
         parts = [one.summary for one in self.sets if one.stale or one.starting or one.former]
         waits = draining.summary(self.waiting)
         return "; ".join([*parts, *([waits] if waits else [])])
@@ -140,7 +140,7 @@ def step(
     """Decide what is to be done next. ``pods`` are by node; ``found`` are the tasks on all nodes whose pods are stale; ``now`` is slurmctld's time;
     of sets that are ``stopped`` no further node is begun with.
 
-    Raises OutputError for answers that can not be.
+    Raises OutputError for implausible output.
     """
     sets, known = list(sets), {node.name: node for node in nodes}
     if not known:
@@ -296,7 +296,7 @@ class _Observation:
 
     def _is_refused(self, node: Node | None, pod: Pod) -> bool:
         """True for a node whose new pod slurmctld refuses, or has refused, a moment ago: with the line of the former one, or the slurmd of the new one
-        with it. That ends with its own line. One that is refused for longer has a machine with less than the document says."""
+        with it. That ends with its own line. One that is refused for longer has a Kubernetes node with less than the document says."""
         return node is not None and node.drained and reasons.is_refusal(node.reason) and self._now - pod.born < _REFUSED_FOR
 
     def _stale(self, name: str, pod: Pod) -> None:
@@ -362,7 +362,7 @@ class _Observation:
                 self._full_up.append(name)
 
     def explain(self, drained: set[str]) -> None:
-        """Say of nodes that could be begun with and are not why that is."""
+        """Explain for nodes that could be begun with why they are not."""
         for name in (*self._full_up, *self.idle, *self.busy):
             if name not in drained:
                 self.progress.why[name] = "next" if self.room and name not in self._full_up else self._full()
@@ -389,7 +389,7 @@ class _Observation:
         return self._is_well(name) and not self._known[name].out
 
     def _is_well(self, name: str) -> bool:
-        """True when nothing but what somebody said may keep the node out of service."""
+        """True when only a drain or a state set by somebody can keep the node out of service."""
         node, pod = self._known.get(name), self._pods.get(name)
         return node is not None and pod is not None and pod.ready and not pod.ending and _registered(node, pod)
 
@@ -420,7 +420,7 @@ def _begin(observations: list[_Observation]) -> list[str]:
 
 
 def _registered(node: Node, pod: Pod) -> bool:
-    """True when slurmctld speaks of the slurmd in this pod: until it registers, a drained node is as its last pod left it."""
+    """True when slurmctld's state is that of the slurmd in this pod: until it registers, a drained node is as its last pod left it."""
     if not node.answers:
         return False
     began = _began(node)
@@ -428,7 +428,7 @@ def _registered(node: Node, pod: Pod) -> bool:
 
 
 def _began(node: Node) -> float | None:
-    """When the slurmd began that registered last; None where slurmctld does not say."""
+    """When the slurmd began that registered last; None where slurmctld does not report it."""
     try:
         return datetime.fromisoformat(node.slurmd_start_time).timestamp()
     except ValueError:

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node sets that shrink: which nodes go, which of them have no job left, and what slurmctld is to be told meanwhile. Pure.
+"""Node sets that shrink: which nodes are removed, which of them have no job left, and the commands to slurmctld meanwhile. Pure.
 
-A node is free when two answers agree: scontrol shows it out of service and not busy, and squeue shows no job on it. Where they differ, or where
+A node is free when two commands agree: scontrol shows it out of service and not busy, and squeue shows no job on it. Where they differ, or where
 slurmctld does not know the node, it stays. It stays, too, while a job elsewhere or in the queue requires it by name.
 A StatefulSet ends its highest ordinals first, so a free node below a busy one waits for that.
 """
@@ -21,7 +21,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import N
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 
 OWNER = "scale"
-# The same whatever the numbers are: another text would be another drain, and its deadline would begin anew.
+# The same whatever the numbers are: another text would be another drain, and its deadline would restart.
 REASON = reasons.write(OWNER, "the document has fewer nodes in this set")
 MAINTENANCE = reasons.write(OWNER, "the document declares maintenance")
 
@@ -42,7 +42,7 @@ class Size:
 
     @property
     def victims(self) -> list[str]:
-        """The nodes that shall go."""
+        """The nodes to be removed."""
         return [f"{self.name}-{number}" for number in range(self.wanted, self.live)]
 
     @property
@@ -53,9 +53,9 @@ class Size:
 
 @dataclass
 class Step:
-    """What one look at slurmctld leads to. ``drain`` and ``resume`` are plans; ``stay`` says for each set that
-    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not go yet, and ``unknown`` the nodes that slurmctld lacks.
-    Of partitions that go, ``close`` are those that still take jobs, and ``partitions`` has the tasks in each that can not go yet."""
+    """The result of one query of slurmctld. ``drain`` and ``resume`` are plans; ``stay`` says for each set that
+    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not be removed yet, and ``unknown`` the nodes that slurmctld lacks.
+    Of removed partitions, ``close`` are those that still take jobs, and ``partitions`` has the tasks in each that can not be removed yet."""
 
     drain: node_plan.Plan
     resume: node_plan.Plan
@@ -68,7 +68,7 @@ class Step:
 
     @property
     def summary(self) -> str:
-        """Say what is waited for; "" when all that shall go can."""
+        """Describe what is waited for; "" when everything can be removed."""
         text = draining.summary(self.waiting, self.partitions)
         if self.unknown:
             text += f"{'; ' if text else ''}slurmctld does not know {hostlist.compress(self.unknown)}, so what runs there is not known"
@@ -89,7 +89,7 @@ def step(
     """Decide what is to be done next.
 
     ``now`` is slurmctld's time in seconds since 1970. ``named`` are the jobs that name victims. With ``taken`` victims count as out of service, as
-    they are once the drains are told: for check mode. ``lines`` are the nodes of the live slurm.conf, None where there is none: a victim that neither
+    they are once the drains are made: for check mode. ``lines`` are the nodes of the live slurm.conf, None where there is none: a victim that neither
     it nor slurmctld has was never a node, and goes; that is what a StatefulSet has more that somebody has scaled by hand.
     Raises OutputError for answers that can not be.
     """
@@ -130,7 +130,7 @@ def step(
             result.stay[size.name] = retain
         removable |= set(size.victims[waited - size.wanted :])
     removed = [node.name for node in victims]
-    # A job is told one thing a call, and one that requires a node that goes has that before it.
+    # A job gets one action a call, and one that requires a removed node gets that first.
     free = [one for one in named if not one.required & set(removed)]
     result.actions = [*draining.actions(overdue), *draining.freed(overdue, named, removed), *draining.spared(free, removable, removed)]
     return result
@@ -142,7 +142,7 @@ def _required_by_name(on: dict[str, list[Task]], named: Iterable[Named], victims
     required_by: dict[str, list[Task]] = {}
     for one in named:
         names = one.required & victims
-        # One that is on a victim is waited for there, and told by these words.
+        # One that is on a victim is waited for there, and reported with its nodes.
         task = there.get(one.task.number) or replace(one.task, names=hostlist.compress(names))
         for name in names:
             if task not in on.get(name, []):
@@ -181,11 +181,11 @@ def retained_config(
     plugstack: str = "",
     ending: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return what has to stay of the live configuration ``text`` (slurm.conf): ``{"nodes", "partitions"}``, {} where nothing has to.
+    """Return what has to be retained of the live configuration ``text`` (slurm.conf): ``{"nodes", "partitions"}``, {} where nothing has to.
 
     ``stay`` has for each set that shrinks how many nodes it keeps; ``ending`` are others whose pods have not ended yet. ``nodes`` are lines as lists of
     pairs, narrowed to the nodes that go but can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was; those of
-    ``keep`` have the nodes that stay, too. ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``plugstack`` (plugstack.conf) adds ``jail`` to a
+    ``retain`` have the nodes that stay, too. ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``plugstack`` (plugstack.conf) adds ``jail`` to a
     partition whose jobs have a jail of their own: the words that lead them there. ``unknown`` are nodes that slurmctld does not know, so that they need
     no line.
     Raises CorralError where another has none, and ConfError for a line that Slurm would not read.

@@ -44,7 +44,7 @@ _SILENCE = frozenset({"pod", "no-address", "silent", "rebooted", "unregistered",
 
 @dataclass(frozen=True)
 class Pod:
-    """A node's pod: its name, and what is wrong with it or with its machine in words of Kubernetes; ``trouble`` is "" for none.
+    """A node's pod: its name, and what is wrong with it or with its Kubernetes node in words of Kubernetes; ``trouble`` is "" for none.
 
     ``there`` is False when it does not exist, None when it could not be asked for; ``note`` is what else is to be known.
     """
@@ -58,7 +58,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer for one node; ``cause`` is a word for programs, ``summary`` one sentence for people."""
+    """The response for one node; ``cause`` is a word for programs, ``summary`` one sentence for people."""
 
     node: str
     state: str
@@ -87,7 +87,7 @@ def explain(
     reservations: Mapping[str, Reservation] | None = None,
     now: float,
 ) -> Verdict:
-    """Say who took ``node`` out, since when, why and what to do next."""
+    """Report who took ``node`` out, since when, why and what to do next."""
     pod = pod or Pod(node.name)
     reservation = (reservations or {}).get(node.reservation)
     # Of a node whose name had no address slurmctld says so in the reason, though it is not out.

@@ -22,7 +22,7 @@ _BY_PRIORITY = (
     "INVALID_REG", "FUTURE", "POWERING_UP", "POWERING_DOWN", "POWERED_DOWN", "REBOOT_ISSUED", "NOT_RESPONDING", "DOWN", "ERROR", "FAIL",
     "UNKNOWN", "DRAIN", "REBOOT_REQUESTED", "MAINTENANCE", "RESERVED", "COMPLETING", "ALLOCATED", "MIXED", "IDLE",
 )  # fmt: skip
-# What comes and goes with each look of the scheduler, or says only how the node was made.
+# What comes and goes with each poll of the scheduler, or says only how the node was made.
 _NOISE = frozenset({"PLANNED", "BLOCKED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes keep the line of slurm.conf that they have, since their pods are of other hardware than the document's, or jobs are on them."""
+"""Which nodes retain their line of slurm.conf, since their pods are of other hardware than the document's, or jobs are on them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld 
 def nodes_to_retain(client: Client, slurmctld: Slurmctld, params: Mapping[str, Any], live: str, wanted: str) -> set[str]:
     """Return the nodes of the live slurm.conf that must not have their line of ``wanted`` yet.
 
-    Nobody is asked where no line differs in its hardware. A line changes when the pod is one that was made for it, or there is none, and the node is
-    drained, or refused by slurmctld, and free by two answers; where slurmctld does not answer it stays. Raises CorralError.
+    There is no request where no line differs in its hardware. A line changes when the pod is one that was made for it, or there is none, and the node is
+    drained, or refused by slurmctld, and free by two commands; where slurmctld does not respond it stays. Raises CorralError.
     """
     changed = hardware.differing(live, wanted)
     if not changed:

@@ -65,7 +65,7 @@ def _moved(slurmctld: Slurmctld, plan: node_plan.Plan) -> bool:
     try:
         live = {node.name: node for node in slurmctld.read_nodes()}
     except CorralError:
-        return True  # nobody knows; a reader shall look
+        return True  # nobody knows; a reader should look
     for name, before in plan.before.items():
         node = live.get(name)
         if node is None:
@@ -141,7 +141,7 @@ def _wait(slurmctld: Slurmctld, names: list[str], state: str, timeout: float, pl
 
 
 def _describe_jobs(found: list[Job], busy: list[str]) -> str:
-    """Say which jobs are on which nodes."""
+    """Report which jobs are on which nodes."""
     if not found:
         return f"{hostlist.compress(busy)} completes its last job"
     shown = "; ".join(f"job {job.id} ({job.name} of {job.user}) on {job.nodes}" for job in found[:5])

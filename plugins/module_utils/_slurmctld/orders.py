@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What slurmctld is told so that nodes become free: drains, and what jobs have to do; with what changed by it."""
+"""Commands to slurmctld so that nodes become free: drains, and actions on jobs; with what they changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld 
 
 
 class Orders:
-    """All that one task tells: ``changed``, ``before`` and ``after`` are for its result, ``refused`` has slurmctld's words by job."""
+    """All commands of one task: ``changed``, ``before`` and ``after`` are for its result, ``refused`` has slurmctld's errors by job."""
 
     def __init__(self) -> None:
         self.changed = False
@@ -32,13 +32,13 @@ class Orders:
         self._given: set[str] = set()
 
     def note(self, plans: Iterable[node_plan.Plan], actions: list[draining.Action]) -> None:
-        """Note what would be told, for check mode."""
+        """Note what would be run, for check mode."""
         for plan in plans:
             self._note(plan)
         self.changed |= bool(actions)
 
     def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], actions: Iterable[draining.Action]) -> bool:
-        """Run the commands; True when there were any. A job is told once; one that can not be requeued is waited for."""
+        """Run the commands; True when there were any. A job gets one action; one that can not be requeued is waited for."""
         executed = False
         for plan in plans:
             for command in plan.commands():
@@ -73,8 +73,8 @@ class Orders:
 def nodes_and_tasks(
     slurmctld: Slurmctld, names: Iterable[str], what: str, *, also: Iterable[str] = ()
 ) -> tuple[list[nodes.Node], list[draining.Task]]:
-    """Return all nodes that slurmctld shows, with those of ``names`` and ``also`` that it has and hides, and the tasks on ``names``; ``what`` these
-    are, in words.
+    """Return all nodes that slurmctld shows, with those of ``names`` and ``also`` that it has and hides, and the tasks on ``names``; ``what`` describes
+    them.
 
     Hidden are nodes that have never registered as slurm.conf promises: their pods have not come up, or have fewer CPUs than the document says.
     """

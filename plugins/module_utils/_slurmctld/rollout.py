@@ -31,7 +31,7 @@ _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
 _PODS = BUILTIN["", "Pod"]
 _CONTAINER = "slurmd"
 _LATER = "A later run goes on from here."
-# A pod needs some seconds to end and to start, and each look is two commands in slurmctld's pod.
+# A pod needs some seconds to end and to start, and each poll is two commands in slurmctld's pod.
 _PAUSE = 2.0
 _LOG_AGAIN = 15.0
 # Looks that may follow at once on one that told something, before anything has moved.
@@ -43,9 +43,9 @@ Object = dict[str, Any]
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Replace pods of an older template; ``params`` are those of a slurmctld (see args.py), ``selector``, ``node_sets`` (see
-    model.Rollout), ``outdated``, ``kept_lines``, ``wait_timeout``, ``start_timeout`` and ``must_finish``.
+    model.Rollout), ``outdated``, ``retained_lines``, ``wait_timeout``, ``start_timeout`` and ``must_finish``.
 
-    Returns ``changed``, ``node_sets``, ``waiting``, ``relines``, ``left``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
+    Returns ``changed``, ``node_sets``, ``waiting``, ``config_updates``, ``left``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
@@ -91,7 +91,7 @@ class _Work:
         self.orders = Orders()
 
     def plan(self) -> str:
-        """Say what would be done. All pods count as stale of sets whose template this very run would change."""
+        """Describe what would be done. All pods count as stale of sets whose template this very run would change."""
         step, tasks = self._ask()
         self.orders.note((step.drain, step.resume), step.actions)
         self._note_deletes([name for one in step.sets for name in one.stale if name not in one.blocked])
@@ -125,7 +125,7 @@ class _Work:
             )
             if state != seen:
                 moved, seen, idle = now, state, 0
-            # What was told shows at the next look; where it does not, somebody undoes it.
+            # What was told shows at the next poll; where it does not, somebody undoes it.
             idle += again
             again &= idle <= _UNSEEN
             if message and (message != logged or now - logged_at >= _LOG_AGAIN):
@@ -210,7 +210,7 @@ class _Work:
         )
 
     def _poll(self) -> bool:
-        """Do what can be done now; True when something was, so that the next look should come at once."""
+        """Do what can be done now; True when something was, so that the next poll should come at once."""
         step, _tasks = self._ask()
         self._last = step
         executed = self.orders.give(self._slurmctld, (step.resume, step.drain), step.actions)
@@ -303,7 +303,7 @@ class _Work:
         return Trouble("event", "FailedMount", f"pod {ref.name} can not have its volumes: {missing}") if missing else None
 
     def _explain(self, name: str, trouble: Trouble | None) -> str:
-        """Say why a node does not come up, to follow on a sentence that says so."""
+        """Explain why a node does not come up, as the end of a sentence."""
         pod = self._pods.get(name)
         if trouble and trouble.cause == "event":
             return f": {trouble.text}"

@@ -64,7 +64,7 @@ said=$(cgroup "$new") && ! cgroup "$old" >/dev/null && { printf '%s\\n' "$said";
 exit 0
 """
 _MISSING, _BROKEN, _UNLOADABLE, _CGROUP = 3, 4, 5, 6
-# Jobs end in minutes or hours, and each look is four commands in slurmctld's pod.
+# Jobs end in minutes or hours, and each poll is four commands in slurmctld's pod.
 _SLOWEST = 5.0
 
 
@@ -73,8 +73,8 @@ def decide(client: Client, params: dict[str, Any], *, check: bool, preflight: bo
 
     ``params`` are ``namespace``, ``pod``, ``container``, ``selector`` (of the StatefulSets), ``config_map`` (slurm.conf of the pass before), ``node_sets``,
     ``partitions``, ``policy``, ``deadline`` and ``jobs`` (see model.Scaling), ``slurm_conf`` and ``files`` as the document makes them, ``image`` and
-    ``maintenance``. Returns ``shrinks``, ``held`` (for retained.retain), ``retired`` (StatefulSets of sets that the document no longer has and that stay),
-    ``kept_lines``, and ``retained``, which is all of it in short. In check mode nodes that would be drained count as drained. Raises CorralError.
+    ``maintenance``. Returns ``shrinks``, ``retained_config`` (for retained.retain), ``retired`` (StatefulSets of removed sets that stay),
+    ``retained_lines``, and ``retained``, which is all of it in short. In check mode nodes that would be drained count as drained. Raises CorralError.
     """
     work = _Work(client, params, check=check)
     if preflight:
@@ -125,7 +125,7 @@ def _packed(files: dict[str, str]) -> bytes:
 
 
 class _Work:
-    """One call. ``stay`` is the number of nodes that each shrinking set must keep, ``kept`` are the partitions that must stay; both begin with all."""
+    """One call. ``stay`` is the number of nodes that each shrinking set must keep, ``retained_partitions`` are those that must stay; both begin with all."""
 
     def __init__(self, client: Client, params: dict[str, Any], *, check: bool) -> None:
         self._client = client
@@ -150,7 +150,7 @@ class _Work:
     def preflight(self) -> None:
         """Have Slurm's parsers read files that are to come, and slurmctld load the plugins, before anything is done. Raises CorralError with their words.
 
-        It runs where slurmctld does, so on a first run, where the controller's pod is away, and where it is of another image than the one that shall
+        It runs where slurmctld does, so on a first run, where the controller's pod is away, and where it is of another image than the one that should
         read the file (another release has other keys and plugins), there is nobody to ask.
         """
         text = str(self._params.get("slurm_conf") or "")
@@ -196,7 +196,7 @@ class _Work:
         return not image or any(one["name"] == slurmctld.container and one.get("image") == image for one in found["spec"]["containers"])
 
     def observe(self) -> None:
-        """See what can go, and tell nobody anything. Where slurmctld can not be asked, all stays."""
+        """Find out what can be removed, without changing anything. Where slurmctld can not be asked, all stays."""
         if not self.shrinks:
             return
         try:
@@ -207,7 +207,7 @@ class _Work:
             return
 
     def begin(self) -> str:
-        """Do what can be done now; return a sentence for whoever reads the run, "" where the wait will tell it."""
+        """Do what can be done now; return a sentence for the run's log, "" where the wait will log it."""
         if not self.shrinks:
             return ""
         try:
@@ -219,7 +219,7 @@ class _Work:
         return f"{self._removed()} would be {'drained' if self.victims else 'closed'}; {message}." if message and self._check else ""
 
     def wait(self, timeout: float, decided: dict[str, Any] | None) -> str:
-        """Look until all can go, or more than was decided, or until the time is over; return what is then missing as a sentence.
+        """Poll until all can be removed, or more than was decided, or until the time is over; return what is then missing as a sentence.
 
         Raises KubeError, WaitTimeout.
         """
@@ -310,7 +310,7 @@ class _Work:
         return set(workers.pods(self._client, self._namespace, str(self._params["selector"])))
 
     def _ending(self) -> str:
-        """Say which pods of nodes that go are still there, though their sets have no place for them; "" for none."""
+        """Report which pods of nodes that go are still there, though their sets have no place for them; "" for none."""
         replicas = {size.name: size.replicas for size in self._sizes}
         over = [name for name in self._pods() & set(self.victims) if int(name.rpartition("-")[2]) >= replicas[name.rpartition("-")[0]]]
         return f"{hostlist.compress(over)} end" if over else ""
@@ -322,7 +322,7 @@ class _Work:
         return nodes_to_retain(self._client, Slurmctld(self._client, self._params), self._params, before, wanted) if before else set()
 
     def _poll(self) -> str:
-        """Tell slurmctld what is to be told, and look at what came of it. Returns what is waited for."""
+        """Run the commands, and query the result. Returns what is waited for."""
         slurmctld = Slurmctld(self._client, self._params)
         step = self._ask(slurmctld)
         if self._check:
@@ -364,7 +364,7 @@ class _Work:
         return draining.naming(slurmctld.ask(command, "the jobs that name nodes that go"), mark, self.victims)
 
     def _close(self, slurmctld: Slurmctld, step: scaling.Step) -> bool:
-        """Have partitions that go take no more jobs; True when there was one that did."""
+        """Close removed partitions for new jobs; True when there was one that did."""
         for command in partitions.commands(step.close, "DRAIN"):
             slurmctld.execute(command, f"close partition {command[2].removeprefix('partitionname=')}")
         self._note_closed(step)
@@ -376,7 +376,7 @@ class _Work:
         self.orders.after.update({f"partition {one.name}": {"state": "DRAIN"} for one in step.close})
 
     def _removed(self, nodes: str = "") -> str:
-        """Name what goes; ``nodes`` is the word before the nodes."""
+        """Name what is removed; ``nodes`` is the text before the nodes."""
         parts = [nodes + hostlist.compress(self.victims)] if self.victims else []
         return " and ".join([*parts, *(f"partition {name}" for name in self.removed_partitions)])
 

@@ -32,7 +32,7 @@ COMMAND = 30.0
 _PAUSE, _MAX_PAUSE = 0.2, 1.0
 _LOG_AGAIN = 15.0
 
-# In what scontrol says of a slurmctld that has not answered (slurm_errno.c, and the system's own words); whatever else it says is an answer.
+# In what scontrol says of a slurmctld that has not responded (slurm_errno.c, and the system's own words); whatever else it says is an answer.
 _NO_ANSWER = (
     "contact slurm controller",
     "socket timed out",
@@ -49,7 +49,7 @@ Answer = TypeVar("Answer")
 
 
 class Refused(KubeError):
-    """slurmctld answered, and said no."""
+    """slurmctld refused a command."""
 
 
 class Slurmctld:
@@ -97,7 +97,7 @@ class Slurmctld:
         return done.stdout
 
     def execute(self, command: list[str], what: str) -> None:
-        """Run a command that changes something. Raises Refused with slurmctld's own words: ``what`` completes "Could not"."""
+        """Run a command that changes something. Raises Refused with slurmctld's own error: ``what`` completes "Could not"."""
         done = self._run(command, f"Could not {what}")
         if done.code != 0 and silent(done.summary):
             raise KubeError(f"Could not {what}: slurmctld in {self.ref} does not answer: {done.summary.rstrip('.')}.{self._state()}")
@@ -105,7 +105,7 @@ class Slurmctld:
             raise Refused(f"Could not {what}: slurmctld in {self.ref} refuses: {done.summary.rstrip('.')}.")
 
     def execute_each(self, steps: Iterable[tuple[list[str], str]]) -> None:
-        """Tell several commands in turn, each with its ``what``. An error says by ``changed`` whether one before it was carried out."""
+        """Run several commands in turn, each with its ``what``. An error has ``changed``: whether one before it was carried out."""
         done = False
         try:
             for command, what in steps:
@@ -199,7 +199,7 @@ class Slurmctld:
         raise KubeError(f"{where} should hold one pod that runs slurmctld and holds {found}.")
 
     def _state(self) -> str:
-        """Say how the pod is, where that explains that it can not be asked."""
+        """Describe the pod, where that explains why it can not be asked."""
         try:
             words = describe(self.client.get(self.ref.path, what=f"read {self.ref}").data)
         except KubeError:
@@ -208,7 +208,7 @@ class Slurmctld:
 
 
 def silent(logged: str) -> bool:
-    """True for words of a command that slurmctld has not answered: it hangs, starts, or is gone. It may have done all the same what it was told."""
+    """True for words of a command that slurmctld has not responded: it hangs, starts, or is gone. It may have done all the same what it was told."""
     return any(words in logged.lower() for words in _NO_ANSWER)
 
 
@@ -253,9 +253,9 @@ def wait(
     *,
     slowest: float | None = None,
 ) -> tuple[Answer | None, str]:
-    """Look until nothing is missing: ``look`` gives an answer and what it lacks in words, "" for nothing. ``slowest``: seconds between two looks at most.
+    """Poll until nothing is missing: ``probe`` returns a result and what it lacks as a text, "" for nothing. ``slowest``: seconds between two polls at most.
 
-    Returns the last answer with those words when the time is over. slurmctld that does not answer is asked again.
+    Returns the last result with that text when the time is over. A slurmctld that does not respond is asked again.
     """
     deadline = time.monotonic() + timeout
     last: Answer | None = None

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend of slurm_sync: what Kubernetes has decided about machines goes to slurmctld, and what slurmctld says of nodes goes to their pods.
+"""The backend of slurm_sync: applies Kubernetes' decisions about its nodes to slurmctld, and shows slurmctld's node states on the nodes' pods.
 
 A PodDisruptionBudget of the cluster lets no worker pod be evicted but those with the label EVICTABLE. It is given here, and taken before a node is
 resumed. A pod without it, a new one among them, is protected.
@@ -35,10 +35,10 @@ Object = dict[str, Any]
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Look once, or again and again for ``duration`` seconds; the parameters are those of the module slurm_sync.
+    """Poll once, or repeatedly for ``duration`` seconds; the parameters are those of the module slurm_sync.
 
     Returns ``changed``, ``draining``, ``requests``, ``warnings``, and, where there are workers, ``counts`` (see nodes.counts). Raises CorralError: of several
-    looks for the last one only.
+    polls for the last one only.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
@@ -79,7 +79,7 @@ class _Work:
         self.warnings: dict[str, str] = {}
 
     def poll(self) -> None:
-        """See how things are, and do what follows. Raises CorralError."""
+        """Read the state, and act on it. Raises CorralError."""
         slurmctld = Slurmctld(self._client, self._params)
         causes = self._causes()
         pods = {_node(pod): pod for pod in slurmctld.cluster_pods("worker")}
@@ -109,13 +109,13 @@ class _Work:
             self.log(f"{hostlist.compress(one['node'] for one in self.draining_nodes)} is drained for its Kubernetes node{still}")
 
     def log(self, message: str) -> None:
-        """Show a line of progress, once."""
+        """Log a line of progress, once."""
         if message not in self._logged:
             self._logged = {message}
             _PROGRESS.info("%s", message)
 
     def _causes(self) -> dict[str, str] | None:
-        """Return for each machine why it is to be left, "" for those that are not; None where machines can not be read."""
+        """Return for each Kubernetes node why it is to be emptied, "" for none; None where Kubernetes nodes can not be read."""
         try:
             found = self._client.items("/api/v1/nodes", what="list the Kubernetes nodes", query={})
         except Forbidden as error:
@@ -130,7 +130,7 @@ class _Work:
         }
 
     def _execute(self, slurmctld: Slurmctld, step: sync.Step, live: list[Node]) -> list[Node]:
-        """Tell slurmctld, and return its nodes as they are then; in check mode as they would be."""
+        """Run the commands, and return slurmctld's nodes afterwards; in check mode as they would be."""
         executed = False
         for plan in step.plans:
             for command in plan.commands() if not self._check else ():
@@ -153,7 +153,7 @@ class _Work:
         return sync.free(names, draining.tasks(slurmctld.ask(command, "the jobs on drained nodes")))
 
     def _mark(self, pod: Object, name: str, *, evictable: bool) -> None:
-        """Give a pod the label, or take it."""
+        """Add the label to a pod, or remove it."""
         labels = pod["metadata"].setdefault("labels", {})
         was = labels.get(EVICTABLE)
         wish = "true" if evictable else None

@@ -61,7 +61,7 @@ def _away(node: nodes.Node) -> bool:
 
 
 class _Pods:
-    """The workers' pods and their machines; a right that is missing gives no words, and hides nothing of what Slurm says."""
+    """The workers' pods and their Kubernetes nodes; a right that is missing gives no words, and hides nothing of what Slurm says."""
 
     def __init__(self, slurmctld: Slurmctld) -> None:
         self._slurmctld = slurmctld
@@ -94,11 +94,11 @@ class _Pods:
         return why.Pod(name, there=True, trouble=trouble, kubernetes_node=kubernetes_node, note=note)
 
     def lost_keys(self) -> list[str]:
-        """Say which Secrets the pods run with that are gone: nothing else shows it before one of them is replaced."""
+        """Report which Secrets the pods run with that are gone: nothing else shows it before one of them is replaced."""
         return lost_keys.warnings(self._slurmctld.client, self._slurmctld.namespace, (self._pods or {}).values())
 
     def _kubernetes_node(self, name: str) -> tuple[str, str]:
-        """Return what is wrong with a machine, and what else is to be known of it."""
+        """Return what is wrong with a Kubernetes node, and what else is to be known of it."""
         if not name:
             return "", ""
         if name not in self._kubernetes_nodes:
