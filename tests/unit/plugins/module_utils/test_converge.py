@@ -111,7 +111,7 @@ def test_a_name_that_leads_somewhere_again_is_looked_up_again(clock: list[float]
     slurmctld = Forgetful("demo-cpu-0.demo-worker.demo.svc.cluster.local", resolves)
     found, _full = _converge._wait_for_nodes(cast(Any, slurmctld), ["cpu-0"], 120)
     assert found[0].answers and clock[0] < 60
-    assert slurmctld.told == [["sh", "-c", _converge._LOOK_AGAIN, "sh", "demo-cpu-0.demo-worker.demo.svc.cluster.local"]] * (resolves + 1)
+    assert slurmctld.told == [["sh", "-c", _converge._RETRY, "sh", "demo-cpu-0.demo-worker.demo.svc.cluster.local"]] * (resolves + 1)
 
 
 @pytest.mark.parametrize("address", ["10.241.1.3", "fd00::1:3", ""])
