@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""slurmctld is asked and told in the controller's process when the connection is local, else by the module."""
+"""Runs the backend in the controller's process when the connection is local, otherwise the module."""
 
 from __future__ import annotations
 

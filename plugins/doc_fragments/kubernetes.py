@@ -50,7 +50,7 @@ requirements:
   - kubernetes, for kubeconfigs with exec plugins, auth providers or several files
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and say what would change without changing it.
+    description: Can run in C(check_mode) and report what would change without changing it.
   diff_mode:
     description: Returns what has changed, or would change, when run with C(--diff).
   idempotent:
@@ -78,7 +78,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - The API server itself is asked, with C(dryRun=All).
+      - The requests are sent to the API server with C(dryRun=All).
   diff_mode:
     support: full
     details:

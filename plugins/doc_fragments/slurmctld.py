@@ -11,7 +11,7 @@ class ModuleDocFragment:
 options:
   namespace:
     description:
-      - Namespace of the cluster. When it is not set, that of the kubeconfig's context is looked in first, then all, as far as they may be read.
+      - Namespace of the cluster. When it is not set, that of the kubeconfig's context is searched first, then all namespaces that may be read.
     type: str
   cluster:
     description:
@@ -37,9 +37,9 @@ attributes:
   check_mode:
     support: full
     details:
-      - slurmctld is asked as always, and what it says decides; it is told nothing.
+      - slurmctld is queried as always, and its output decides; nothing is changed.
   diff_mode:
     support: full
     details:
-      - What slurmctld said before, and what was asked for, of those fields that differ.
+      - Of the fields that differ, slurmctld's values before, and the wanted ones.
 """

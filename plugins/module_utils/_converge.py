@@ -24,7 +24,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
 )
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output, run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
-from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
+from ansible_collections.corral.slurm.plugins.module_utils._kube.progress import ProgressLog
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, hostlist, nodes, reasons
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected, silent, until
 
@@ -34,13 +34,13 @@ SERVED = "corral.hpc/config-served"
 # In the slurmctld container: images/slurm/controller.py.
 STANDBY = ["/usr/local/lib/corral/controller.py", "reread"]
 
-# Not `corral`: the StatefulSet's pods are not applied by us, and these two annotations shall never be in conflict with anything that is.
+# Not `corral`: the StatefulSet's pods are not applied by us, and these two annotations should never be in conflict with anything that is.
 _MANAGER = "corral-reconfigure"
 # A kubelet that synced the pod before the new ConfigMap had reached it would look again after a minute; another change of the pod wakes it.
 _WAKE_AGAIN = 5.0
 # Seconds that nodes may be away before slurmctld is to look their names up again, then between two such looks, and how many there are in one wait.
-_LOST_FOR, _LOOK_AGAIN_AFTER, _LOOKS_AGAIN = 3.0, 10.0, 3
-_LOOK_AGAIN = 'getent hosts "$1" >/dev/null && exec scontrol reconfigure'
+_LOST_FOR, _RETRY_AFTER, _RETRIES = 3.0, 10.0, 3
+_RETRY = 'getent hosts "$1" >/dev/null && exec scontrol reconfigure'
 _COMMAND = 30.0
 # The setting and the files of plugins.
 _MPI = 'grep -i "^MpiDefault=" "$1/slurm.conf"; ls "$2" 2>/dev/null | grep "[.]so$"'
@@ -158,7 +158,7 @@ def _reachable(pods: list[_Pod]) -> list[_Pod]:
 def _serve(pods: list[_Pod], wanted: str, folder: str, timeout: float, *, backed: bool) -> None:
     """Wake the kubelets, wait for the files, have slurmctld read them, and note that it did.
 
-    The files are there in all pods before, since any may have the active slurmctld. A standby is not told by Slurm: it begins anew.
+    The files are there in all pods before, since any may have the active slurmctld. A standby is not told by Slurm: it restarts.
     """
     for pod in pods:
         if not pod.live:
@@ -177,17 +177,17 @@ def _serve(pods: list[_Pod], wanted: str, folder: str, timeout: float, *, backed
 
 
 def _begin_anew(pod: _Pod, deadline: float) -> None:
-    """Have a standby begin anew with its configuration; an active slurmctld goes on."""
+    """Have a standby restart with its configuration; an active slurmctld goes on."""
     done = pod.run(STANDBY, deadline - time.monotonic())
     if done.code != 0:
         raise KubeError(
-            f"The standby in {pod.ref} could not be told to read its configuration: {done.words.rstrip('.')}; is its image of this release?"
+            f"The standby in {pod.ref} did not accept the command to read its configuration: {done.summary.rstrip('.')}; is its image of this release?"
         )
 
 
 def _reread(pod: _Pod, deadline: float, timeout: float) -> None:
     """Have slurmctld read its files."""
-    last, telling = "", Telling()
+    last, progress = "", ProgressLog()
     for left in until(deadline):
         try:
             done = pod.run(["scontrol", "reconfigure"], left)
@@ -196,22 +196,23 @@ def _reread(pod: _Pod, deadline: float, timeout: float) -> None:
         else:
             if done.code == 0:
                 return
-            last = done.words
+            last = done.summary
             if not silent(last):
                 raise KubeError(
                     f"slurmctld in {pod.ref} refuses the new configuration and goes on with the old one: {last}; correct the document and run again."
                 )
-        telling.tell(f"waiting until slurmctld in {pod.ref} reads its new configuration: {last.rstrip('.')}")
+        progress.log(f"waiting until slurmctld in {pod.ref} reads its new configuration: {last.rstrip('.')}")
     raise WaitTimeout(
-        f"slurmctld in {pod.ref} does not answer: within {timeout:g} s it could not be told to read its new configuration ({last.rstrip('.')}), and it has "
-        f"not refused it. See what it does: kubectl logs -n {pod.ref.namespace} {pod.ref.name} -c {pod.container}; the next run tells it again."
+        f"slurmctld in {pod.ref} does not answer: within {timeout:g} s it did not accept the command to read its new "
+        f"configuration ({last.rstrip('.')}), and it has "
+        f"not refused it. See what it does: kubectl logs -n {pod.ref.namespace} {pod.ref.name} -c {pod.container}; the next run tries again."
     )
 
 
 def _await_files(pod: _Pod, wanted: str, folder: str, deadline: float, timeout: float) -> None:
     """Return when the pod sees the files with the wanted hash."""
     path = f"{folder.rstrip('/')}/config.hash"
-    last, wakes, woken, telling = "it has not been read yet", 1, time.monotonic(), Telling()
+    last, wakes, woken, progress = "it has not been read yet", 1, time.monotonic(), ProgressLog()
     for left in until(deadline):
         try:
             seen = pod.run(["cat", path], left)
@@ -220,8 +221,8 @@ def _await_files(pod: _Pod, wanted: str, folder: str, deadline: float, timeout: 
         else:
             if seen.code == 0 and seen.stdout.strip() == wanted:
                 return
-            last = f"it holds {seen.stdout.strip()[:64]!r}" if seen.code == 0 else seen.words
-        telling.tell(f"waiting until {pod.ref} has the new configuration: {path}: {last.rstrip('.')}")
+            last = f"it holds {seen.stdout.strip()[:64]!r}" if seen.code == 0 else seen.summary
+        progress.log(f"waiting until {pod.ref} has the new configuration: {path}: {last.rstrip('.')}")
         if time.monotonic() - woken > _WAKE_AGAIN:
             wakes, woken = wakes + 1, time.monotonic()
             pod.annotate({WANTED: f"{wanted}.{wakes}", **_kept(pod)})
@@ -254,11 +255,11 @@ def _kept(pod: _Pod) -> dict[str, str]:
 
 
 def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> tuple[list[nodes.Node], str]:
-    """Ask until every named node answers. Returns all nodes, and a sentence where the state volume is full or nearly so."""
+    """Ask until every named node responds. Returns all nodes, and a sentence where the state volume is full or nearly so."""
     deadline = time.monotonic() + timeout
     missing, refused = "slurmctld was not asked", ""
-    lost, telling = _Lost(slurmctld), Telling()
-    words = "waiting until Slurm has its nodes in service"
+    lost, progress = _Lost(slurmctld), ProgressLog()
+    message = "waiting until Slurm has its nodes in service"
     for _dummy in until(deadline):
         try:
             all_nodes, full = slurmctld.read_nodes_and_room()
@@ -266,7 +267,7 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
             raise
         except CorralError as error:  # its pod may be starting just now
             missing = str(error)
-            telling.tell(f"{words}: {missing.rstrip('.')}")
+            progress.log(f"{message}: {missing.rstrip('.')}")
             continue
         found = nodes.named(all_nodes, names)
         known = {node.name for node in found}
@@ -274,16 +275,16 @@ def _wait_for_nodes(slurmctld: Slurmctld, names: list[str], timeout: float) -> t
         away = [node for node in found if not node.answers]
         if not absent and not away:
             return all_nodes, full
-        lost.look_again(away)
+        lost.retry(away)
         parts = [f"slurmctld does not know {hostlist.compress(absent)}"] if absent else []
-        parts.extend(node.words for node in away[:5])
+        parts.extend(node.summary for node in away[:5])
         if len(away) > 5:
             parts.append(f"and {len(away) - 5} more ({hostlist.compress(node.name for node in away[5:])})")
         missing = "; ".join(parts)
-        telling.tell(f"{words}: {missing.rstrip('.')}")
+        progress.log(f"{message}: {missing.rstrip('.')}")
         refused = hostlist.compress(node.name for node in away if node.refused)
     if refused:
-        todo = f"Slurm refuses {refused}: compare the node set in the document with what its machines have, and run again."
+        todo = f"Slurm refuses {refused}: compare the node set in the document with the hardware of its Kubernetes nodes, and run again."
     else:
         todo = "Run again to go on waiting."
     raise WaitTimeout(f"Not all nodes are in service after {timeout:g} s: {missing.rstrip('.')}. {todo}")
@@ -299,15 +300,15 @@ class _Lost:
     def __init__(self, slurmctld: Slurmctld) -> None:
         self._slurmctld = slurmctld
         self._next = time.monotonic() + _LOST_FOR
-        self._left = _LOOKS_AGAIN
+        self._left = _RETRIES
 
-    def look_again(self, away: list[nodes.Node]) -> None:
+    def retry(self, away: list[nodes.Node]) -> None:
         """Have slurmctld read its configuration once more where the name of a node that does not respond leads to an address by now."""
         named = [node.address for node in away if node.named_only]
         if not named or not self._left or time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + _LOOK_AGAIN_AFTER
+        self._next = time.monotonic() + _RETRY_AFTER
         # An error of it is no error of the wait, which says what is missing.
         with contextlib.suppress(KubeError):
-            if self._slurmctld.run(["sh", "-c", _LOOK_AGAIN, "sh", named[0]]).code == 0:
+            if self._slurmctld.run(["sh", "-c", _RETRY, "sh", named[0]]).code == 0:
                 self._left -= 1

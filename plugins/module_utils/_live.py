@@ -19,11 +19,11 @@ Json = dict[str, Any]
 
 
 def model(document: Any, connection: Json, *, check: bool) -> Json:
-    """Return the model of ``document`` with the sizes that are asked for, the nodes that stay for their jobs' sake, and ``live``:
+    """Return the model of ``document`` with the sizes that are asked for, the nodes that stay because of their jobs, and ``live``:
 
     - ``note``, ``pending``, ``removed_users``: see _revisions.state; ``api_server``: see api_server.read
-    - ``unmade``: the node sets with ``scale`` that have no SlurmNodeSet yet, as model.Scaling.scaled has them
-    - ``shrinks``, ``retired``, ``kept_lines``, ``retained``: see scale.decide
+    - ``new_node_sets``: the node sets with ``scale`` that have no SlurmNodeSet yet, as model.Scaling.scaled has them
+    - ``shrinks``, ``retired``, ``retained_lines``, ``retained``: see scale.decide
     - ``files``: Slurm's configuration as the document alone makes it, None where that is the model's.
 
     ``connection`` are the options of a module that say which API server. Raises CorralError; for a wrong document before anything is asked.
@@ -33,24 +33,24 @@ def model(document: Any, connection: Json, *, check: bool) -> Json:
     with connected({**connection, "namespace": namespace, "pod": found["controller"]["pod"]}) as client:
         history = _revisions.state(client, namespace, found["name"], json.loads(found["document"]), found["components"]["base"]["labels"])
         scaled = found["scaling"]["scaled"]
-        unmade: list[str] = []
+        new_node_sets: list[str] = []
         if scaled:
-            asked, unmade = sizes.read(client, namespace, scaled)
+            asked, new_node_sets = sizes.read(client, namespace, scaled)
             if asked is not None:
                 found = resolve.model(document, asked).to_dict()
         egress = found["egress"]
         addresses = api_server.read(client, namespace, f"{found['name']}-base", egress["api_server"], egress["networks"])
         decided = scale.decide(client, scaling(found, connection), check=check)
         requests = client.requests
-    held, warnings = decided.pop("held"), addresses.pop("warnings", [])
+    retained_config, warnings = decided.pop("retained_config"), addresses.pop("warnings", [])
     live = {
         **history,
         "api_server": addresses,
-        "unmade": [one for one in found["scaling"]["scaled"] if one["name"] in unmade],
+        "new_node_sets": [one for one in found["scaling"]["scaled"] if one["name"] in new_node_sets],
         **decided,
-        "files": found["config"]["files"] if held else None,
+        "files": found["config"]["files"] if retained_config else None,
     }
-    result: Json = {**retained.retain(found, held), "live": live, "requests": requests}
+    result: Json = {**retained.retain(found, retained_config), "live": live, "requests": requests}
     return {**result, "warnings": warnings} if warnings else result
 
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The backend of slurm_reconcile: the last step of a pass over the workers, and what is left to do.
 
-Nodes are drained and given back, jobs are waited for, pods of an older template are replaced. What of that lets a pass come further is a value of this one
-(``again``): whoever drives it makes another. What has to wait for jobs, a window or a repair is another value (``left``), for a later run.
+Drains and resumes nodes, waits for jobs, replaces pods of an older template. ``again`` reports that another pass would get further: the caller makes it.
+``left`` reports that something has to wait for jobs, a window or a repair, for a later run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 def run(params: Json, *, check: bool, diff: bool) -> Json:
     """Take the next step; the parameters are those of the module slurm_reconcile.
 
-    Returns ``changed``, ``again``, ``left``, ``waiting``, ``lines``, ``counts``, ``relined``, ``passes``, ``node_sets``, ``requests``, and
+    Returns ``changed``, ``again``, ``left``, ``waiting``, ``lines``, ``counts``, ``config_updated``, ``passes``, ``node_sets``, ``requests``, and
     ``warnings`` and ``diff``. Raises CorralError.
     """
     work = _Work(params, check=check, diff=diff)
@@ -54,7 +54,7 @@ class _Work:
         }
         self._scaling = _live.scaling(self._model, self._connection)
         self._slurmctld = {key: self._scaling[key] for key in (*self._connection, "namespace", "pod", "container")}
-        self._relined: list[str] = list(params["previous"].get("relined") or ())
+        self._config_updated: list[str] = list(params["previous"].get("config_updated") or ())
         self.result: Json = {
             "changed": False,
             "again": False,
@@ -62,31 +62,31 @@ class _Work:
             "waiting": [],
             "lines": [],
             "node_sets": [],
-            "relined": self._relined,
+            "config_updated": self._config_updated,
             "passes": int(params["previous"].get("passes") or 0) + 1,
             "requests": 0,
         }
 
     def drain(self) -> None:
-        """Only order what has to go to be drained. How it goes is told at the end of the pass."""
+        """Only drain removed nodes. The progress is reported at the end of the pass."""
         if self._live["shrinks"]:
             self._add({**scale.order({**self._scaling, "wait": False}, check=self._check, diff=self._diff), "warnings": []})
 
     def go(self) -> None:
         """Do all of it."""
         maintenance = bool(self._model["maintenance"]["workers"])
-        drained_by = self._nodes(wait=not maintenance and not self._has_outdated() and not self._live["kept_lines"])
+        drained_by = self._nodes(wait=not maintenance and not self._has_outdated() and not self._live["retained_lines"])
         if drained_by.get("scale") and not maintenance:
             self._give_back(drained_by["scale"])
         if self._live["shrinks"]:
-            self._let_go()
-        relines: list[str] = []
-        if not maintenance and (self._live["kept_lines"] or self._params["outdated"] is not None or drained_by.get("rollout")):
-            relines = self._roll_out()
-        self._look_ahead(relines)
+            self._scale_down()
+        config_updates: list[str] = []
+        if not maintenance and (self._live["retained_lines"] or self._params["outdated"] is not None or drained_by.get("rollout")):
+            config_updates = self._roll_out()
+        self._plan_next_pass(config_updates)
 
     def _add(self, found: Json) -> None:
-        """Take what a part has come to."""
+        """Add the result of a part."""
         self.result["changed"] |= found["changed"]
         self.result["requests"] += found.get("requests", 0)
         for key in ("waiting", "lines", "warnings", "diff", "node_sets"):
@@ -117,14 +117,14 @@ class _Work:
         return dict(found["drained_by"])
 
     def _give_back(self, names: str) -> None:
-        """Take nodes back into service that were drained to go and stay after all."""
+        """Resume nodes that were drained for removal and stay after all."""
         wish = {"nodes": names, "state": "resumed", "owner": "scale", "wait": True, "wait_timeout": self._params["register_timeout"]}
         unset = dict.fromkeys(("reason", "features", "weight", "comment"))
         rest = {"force": False, "policy": "Wait", "deadline": 0}
         self._add({**node.run({**self._slurmctld, **unset, **rest, **wish}, check=self._check, diff=self._diff), "waiting": []})
 
-    def _let_go(self) -> None:
-        """Wait for the jobs on nodes that go, and for the pods of those that have none."""
+    def _scale_down(self) -> None:
+        """Wait for the jobs on removed nodes, and for the pods of those that have none."""
         asked = {
             **self._scaling,
             "wait": True,
@@ -141,7 +141,7 @@ class _Work:
             "selector": self._model["scaling"]["selector"],
             "node_sets": self._model["rollout"]["node_sets"],
             "outdated": self._params["outdated"] or [],
-            "kept_lines": self._live["kept_lines"],
+            "retained_lines": self._live["retained_lines"],
             "wait_timeout": self._params["rollout_timeout"],
             "start_timeout": self._params["wait_timeout"],
             "must_finish": self._params["rollout_must_finish"],
@@ -149,26 +149,29 @@ class _Work:
         found = rollout.run(asked, check=self._check, diff=self._diff)
         self._add(found)
         self.result["left"] = bool(found["left"])
-        return list(found["relines"])
+        return list(found["config_updates"])
 
-    def _look_ahead(self, relines: list[str]) -> None:
-        """Say whether a pass would come further now, and what is left for a later run."""
+    def _plan_next_pass(self, config_updates: list[str]) -> None:
+        """Find out whether a pass would get further now, and what is left for a later run."""
         shrinks, before = self._live["shrinks"], self._live["retained"]
-        if not self._check and (shrinks or relines):
+        if not self._check and (shrinks or config_updates):
             with connected(self._slurmctld) as client:
                 now = scale.decide(client, self._scaling, check=False, preflight=False)
                 self.result["requests"] += client.requests
             shrinks = now["shrinks"]
             self.result["again"] = scale.is_less(now["retained"], before) and self.result["passes"] < MOST
-            self.result["relined"] = sorted({*self._relined, *(set(before["kept_lines"]) - set(now["kept_lines"]))})
+            self.result["config_updated"] = sorted({*self._config_updated, *(set(before["retained_lines"]) - set(now["retained_lines"]))})
         self.result["left"] |= shrinks
         if self.result["again"] or self._check:
             return
-        # slurmctld refuses those whose machines have less than their new lines say, a moment after it has read them.
-        if self._relined:
-            self._nodes(wait=True, names=hostlist.compress(self._relined))
-        if relines:
-            words = f"{hostlist.compress(relines)} stay drained, since their lines in slurm.conf could not all be changed in this run; run it again to go on."
+        # slurmctld refuses those whose Kubernetes nodes have less than their new lines say, a moment after it has read them.
+        if self._config_updated:
+            self._nodes(wait=True, names=hostlist.compress(self._config_updated))
+        if config_updates:
+            message = (
+                f"{hostlist.compress(config_updates)} stay drained, since not all their lines in slurm.conf could be updated in this run; "
+                "run it again to go on."
+            )
             if self._params["rollout_must_finish"]:
-                raise WaitTimeout(words)
-            self._add({"changed": False, "warnings": [words]})
+                raise WaitTimeout(message)
+            self._add({"changed": False, "warnings": [message]})

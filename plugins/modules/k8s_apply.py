@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Applies all given objects server-side in the order in which they need one another, one request each and several at once.
   - With O(applyset) it also deletes what an earlier batch of the same set held and this one does not.
-  - It tells an unchanged object from a changed one exactly and without reading it first.
+  - It distinguishes an unchanged object from a changed one exactly, without reading it first.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.kubernetes.attributes
@@ -86,7 +86,7 @@ options:
   owner:
     description:
       - An owner reference for the objects in the owner's namespace, C(apiVersion), C(kind), C(name) and C(uid), perhaps C(controller) and
-        C(blockOwnerDeletion). When the owner goes, Kubernetes deletes them.
+        C(blockOwnerDeletion). When the owner is deleted, Kubernetes deletes them.
       - The key C(namespace) names the owner's namespace when it is not O(namespace). Objects elsewhere never get the owner.
     type: dict
   applyset:
@@ -133,7 +133,7 @@ options:
     default: false
   retry_failed_jobs:
     description:
-      - Delete a Job of the batch that has failed, and make it anew, once.
+      - Delete a Job of the batch that has failed, and create it again, once.
     type: bool
     default: false
   rebind_volumes:
@@ -147,13 +147,13 @@ options:
     description:
       - Delete the pods of a StatefulSet of the batch that can not start (crash loop, image, configuration) and were made from an older template,
         for which Kubernetes would wait for ever.
-      - A pod goes only when one of its containers waits to be started, never while all of them run; with C(updateStrategy.type=OnDelete) only
+      - A pod is deleted only when one of its containers waits to be started, never while all of them run; with C(updateStrategy.type=OnDelete) only
         when none of them runs.
     type: bool
     default: false
   in_use:
     description:
-      - How a pod of a StatefulSet of the batch says who uses it.
+      - How to find out who uses a pod of a StatefulSet of the batch.
       - With it, a warning names the users of each pod that goes with fewer C(replicas), or is replaced at once for another template. In check mode too.
       - Pods that go with fewer C(replicas) are then not waited for, since their users may take long, unless O(in_use.wait) says so.
       - With O(state=absent) a warning names the users of each pod of a StatefulSet that is deleted, and with O(wait=true) such pods have the time that they
@@ -167,7 +167,7 @@ options:
         required: true
       command:
         description:
-          - A program and its arguments. Exit code 0 means that nobody uses the pod; else it prints who does.
+          - A program and its arguments. Exit code 0 means that the pod is not in use; otherwise it prints who uses it.
         type: list
         elements: str
         required: true
@@ -181,7 +181,7 @@ options:
     description:
       - Delete pods of an older template of StatefulSets with C(updateStrategy.type=OnDelete) that nobody uses (O(in_use), which it needs), one after the other,
         each when the one before is ready again. A warning names the others, and who uses them.
-      - Nothing is asked where all pods are of the newest template.
+      - If all pods are of the newest template, no request is made.
     type: bool
     default: false
 author:
@@ -199,13 +199,13 @@ EXAMPLES = r"""
       namespace: demo
     wait: true
 
-- name: Make a namespace when it is missing
+- name: Create a namespace if it is missing
   corral.slurm.k8s_apply:
     objects:
       - {apiVersion: v1, kind: Namespace, metadata: {name: demo}}
     create_only: true
 
-- name: Remove the whole set and wait until its pods are gone
+- name: Delete the whole set and wait until its pods are gone
   corral.slurm.k8s_apply:
     state: absent
     applyset:
@@ -255,7 +255,7 @@ writes:
 outdated:
   description:
     - Names of StatefulSets with C(updateStrategy.type=OnDelete) that have pods of an older template. Whoever deletes these has them replaced.
-    - With O(wait=false) those of which the API server knows that when it answers.
+    - With O(wait=false) those that the API server knows at the time of its response.
   returned: when there are any
   type: list
   elements: str

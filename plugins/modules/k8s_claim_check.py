@@ -39,7 +39,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See whether both controllers can mount the state volume
+- name: Check that both controllers can mount the state volume
   corral.slurm.k8s_claim_check:
     namespace: demo
     name: slurm-state

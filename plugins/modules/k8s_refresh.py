@@ -11,7 +11,7 @@ short_description: Have running pods take in a ConfigMap that has just been appl
 version_added: 0.1.0
 description:
   - A kubelet shows a pod the new content of a ConfigMap after a minute or so. This wakes the kubelets by an annotation on the pods, which restarts
-    nothing, and waits until a program in each pod says that it has taken the content in.
+    nothing, and waits until a program in each pod reports that it has read the content.
   - Asked are the pods that are ready, have the container and were there before the ConfigMap changed. The others see the new content by themselves.
   - The hash is noted on the pods (C(corral.hpc/refreshed-CONFIGMAP)), so that nothing is done twice.
 extends_documentation_fragment:
@@ -48,7 +48,7 @@ options:
     required: true
   container:
     description:
-      - Name of the container whose program takes the content in.
+      - Name of the container whose program reads the content.
     type: str
     required: true
   path:
@@ -68,7 +68,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have the pods write the document's users into their own jails
+- name: Refresh the users in the pods' own jails
   corral.slurm.k8s_refresh:
     namespace: demo
     config_map: demo-jail-users

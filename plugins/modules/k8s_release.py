@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k8s_release
-short_description: Take a finalizer off objects when nobody is there to answer for it
+short_description: Remove a finalizer from objects whose owner is gone
 version_added: 0.1.0
 description:
-  - An object with a finalizer can not be deleted until its owner has taken the finalizer off. Where the owner is taken away itself, this is done in its
-    place. Nothing else of the objects is changed, other finalizers are kept, and nothing is deleted that nobody has deleted.
+  - An object with a finalizer can not be deleted until its owner has taken the finalizer off. When the owner itself is removed, this module does so in its
+    place. Nothing else of the objects is changed, other finalizers stay, and it deletes no object itself.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
     details:
-      - The API server is asked whether it would do it.
+      - The requests are sent as a dry run.
   diff_mode:
     details:
       - Shows the finalizers of each object before and after.
@@ -51,12 +51,12 @@ options:
     default: ""
   annotation:
     description:
-      - The annotation that names the owner of an object. Empty - whoever owns it is not asked.
+      - The annotation that names the owner of an object. Empty - the owner does not matter.
     type: str
     default: ""
   owner:
     description:
-      - With O(annotation), only objects whose annotation has this value are let go of, and the annotation is taken off with the finalizer.
+      - With O(annotation), only objects whose annotation has this value are released, and the annotation is removed with the finalizer.
       - Empty - only objects without the annotation.
     type: str
     default: ""
@@ -67,7 +67,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let go of the documents of an operator that is gone
+- name: Remove the finalizers of an operator that is gone
   corral.slurm.k8s_release:
     api_version: corral.hpc/v1alpha1
     kind: SlurmCluster

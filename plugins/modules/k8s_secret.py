@@ -11,8 +11,8 @@ short_description: Make Kubernetes Secrets with generated content, once
 version_added: 0.1.0
 description:
   - Makes Secrets that are missing and adds keys that are missing to those that exist. A key that exists is never overwritten.
-  - A Secret that is gone, or has lost one of its keys (an empty one is lost), is not made anew while pods run with it, since new pods could not join them. The
-    task fails with the commands that bring the key back from such a pod. Which keys a Secret had is in its annotation C(corral.hpc/keys).
+  - A Secret that is gone, or has lost one of its keys (an empty one is lost), is not created again while pods run with it, since new pods could not join
+    them. The task fails with the commands that bring the key back from such a pod. Which keys a Secret had is in its annotation C(corral.hpc/keys).
   - Generated content goes from this process to the API server. It is in no result, no diff and no argument of a process.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
@@ -50,7 +50,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make the keys of a cluster once
+- name: Create the missing keys of a cluster
   corral.slurm.k8s_secret:
     secrets:
       - name: demo-base-munge-key

@@ -12,9 +12,9 @@ description:
   - Reads a C(SlurmCluster) document, checks it by the schema of its custom resource and for sense, fills in the defaults, and computes everything
     that the roles of this collection need, as its result. Register it as C(corral), the
     variable by which they have it.
-  - With O(live) it reads, too, what the cluster is like by now, for a pass that changes it. A node with jobs then stays in the model when the document no
-    longer has it, with its line in C(slurm.conf) and its partitions, and keeps the CPUs, the memory and the GPUs of its pod. Slurm's own parsers read the
-    configuration that is to come. Without it, no cluster is talked to.
+  - With O(live) it also reads the current state of the cluster, for a pass that changes it. A node with jobs then stays in the model when the document no
+    longer has it, with its line in C(slurm.conf) and its partitions, and keeps the CPUs, the memory and the GPUs of its pod. Slurm's own parsers check the
+    new configuration. Without it, it connects to no cluster.
   - It changes nothing.
   - The document is data; text in it that looks like a template stays text.
 extends_documentation_fragment:
@@ -41,12 +41,12 @@ options:
     type: dict
   live:
     description:
-      - Whether to read the cluster, too. The roles that change one need it.
+      - Whether to read the cluster too. The roles that change a cluster need it.
     type: bool
     default: false
   teardown:
     description:
-      - Whether the model is to take the cluster away by. A document with mistakes is no obstacle then; what it says of volumes counts as far as that is right.
+      - Whether the model is for removing the cluster. A document with errors is no obstacle then; its valid fields about volumes count.
     type: bool
     default: false
 """
@@ -57,11 +57,11 @@ EXAMPLES = r"""
     path: my.yml
   register: corral
 
-- name: Show the nodes that Slurm will know
+- name: Print the names of the Slurm nodes
   ansible.builtin.debug:
     var: corral.node_names
 
-- name: Read the document, and the cluster that the roles are to change
+- name: Read the document and the live cluster
   corral.slurm.slurm_cluster_model:
     path: my.yml
     live: true
@@ -80,7 +80,7 @@ namespace:
   type: str
   sample: demo
 node_names:
-  description: The nodes that Slurm will know, as a hostlist.
+  description: The Slurm nodes, as a hostlist.
   returned: success
   type: str
   sample: cpu-[0-3]
@@ -90,7 +90,7 @@ node_count:
   type: int
   sample: 4
 live:
-  description: What a pass has to know of the cluster as it is.
+  description: The state of the cluster that a pass needs.
   returned: success
   type: dict
 requests:
@@ -110,7 +110,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils import _live
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, remains, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, resolve, teardown
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
@@ -141,7 +141,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         own = {"path", "document", "live", "teardown"}
         connection = {name: value for name, value in params.items() if name not in own}
         return {**_live.model(document, connection, check=check), "changed": False}
-    return {**(remains.model(document) if params.get("teardown") else resolve.model(document)).to_dict(), "changed": False}
+    return {**(teardown.model(document) if params.get("teardown") else resolve.model(document)).to_dict(), "changed": False}
 
 
 def read(path: str) -> Any:

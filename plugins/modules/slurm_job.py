@@ -22,7 +22,7 @@ attributes:
   idempotent:
     support: partial
     details:
-      - As long as slurmctld remembers the job. O(state=requeued) starts a job anew each time that it does not wait in the queue.
+      - As long as slurmctld remembers the job. O(state=requeued) restarts a job each time that it is not pending.
 options:
   state:
     description:
@@ -35,7 +35,7 @@ options:
     default: present
   name:
     description:
-      - Name of the job. Needed for O(state=present); else it, O(user) or O(job_id) say which jobs are meant.
+      - Name of the job. Needed for O(state=present); for other states O(name), O(user) and O(job_id) select the jobs.
     type: str
   job_id:
     description:
@@ -75,17 +75,17 @@ options:
     default: never
   wait:
     description:
-      - With O(state=present), wait for the job's end. With O(state=absent), wait until the jobs are gone from their nodes.
+      - With O(state=present), wait for the job's end. With O(state=absent), wait until the jobs have left their nodes.
     type: bool
     default: false
   wait_timeout:
     description:
-      - Longest wait in seconds. The job goes on when it is over.
+      - Longest wait in seconds. The job continues after it.
     type: int
     default: 3600
   must_succeed:
     description:
-      - Whether the task fails when the job that it has waited for did not end as COMPLETED. The error tells the exit code and the last lines of the output.
+      - Whether the task fails when the job that it has waited for did not end as COMPLETED. The error has the exit code and the last lines of the output.
     type: bool
     default: true
   submit_pod:
@@ -104,7 +104,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Run a test job and have its output
+- name: Run a test job and return its output
   corral.slurm.slurm_job:
     namespace: demo
     pod: demo-controller-0
@@ -116,7 +116,7 @@ EXAMPLES = r"""
     wait_timeout: 300
   register: hello
 
-- name: Submit a script again when its job failed the last time
+- name: Submit a script again if its last job failed
   corral.slurm.slurm_job:
     namespace: demo
     pod: demo-controller-0

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_job_info
-short_description: Ask slurmctld for jobs
+short_description: List the jobs of a cluster
 version_added: 0.1.0
 description:
-  - Runs C(squeue --json --states=all) in the controller's pod and returns what it says. Tasks of an array, and the parts of a
+  - Runs C(squeue --json --states=all) in the controller's pod and returns its output. Tasks of an array, and the parts of a
     heterogeneous job, are returned as one.
   - slurmctld forgets a job some minutes after its end (C(MinJobAge), 300 s if not set).
 extends_documentation_fragment:
@@ -53,10 +53,10 @@ options:
       - Jobs that have one of these nodes, as a hostlist.
     type: str
     default: ""
-  leaving:
+  removed_users:
     description:
-      - That O(user) are users whom the document of the cluster no longer has. A warning names those of their jobs that have not ended, and what becomes of
-        them; where slurmctld can not be asked, a warning says that instead of an error.
+      - Set it when O(user) are users whom the document of the cluster no longer has. A warning names those of their jobs that have not ended, and what
+        happens to them. If slurmctld cannot be queried, there is a warning instead of an error.
     type: bool
     default: false
 author:
@@ -66,13 +66,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask what runs on two nodes
+- name: List the jobs on two nodes
   corral.slurm.slurm_job_info:
     namespace: demo
     pod: demo-controller-0
     nodes: gpu-[0-1]
     states: [running]
-  register: answer
+  register: result
 """
 
 RETURN = r"""
@@ -175,7 +175,7 @@ def argument_spec() -> dict[str, object]:
         "partition": {"type": "list", "elements": "str", "default": []},
         "states": {"type": "list", "elements": "str", "default": []},
         "nodes": {"type": "str", "default": ""},
-        "leaving": {"type": "bool", "default": False},
+        "removed_users": {"type": "bool", "default": False},
     }
 
 

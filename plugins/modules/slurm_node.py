@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_node
-short_description: Take nodes out of service and bring them back, and set their features, weight and comment
+short_description: Drain and resume nodes, and set their features, weight and comment
 version_added: 0.1.0
 description:
-  - Reads all nodes once with C(scontrol show nodes --json) in the controller's pod, compares, and tells slurmctld what differs,
-    nodes of the same change in one C(scontrol update).
+  - Reads all nodes once with C(scontrol show nodes --json) in the controller's pod, compares, and changes what differs,
+    with one C(scontrol update) for all nodes that need the same change.
   - "A node out of service belongs to whoever its reason names. This module writes C(corral: <owner>: <reason>) and touches only nodes whose
     reason begins with its own owner. A drain of somebody else (a person, a health check, Slurm itself, another part of this collection) is
-    neither overwritten nor resumed, but for O(force=true). It is returned in RV(foreign) and told as a warning."
+    neither overwritten nor resumed without O(force=true). It is returned in RV(foreign), with a warning."
   - Two exceptions, which lose nothing. A node that is only down, and by a reason of Slurm's own such as C(Not responding) or because its pod
     ended, can be drained.
   - A drain that ends by itself is taken over by whoever drains the node. That is one of the jail's health check, of the start of the node's pod or of
-    its end, and Slurm's own of a node whose registration it refuses. It gets the new reason, and so lasts until O(owner) resumes the node. If what it
-    was about is still so then, it is made again.
+    its end, and Slurm's own of a node whose registration it refuses. It gets the new reason, and so lasts until O(owner) resumes the node. If its
+    cause is still there then, the drain is made again.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -32,8 +32,8 @@ options:
     required: true
   state:
     description:
-      - V(drained) takes no new jobs; those that run go on. O(wait) waits for their end.
-      - V(down) ends the jobs on the node at once, and drains it. Requeued are those that may be. slurmctld calls a node that answers no longer down
+      - V(drained) takes no new jobs; those that run continue. O(wait) waits for their end.
+      - V(down) ends the jobs on the node at once, and drains it. Requeued are those that may be. slurmctld no longer calls a node down that responds
         (ReturnToService=2), which the drain outlasts. So a node is as it shall be when it is drained for this reason, and is down or has no job.
       - V(resumed) takes back what O(owner) has drained or set down.
       - The state stays as it is when this is not set.
@@ -41,7 +41,7 @@ options:
     choices: [drained, down, resumed]
   reason:
     description:
-      - Why, for those who find the nodes so. Needed for V(drained) and V(down).
+      - Why, for those who find the nodes drained. Needed for V(drained) and V(down).
       - Another text of the same owner takes the place of the one before.
     type: str
   owner:
@@ -81,13 +81,13 @@ options:
     default: false
   wait_timeout:
     description:
-      - Longest wait in seconds. The error at its end says which jobs on which nodes are waited for; the drain stays.
+      - Longest wait in seconds. The error at its end names the jobs and the nodes that are waited for; the drain stays.
     type: int
     default: 3600
   policy:
     description:
-      - What becomes of jobs on nodes that O(owner) has drained, while O(wait) waits for their end.
-      - V(Wait) lets them end. V(Requeue) puts them back into the queue after O(deadline), and waits for those that can not be requeued.
+      - What happens to jobs on nodes that O(owner) has drained, while O(wait) waits for their end.
+      - V(Wait) lets them end. V(Requeue) requeues them after O(deadline), and waits for those that can not be requeued.
         V(Cancel) cancels them after O(deadline).
     type: str
     choices: [Wait, Requeue, Cancel]
@@ -106,7 +106,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Take a node out for a repair, and wait until its jobs have ended
+- name: Drain a node for a repair and wait until its jobs have ended
   corral.slurm.slurm_node:
     namespace: demo
     pod: demo-controller-0
@@ -115,14 +115,14 @@ EXAMPLES = r"""
     reason: fan 2 is loud
     wait: true
 
-- name: Bring back whatever administrators have drained among these
+- name: Resume what administrators have drained among these nodes
   corral.slurm.slurm_node:
     namespace: demo
     pod: demo-controller-0
     nodes: gpu-[0-7]
     state: resumed
 
-- name: Bring back a node that Slurm itself has drained
+- name: Resume a node that Slurm itself has drained
   corral.slurm.slurm_node:
     namespace: demo
     pod: demo-controller-0
@@ -141,7 +141,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 cluster:
-  description: The cluster that was asked.
+  description: The cluster that was queried.
   returned: success
   type: str
   sample: demo
@@ -170,7 +170,7 @@ foreign:
       type: str
       returned: always
     reason:
-      description: The reason that it bears.
+      description: Its reason.
       type: str
       returned: always
     by:

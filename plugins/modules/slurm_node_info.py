@@ -7,10 +7,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_node_info
-short_description: Ask slurmctld for its nodes, and wait until they are in service
+short_description: List the nodes of a cluster, and wait until they are in service
 version_added: 0.1.0
 description:
-  - Runs C(scontrol show nodes --json) in the controller's pod and returns what it says.
+  - Runs C(scontrol show nodes --json) in the controller's pod and returns its output.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -31,10 +31,10 @@ options:
     default: ""
   wait:
     description:
-      - Wait until all of O(nodes) answer, that is, are idle, mixed, allocated or completing, and not down, unknown or unreachable.
-      - Where a node does not respond because its name led nowhere when slurmctld last read its configuration, and leads to an address by now,
-        slurmctld is told to read it once more (C(scontrol reconfigure)). That is no change of the cluster's state and does not count as one.
-      - A drained node that answers ends the wait too and is named in RV(drained), since somebody has drained it on purpose.
+      - Wait until all of O(nodes) respond, that is, are idle, mixed, allocated or completing, and not down, unknown or unreachable.
+      - If a node does not respond because its name had no address when slurmctld last read its configuration, and has one now,
+        slurmctld reads the configuration again (C(scontrol reconfigure)). That does not count as a change.
+      - A drained node that responds ends the wait too and is named in RV(drained), since somebody has drained it on purpose.
     type: bool
     default: false
   wait_nodes:
@@ -56,7 +56,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Wait until Slurm says that its nodes are in service
+- name: Wait until the nodes are in service
   corral.slurm.slurm_node_info:
     namespace: demo
     pod: demo-controller-0
@@ -108,7 +108,7 @@ nodes:
       elements: str
       returned: always
     in_service:
-      description: Whether it answers and takes jobs.
+      description: Whether it responds and takes jobs.
       type: bool
       returned: always
     drained:
@@ -157,7 +157,7 @@ nodes:
       type: str
       returned: always
     boot_time:
-      description: When its machine started, in UTC.
+      description: When its Kubernetes node started, in UTC.
       type: str
       returned: always
     slurmd_start_time:

@@ -29,7 +29,7 @@ options:
       - V(DOWN) takes jobs and starts none.
       - V(DRAIN) takes no new jobs and runs those that it has.
       - V(INACTIVE) does neither.
-      - Jobs that run go on in any case.
+      - Running jobs continue in any case.
     type: str
     choices: [UP, DOWN, DRAIN, INACTIVE]
     required: true
@@ -40,7 +40,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Start no more jobs in two partitions
+- name: Stop two partitions from starting jobs
   corral.slurm.slurm_partition:
     namespace: demo
     pod: demo-controller-0

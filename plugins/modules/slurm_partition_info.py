@@ -10,7 +10,7 @@ module: slurm_partition_info
 short_description: Ask slurmctld for its partitions
 version_added: 0.1.0
 description:
-  - Runs C(scontrol show partitions --json) in the controller's pod and returns what it says.
+  - Runs C(scontrol show partitions --json) in the controller's pod and returns its output.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -29,11 +29,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask for all partitions
+- name: List all partitions
   corral.slurm.slurm_partition_info:
     namespace: demo
     pod: demo-controller-0
-  register: answer
+  register: result
 """
 
 RETURN = r"""

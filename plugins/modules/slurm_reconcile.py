@@ -11,15 +11,15 @@ short_description: Bring a cluster's workers one step closer to its document
 version_added: 0.1.0
 description:
   - The last step of a pass over a cluster, when all objects are applied. Waits until Slurm has the nodes in service; drains nodes that the document no
-    longer has, and gives those back that it has again; closes partitions that go; replaces pods of an older template on which no job is left.
+    longer has, and resumes those that it has again; closes removed partitions; replaces pods of an older template that have no jobs left.
   - No job is lost by any of it. A node is free when C(scontrol) shows it out of service and not busy, and C(squeue) shows no job on it. A drain of
-    somebody else is left as it is. Where slurmctld can not be asked, nothing goes.
-  - It applies nothing to Kubernetes, and deletes no other pods than those of an older template. What may go by what it has done is for the next pass, whose
-    model M(corral.slurm.slurm_cluster_model) makes anew. RV(again) tells whether that would come further.
+    somebody else is left as it is. If slurmctld cannot be queried, nothing is removed.
+  - It applies nothing to Kubernetes, and deletes no other pods than those of an older template. What can be removed afterwards is left to the next pass, for
+    which M(corral.slurm.slurm_cluster_model) builds a new model. RV(again) reports whether that pass would get further.
   - A pod of an older template is deleted when its node is drained and free. When the new pod is ready and slurmctld has its node registered, the node is
     resumed. Not more than C(maxUnavailable) nodes of a set are out of service for it, and a template that does not work stops the roll-out after the
     first nodes.
-  - All that is known is in Slurm and in Kubernetes, so a run that was killed is gone on with by the next.
+  - All state is in Slurm and in Kubernetes, so the next run continues a run that was killed.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld.attributes
@@ -31,13 +31,13 @@ options:
     required: true
   drain_only:
     description:
-      - Only order what has to go to be drained, before the cluster is read again and the pass decides what stays.
+      - Only drain what the document no longer has, before the cluster is read again and the pass decides what stays.
     type: bool
     default: false
   outdated:
     description:
       - StatefulSets that have pods of an older template, as M(corral.slurm.k8s_apply) returns them. Without it, it is not known whether there are any, and
-        no pod is replaced but for a roll-out that has begun.
+        pods are replaced only for a roll-out that has begun.
     type: list
     elements: str
   previous:
@@ -52,12 +52,12 @@ options:
     default: 120
   wait_timeout:
     description:
-      - Seconds in which a new pod has to come up, and one that goes has to end.
+      - Seconds in which a new pod has to come up, and a removed one has to end.
     type: int
     default: 600
   scale_timeout:
     description:
-      - Seconds to wait for jobs on nodes that go, and in partitions that go. With V(0) it is looked at once.
+      - Seconds to wait for jobs on removed nodes and in removed partitions. V(0) checks once.
     type: int
     default: 300
   scale_must_finish:
@@ -86,13 +86,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Bring the workers closer to the document
+- name: Reconcile the workers with the document
   corral.slurm.slurm_reconcile:
     model: "{{ corral }}"
     outdated: "{{ applied.outdated | default(omit) }}"
   register: workers
 
-- name: Say that another pass would come further
+- name: Report whether another pass is due
   ansible.builtin.debug:
     msg: Run it again.
   when: workers.again
@@ -100,15 +100,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 again:
-  description: Whether another pass would come further at once. Never in check mode.
+  description: Whether another pass would get further at once. Never in check mode.
   returned: success
   type: bool
 left:
-  description: Whether a later run has to go on, when jobs have ended, a window has begun or a node is repaired.
+  description: Whether a later run has to continue, when jobs have ended, a window has begun or a node is repaired.
   returned: success
   type: bool
 waiting:
-  description: Nodes that can not go yet, or whose pods can not be replaced yet, for the jobs on them.
+  description: Nodes that cannot be removed yet, or whose pods cannot be replaced yet, because of the jobs on them.
   returned: success
   type: list
   elements: dict
@@ -167,7 +167,7 @@ counts:
   returned: when slurmctld was asked
   type: dict
   sample: {"total": 4, "in_service": 3, "drained": 1, "down": 0}
-relined:
+config_updated:
   description: Nodes whose lines in slurm.conf may change in the next pass, or have changed in one of this run. For O(previous).
   returned: success
   type: list

@@ -20,7 +20,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - Says whether slurmctld would be reconfigured; nothing is asked of slurmctld.
+      - Reports whether slurmctld would be reconfigured, without querying it.
   diff_mode:
     details:
       - Shows the hash that is served before and after.
@@ -33,7 +33,7 @@ options:
   backup:
     description:
       - Name of the pod that runs a second slurmctld, where the cluster has one. The configuration is to reach both pods before any slurmctld reads it,
-        and a standby, which C(scontrol reconfigure) does not reach, begins anew.
+        and a standby, which C(scontrol reconfigure) does not reach, restarts.
       - Of two pods one that is not ready is left out.
     type: str
   container:
@@ -63,7 +63,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have slurmctld serve this configuration
+- name: Reconfigure slurmctld
   corral.slurm.slurm_reconfigure:
     namespace: demo
     pod: demo-controller-0

@@ -11,7 +11,7 @@ short_description: Make, change and delete reservations
 version_added: 0.1.0
 description:
   - Reads all reservations once with C(scontrol show reservations --json) in the controller's pod, compares those fields that the task
-    names, and tells slurmctld what differs.
+    names, and changes what differs.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -48,7 +48,7 @@ options:
     elements: str
   start:
     description:
-      - Its start as ISO 8601, in UTC where no offset is written, or in Slurm's relative words such as V(now) and V(now+2hours).
+      - Its start as ISO 8601, in UTC where no offset is written, or relative as Slurm has it, such as V(now) and V(now+2hours).
       - Relative words count when the reservation is made and are not compared later. slurmctld refuses another start for one that has begun.
       - slurmctld moves one that recurs (V(HOURLY), V(DAILY), V(WEEKDAY), V(WEEKEND) or V(WEEKLY) in O(flags)) on when its time is over. So of that the
         time is compared that this start leads to, by UTC, and how long it lasts. Another one counts from the next of its times on.
@@ -60,7 +60,7 @@ options:
     type: str
   duration:
     description:
-      - How long it lasts, in Slurm's words. V(90) and V(90:00) are minutes, then V(1:30:00), V(2-12) days and hours, V(2-12:30:00), V(UNLIMITED) a year.
+      - How long it lasts, in Slurm's format. V(90) and V(90:00) are minutes, then V(1:30:00), V(2-12) days and hours, V(2-12:30:00), V(UNLIMITED) a year.
     type: str
   flags:
     description:
@@ -86,7 +86,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep four nodes free for a repair on Saturday
+- name: Reserve four nodes for a repair on Saturday
   corral.slurm.slurm_reservation:
     namespace: demo
     pod: demo-controller-0
@@ -97,7 +97,7 @@ EXAMPLES = r"""
     duration: "4:00:00"
     flags: [MAINT, IGNORE_JOBS]
 
-- name: Keep all nodes free for maintenance on Saturdays
+- name: Reserve all nodes for maintenance on Saturdays
   corral.slurm.slurm_reservation:
     namespace: demo
     pod: demo-controller-0
@@ -108,7 +108,7 @@ EXAMPLES = r"""
     duration: "4:00:00"
     flags: [MAINT, IGNORE_JOBS, WEEKLY]
 
-- name: It went faster than that
+- name: Delete the reservation early
   corral.slurm.slurm_reservation:
     namespace: demo
     pod: demo-controller-0

@@ -10,7 +10,7 @@ module: slurm_reservation_info
 short_description: Ask slurmctld for its reservations
 version_added: 0.1.0
 description:
-  - Runs C(scontrol show reservations --json) in the controller's pod and returns what it says.
+  - Runs C(scontrol show reservations --json) in the controller's pod and returns its output.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -29,11 +29,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask for all reservations
+- name: List all reservations
   corral.slurm.slurm_reservation_info:
     namespace: demo
     pod: demo-controller-0
-  register: answer
+  register: result
 """
 
 RETURN = r"""

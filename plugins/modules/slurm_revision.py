@@ -10,10 +10,10 @@ module: slurm_revision
 short_description: Keep the documents by which a cluster was made, and give it one of them again
 version_added: 0.1.0
 description:
-  - The last ten documents by which a run came to its end are kept in the ConfigMap C(CLUSTER-base-revisions), numbered in their order.
+  - The last ten documents whose run succeeded are retained in the ConfigMap C(CLUSTER-base-revisions), numbered in their order.
     Of large ones that have little in common, there are fewer.
   - They are packed together, which needs Python's module C(lzma). Pythons of distributions have it.
-  - A document that says the same as the newest one is not kept again. One that was kept before gets a new number.
+  - A document that is the same as the newest one is not recorded again. One that was recorded earlier gets a new number.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.kubernetes.namespace
@@ -33,7 +33,7 @@ options:
     required: true
   state:
     description:
-      - V(tried) notes that a run of O(document) goes.
+      - V(tried) records that a run of O(document) has begun.
       - V(recorded) keeps O(document) as the newest one, since its run has come to its end.
       - V(restored) returns one that was kept, for M(corral.slurm.slurm_cluster_model). Where there is a C(SlurmCluster) of this name, its C(spec) is replaced
         by that of the document, and the operator does the rest.
@@ -61,14 +61,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep the document
+- name: Record the document as applied
   corral.slurm.slurm_revision:
     namespace: "{{ corral.namespace }}"
     cluster: "{{ corral.name }}"
     document: "{{ corral.document }}"
     labels: "{{ corral.components.base.labels }}"
 
-- name: Take the one before
+- name: Restore the revision before
   corral.slurm.slurm_revision:
     namespace: demo
     cluster: demo

@@ -10,7 +10,7 @@ module: slurm_revision_info
 short_description: List the documents by which a cluster was made, and read one of them
 version_added: 0.1.0
 description:
-  - Reads what M(corral.slurm.slurm_revision) has kept.
+  - Reads what M(corral.slurm.slurm_revision) has recorded.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.kubernetes.namespace
@@ -32,7 +32,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See which documents there were
+- name: List the revisions of the document
   corral.slurm.slurm_revision_info:
     namespace: demo
     cluster: demo
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 revisions:
-  description: What is kept, the oldest first.
+  description: The recorded documents, the oldest first.
   returned: success
   type: list
   elements: dict
@@ -59,7 +59,7 @@ revisions:
       type: dict
   sample: [{"revision": 3, "recorded": "2026-01-31T08:00:00Z", "image": "slurm:24.11", "node_sets": {"gpu": 8}}]
 tried:
-  description: Whether a run of yet another document goes, or has failed.
+  description: Whether a run of yet another document is going on, or has failed.
   returned: success
   type: bool
 revision:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_sync
-short_description: Drain the Slurm nodes of machines that are cordoned, and show the states of Slurm nodes on their pods
+short_description: Drain the Slurm nodes on cordoned Kubernetes nodes, and show the states of Slurm nodes on their pods
 version_added: 0.1.0
 description:
-  - The Slurm nodes whose pods are on a machine (a node of Kubernetes) that is cordoned, or has one of O(taints) or of O(machine_conditions), are drained
-    with a reason of the owner V(sync) that names the machine and the cause, and what the machine's annotation C(corral.hpc/reason) or its condition says.
-    They are resumed when that is over and their pod is ready, on this machine or on another. Drains of others are never touched.
+  - Drains the Slurm nodes whose pods are on a Kubernetes node that is cordoned, or has one of O(taints) or of O(kubernetes_node_conditions). The reason
+    has the owner V(sync), and names the Kubernetes node, the cause, and the text of the node's annotation C(corral.hpc/reason) or of its condition.
+    Resumes them when the cause is gone and their pod is ready, on this Kubernetes node or another. Drains of others are never touched.
   - A worker's pod gets the label C(corral.hpc/evictable=true) when no job is on its node and none can come, see O(eviction). A PodDisruptionBudget of
     the cluster refuses the eviction of all other worker pods, new ones among them.
-  - A worker's pod gets the conditions C(corral.hpc/SlurmNodeReady) and C(corral.hpc/SlurmNodeDrained), whose reason and message tell the node's state.
+  - A worker's pod gets the conditions C(corral.hpc/SlurmNodeReady) and C(corral.hpc/SlurmNodeDrained), whose reason and message show the node's state.
     They are written when they change.
-  - Without the right to list nodes of Kubernetes, cordons and taints are not seen, which a warning tells. Drains of this module then stay as they are.
+  - Without the right to list Kubernetes nodes it does not observe cordons and taints, and warns about that. Drains of this module then stay as they are.
   - If slurmctld can not be asked, nothing is changed.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
@@ -26,7 +26,7 @@ extends_documentation_fragment:
 options:
   taints:
     description:
-      - Keys of taints by which machines are announced to go, with the effect C(NoSchedule) or C(NoExecute).
+      - Keys of taints that announce the removal of a Kubernetes node, with the effect C(NoSchedule) or C(NoExecute).
         V(node.kubernetes.io/unschedulable) stands for a cordon.
     type: list
     elements: str
@@ -35,16 +35,16 @@ options:
       - ToBeDeletedByClusterAutoscaler
       - karpenter.sh/disrupted
       - node.kubernetes.io/out-of-service
-  machine_conditions:
+  kubernetes_node_conditions:
     description:
-      - Types of conditions of a machine that are bad when they are C(True), such as V(KernelDeadlock) of the node problem detector.
+      - Types of conditions of a Kubernetes node that are bad when they are C(True), such as V(KernelDeadlock) of the node problem detector.
     type: list
     elements: str
     default: []
   eviction:
     description:
-      - Which pods get the label. V(WhenDrained) are those on a machine that is to be left, whose node is drained and has no job.
-      - V(WhenIdle) are those whose node has no job. A job that comes between two looks is lost when the pod is evicted in that time.
+      - Which pods get the label. V(WhenDrained) labels those on a Kubernetes node that is to be emptied, if their Slurm node is drained and has no job.
+      - V(WhenIdle) labels those whose node has no job. A job that starts between two polls is lost if the pod is evicted in that time.
       - V(Always) is for a cluster without the PodDisruptionBudget, and labels none.
     type: str
     choices: [WhenDrained, WhenIdle, Always]
@@ -57,17 +57,17 @@ options:
     default: ""
   conditions:
     description:
-      - Whether the conditions are written. That takes the right to patch C(pods/status); without it a warning tells so.
+      - Whether the conditions are written. That takes the right to patch C(pods/status); without it there is a warning.
     type: bool
     default: true
   duration:
     description:
-      - How long to look again and again, in seconds. V(0) looks once.
+      - How long to poll, in seconds. V(0) polls once.
     type: int
     default: 0
   interval:
     description:
-      - Seconds between two looks.
+      - Seconds between two polls.
     type: int
     default: 10
 author:
@@ -78,12 +78,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Drain the Slurm nodes of machines that are cordoned, and bring back those of others
+- name: Drain the Slurm nodes on cordoned Kubernetes nodes and resume the others
   corral.slurm.slurm_sync:
     namespace: demo
     pod: demo-controller-0
 
-- name: The same for ten minutes, for a scheduler that starts this every ten minutes
+- name: Repeat that for ten minutes, under a scheduler that starts this every ten minutes
   corral.slurm.slurm_sync:
     namespace: demo
     pod: demo-controller-0
@@ -91,8 +91,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-leaving:
-  description: The Slurm nodes on machines that are to be left.
+draining:
+  description: The Slurm nodes on Kubernetes nodes that are to be emptied.
   returned: success
   type: list
   elements: dict
@@ -101,15 +101,15 @@ leaving:
       description: Slurm's name of the node.
       type: str
       returned: always
-    machine:
-      description: The machine's name.
+    kubernetes_node:
+      description: Name of the Kubernetes node.
       type: str
       returned: always
     cause:
-      description: Why it is to be left.
+      description: Why the Kubernetes node is to be emptied.
       type: str
       returned: always
-      sample: machine n7 is cordoned
+      sample: Kubernetes node n7 is cordoned
     state:
       description: The Slurm node's state, with flags behind a plus sign.
       type: str
@@ -140,7 +140,7 @@ def argument_spec() -> dict[str, object]:
     return {
         **slurmctld_options(),
         "taints": {"type": "list", "elements": "str", "default": list(TAINTS)},
-        "machine_conditions": {"type": "list", "elements": "str", "default": []},
+        "kubernetes_node_conditions": {"type": "list", "elements": "str", "default": []},
         "eviction": {"type": "str", "choices": ["WhenDrained", "WhenIdle", "Always"], "default": "WhenDrained"},
         "nodes": {"type": "str", "default": ""},
         "conditions": {"type": "bool", "default": True},

@@ -26,8 +26,8 @@ options:
     required: true
   may_be_silent:
     description:
-      - Whether a slurmctld that can not be asked is no error. Nothing is compared then; a slurmctld that can not read the state of a later one
-        says so and does not start.
+      - Whether to succeed if slurmctld cannot be queried. Nothing is compared then; a slurmctld that can not read the state of a later one
+        reports that and does not start.
     type: bool
     default: false
 author:
@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Compare the image's version with what runs
+- name: Compare the image's version with the running one
   corral.slurm.slurm_upgrade_check:
     namespace: demo
     pod: demo-controller-0
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 running:
-  description: Version of the slurmctld that runs; empty where it could not be asked.
+  description: Version of the slurmctld that runs; empty if it could not be queried.
   returned: success
   type: str
   sample: 24.11.5

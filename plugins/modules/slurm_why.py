@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_why
-short_description: Tell who took a node out of service, since when, why, and what to do next
+short_description: Explain who took a node out of service, since when, why, and what to do next
 version_added: 0.1.0
 description:
-  - Puts together what slurmctld says of a node (state, reason, reservation, partitions) and what Kubernetes says of its
-    pod and its machine, and makes a sentence of it.
+  - Combines slurmctld's view of a node (state, reason, reservation, partitions) with Kubernetes' view of its pod and
+    its Kubernetes node, and writes one sentence about it.
   - C(ansible-playbook corral.slurm.why -e node=gpu-3) prints it.
-  - It names Secrets that the cluster's pods run with and that are gone or have lost a key, too, for nothing else shows that before a pod is replaced.
-  - A right that is missing (to read machines, events, pods, Secrets) takes away that part of the answer and no more.
+  - It also names Secrets that the cluster's pods run with and that are gone or have lost a key, since nothing else shows that before a pod is replaced.
+  - If a right is missing (to read Kubernetes nodes, events, pods, Secrets), only that part of the result is left out.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -33,21 +33,21 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask why a node takes no jobs
+- name: Explain why a node takes no jobs
   corral.slurm.slurm_why:
     namespace: demo
     pod: demo-controller-0
     nodes: gpu-3
-  register: answer
+  register: result
 
-- name: Say it
+- name: Print the explanation
   ansible.builtin.debug:
-    var: answer.lines
+    var: result.lines
 """
 
 RETURN = r"""
 cluster:
-  description: The cluster that was asked.
+  description: The cluster that was queried.
   returned: success
   type: str
   sample: demo
@@ -57,7 +57,7 @@ namespace:
   type: str
   sample: demo
 nodes:
-  description: The answer for each node.
+  description: The result for each node.
   returned: success
   type: list
   elements: dict
@@ -76,9 +76,9 @@ nodes:
       returned: always
     cause:
       description:
-        - A word for the cause, for programs.
+        - The cause, as a constant for programs.
         - V(none), V(admin), V(jail), V(start), V(owned) (another part of this collection), V(person), V(silent), V(pod), V(no-pod),
-          V(machine), V(maintenance) and more.
+          V(kubernetes-node), V(maintenance) and more.
       type: str
       returned: always
     who:
@@ -90,11 +90,11 @@ nodes:
       type: str
       returned: always
     reason:
-      description: The reason that it bears.
+      description: Its reason in Slurm.
       type: str
       returned: always
     why:
-      description: What that means.
+      description: An explanation of the reason.
       type: str
       returned: always
     next:
@@ -102,7 +102,7 @@ nodes:
       type: str
       returned: always
     evidence:
-      description: What else is to be known.
+      description: Further observations.
       type: list
       elements: str
       returned: always

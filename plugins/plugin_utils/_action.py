@@ -55,7 +55,7 @@ class BackendAction(ActionBase):
         gc.freeze()
 
     def prepare(self, params: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Return the parameters as the backend shall have them. May raise CorralError."""
+        """Return the parameters as the backend should have them. May raise CorralError."""
         return params
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
@@ -151,7 +151,7 @@ def _progress_shown() -> Iterator[None]:
 def plain(value: t.Any) -> t.Any:
     """Return ``value`` made of plain JSON types only.
 
-    ansible-core 2.19 hands out tagged subclasses of str, int, list… (and vault strings that decrypt on use); a backend shall neither
+    ansible-core 2.19 hands out tagged subclasses of str, int, list… (and vault strings that decrypt on use); a backend should neither
     know of them nor pass their tags on. Text with Jinja in it stays that text.
     """
     if value is None or isinstance(value, bool):

@@ -210,7 +210,7 @@ def test_the_other_kind_of_jail_is_refused(cluster: Cluster) -> None:
         for arguments in ((), ("--check",)):
             run = cluster.site(*arguments)
             assert run.rc != 0
-            assert "spec.jail.shared is true, but the cluster own was made with the other" in run.output, run.output
+            assert "spec.jail.shared is true, but the cluster own was created with the other value" in run.output, run.output
     finally:
         cluster.spec["jail"] = kept
     assert cluster.objects() == before

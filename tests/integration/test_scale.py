@@ -202,7 +202,7 @@ def test_in_maintenance_all_pods_of_users_go_without_a_job_lost_and_come_back_as
         assert (again.rc, again.changed) == (0, 0), again.output
         now = nodes(cluster)
         assert sorted(now) == before and now["extra-0"].endswith("|ask bob"), now
-        assert all("corral: scale: the document says maintenance" in now[name] for name in before if name != "extra-0"), now
+        assert all("corral: scale: the document declares maintenance" in now[name] for name in before if name != "extra-0"), now
         assert state(cluster, KEPT[-1]) == ["PENDING"]
         del cluster.spec["maintenance"]
         run = cluster.site()

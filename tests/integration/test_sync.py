@@ -131,9 +131,9 @@ def test_a_cordon_drains_and_comes_back(cluster: Cluster) -> None:
         assert condition(pods(cluster)["node2"], READY)[:2] in [("True", "Allocated"), ("True", "Mixed")]
         cluster.kubectl("cordon", "node2")
         plan = sync(cluster, "--check", "--diff")
-        assert "corral: sync: machine node2 is cordoned" in plan.output and not nodes(cluster)[name].startswith("d")
+        assert "corral: sync: Kubernetes node node2 is cordoned" in plan.output and not nodes(cluster)[name].startswith("d")
         sync(cluster)
-        assert nodes(cluster)[name] == "draining|corral: sync: machine node2 is cordoned"
+        assert nodes(cluster)[name] == "draining|corral: sync: Kubernetes node node2 is cordoned"
         assert condition(pods(cluster)["node2"], DRAINED)[:2] == ("False", "Draining")
         versions = {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in pods(cluster).values()}
         again = sync(cluster)
@@ -209,7 +209,7 @@ def test_without_the_right_to_read_machines_a_sentence_tells_so(cluster: Cluster
     token = cluster.kubectl("create", "token", "push", "-n", cluster.namespace).strip()
     run = playbook("sync", cluster.write(), env={"K8S_AUTH_API_KEY": token, **connection(cluster.kubectl, tmp_path)})
     words = " ".join(run.output.split())
-    assert run.rc == 0 and "so cordons and taints are not seen here" in words and "nodes" in words, run.output
+    assert run.rc == 0 and "so cordons and taints are not observed" in words and "nodes" in words, run.output
 
 
 def test_a_partition_leaves_while_its_nodes_stay(cluster: Cluster) -> None:

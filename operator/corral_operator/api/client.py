@@ -131,7 +131,7 @@ class Client:
                 status = parse_status(code, data, headers.get("Retry-After"))
                 if status.retry_after is not None:
                     wait = max(wait, status.retry_after)
-                if code not in _NOT_NOW or status.is_schema_mistake or loop.time() + wait > until:
+                if code not in _NOT_NOW or status.is_schema_error or loop.time() + wait > until:
                     raise api_error(status, what, server=self._access.server)
             await asyncio.sleep(wait)
             pause = min(5.0, pause * 2)

@@ -220,7 +220,7 @@ class Children:
         if old is not None and new.own < old[1].own:
             new = replace(new, foreign=True)
         elif old is not None and new.own[0] == old[1].own[0]:
-            new = replace(new, own=old[1].own)  # not counting fields that a run takes over to remove them (_kube/foreign.py)
+            new = replace(new, own=old[1].own)  # not counting fields that a run takes over to remove them (_kube/foreign_fields.py)
         return str(((found.get("metadata") or {}).get("labels") or {}).get(INSTANCE, "")), new
 
     def __len__(self) -> int:

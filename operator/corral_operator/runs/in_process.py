@@ -45,7 +45,7 @@ def install() -> None:
     """Patch Ansible in this process and its forks. Ansible must have set up its collection loader."""
     from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
     from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
-    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections, kept_context
+    from ansible_collections.corral.slurm.plugins.module_utils._kube.client import keep_connections, shared_context
 
     replace(StrategyBase, "_queue_task", _queue_task)
     replace(_jinja_bits.AnsibleEnvironment, "compile", _compile)
@@ -55,7 +55,7 @@ def install() -> None:
     replace(manager.VariableManager, "set_host_facts", _set_host_facts)
     keep_connections()
     with contextlib.suppress(CorralError):  # each run reports the error itself
-        kept_context(auth.resolve({}))
+        shared_context(auth.resolve({}))
     guard()
 
 

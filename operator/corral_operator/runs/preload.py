@@ -50,10 +50,10 @@ _LIVE: dict[str, Any] = {
     "pending": False,
     "removed_users": [],
     "api_server": {"ipv4": [], "ipv6": [], "within": {"0.0.0.0/0": [], "::/0": []}, "record": ""},
-    "unmade": [],
+    "new_node_sets": [],
     "shrinks": False,
     "retired": [],
-    "kept_lines": [],
+    "retained_lines": [],
     "files": None,
 }
 # The values that a module returns when there is nothing to do, by type.

@@ -97,7 +97,7 @@ def _result(data: Json) -> Json:
         if others:
             found["foreign"] = [one[:_LONGEST] for one in others][:_MOST]
     elif action == "slurm_sync":
-        draining = result.get("leaving") or ()
+        draining = result.get("draining") or ()
         found["draining"] = {
             "nodes": [f"{row.get('node')} ({row.get('cause')})" for row in draining][:_MOST],
             "busy": not all(row.get("free") for row in draining),

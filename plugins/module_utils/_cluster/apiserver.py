@@ -25,7 +25,7 @@ MAX_DOCUMENT = 1_100_000
 # With what node sets and partitions add to lines of the user's own.
 MAX_FILES = 500_000
 _NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# Below it are ports of the machine's own services, ssh's among them, which no range of node ports is meant for.
+# Below it are ports of the Kubernetes node's own services, ssh's among them, which no range of node ports is meant for.
 MIN_NODE_PORT = 1024
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 
@@ -157,7 +157,7 @@ def _resource_names(spec: Json) -> Iterator[str]:
 def _service(service: Json) -> Iterator[str]:
     if service.get("nodePort", MIN_NODE_PORT) < MIN_NODE_PORT:
         yield (
-            f"spec.login.service.nodePort is {service['nodePort']}, a port of the machine's own services; give one of the API server's range for node "
+            f"spec.login.service.nodePort is {service['nodePort']}, a port of the Kubernetes node's own services; give one of the API server's range for node "
             "ports, 30000 to 32767 as a rule."
         )
     path, annotations = "spec.login.service.annotations", service["annotations"]

@@ -86,7 +86,7 @@ class ControllerHost:
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """What all pods with a daemon of Slurm's have, as their StatefulSet says it. ``pods`` is how many there shall be now. ``resources``, ``node_selector``,
+    """What all pods with a daemon of Slurm's have, as their StatefulSet says it. ``pods`` is how many there should be now. ``resources``, ``node_selector``,
     ``tolerations``, ``affinity`` and ``host_users`` are as a pod or container has them; an affinity is empty, and ``host_users`` None, where nothing is asked.
     ``probes`` are startup, readiness and liveness, as a container has their times, and ``startup.wait_seconds``, how long a look waits for a start.
     ``jail`` is what the daemon has of the jails, with the sockets of sssd where there is one; ``accounts`` is for the container that writes users into
@@ -215,7 +215,7 @@ class Workers:
 class Scaling:
     """What scale.decide has to know: the sizes that the document wants, what becomes of jobs on nodes that go, and where the live sizes are found.
 
-    ``node_sets`` are ``{"name", "replicas", "policy", "deadline", "jobs"}``, the pods that there shall be, the deadline in seconds since the drain, and
+    ``node_sets`` are ``{"name", "replicas", "policy", "deadline", "jobs"}``, the pods that there should be, the deadline in seconds since the drain, and
     ``jobs`` those with a policy of their own, ``{"partitions", "qos", "policy", "deadline"}``; ``policy``, ``deadline`` and ``jobs`` hold for sets that the
     document no longer has. ``partitions`` are the names of its partitions. ``selector`` finds the StatefulSets, ``config_map`` holds the slurm.conf of the
     run before.

@@ -50,5 +50,5 @@ def seconds(time: str) -> float:
 
 def share(text: str | int, of: int) -> int:
     """Return a number, or a share such as ``25%`` of ``of``, rounded up; at least 1, for less would never come to an end."""
-    words = str(text)
-    return max(1, -(-int(words[:-1]) * of // 100) if words.endswith("%") else int(words))
+    digits = str(text)
+    return max(1, -(-int(digits[:-1]) * of // 100) if digits.endswith("%") else int(digits))

@@ -71,7 +71,7 @@ def document(text: str, where: str, decrypt: Callable[[str], str] | None = None)
     try:
         found = [one for one in _Reader(text, where, decrypt).documents() if one is not None]
     except yaml.YAMLError as error:
-        raise UnreadableDocument(f"The document {where} is not YAML: {_said(error)}{_hint(text, error)}; correct it there.") from error
+        raise UnreadableDocument(f"The document {where} is not YAML: {_problem(error)}{_hint(text, error)}; correct it there.") from error
     if len(found) != 1:
         raise UnreadableDocument(f"The file {where} holds {len(found)} documents, not one; give each cluster a file and a run of its own.")
     return found[0]
@@ -94,7 +94,7 @@ class _Pairs:
         return found
 
 
-def _said(error: Any) -> str:
+def _problem(error: Any) -> str:
     """What the parser says, without the lines of the text that it would show: there may be a secret in them."""
     parts = [getattr(error, "context", None), getattr(error, "problem", None)]
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)

@@ -111,7 +111,7 @@ found=$(for one in /proc/[0-9]*; do stat -c '%u %U' "$one" 2>/dev/null; done |
 [ -z "$found" ] || { echo "$found"; exit 1; }
 """
 _IDS = {"FROM": schema.MIN_ID, "SYSTEM": schema.SYSTEM_IDS[0], "LAST": schema.SYSTEM_IDS[1]}
-LOGIN_IDLE = ["sh", "-c", re.sub("|".join(_IDS), lambda word: str(_IDS[word[0]]), _SCRIPT)]
+LOGIN_IDLE = ["sh", "-c", re.sub("|".join(_IDS), lambda match: str(_IDS[match[0]]), _SCRIPT)]
 
 LOGIN_STOP = "/usr/local/lib/corral/login_stop.sh"
 # Seconds beyond the deadline of a drain, for what ends with the pod.
@@ -446,7 +446,7 @@ class _Resolver:
     def sync(self) -> Sync:
         spec = self.spec["workers"]["sync"]
         eviction = spec["eviction"]
-        return Sync(taints=spec["taints"], conditions=spec["machineConditions"], eviction=eviction, protects=eviction != "Always")
+        return Sync(taints=spec["taints"], conditions=spec["kubernetesNodeConditions"], eviction=eviction, protects=eviction != "Always")
 
     def login_seccomp(self) -> Json:
         # The runtime's default profile refuses pivot_root, which only Pivot needs.
@@ -496,7 +496,7 @@ class _Resolver:
             weight=spec["weight"],
             gpus=gpus,
             extra=spec["extraNodeParameters"],
-            hardware=hardware.words(line),
+            hardware=hardware.text(line),
             environment=[*_gpu_environment(spec), *self.no_new_privileges(), *spec["environment"]],
             sysctls=spec["sysctls"],
             spread=[{**spread, "labelSelector": {"matchLabels": selector}} for spread in spec["topologySpread"]],
@@ -560,7 +560,7 @@ class _Resolver:
         ]
 
     def jail_volumes(self, sub_mounts: list[tuple[int, Json]], *, named: bool) -> PodVolumes:
-        """Volumes and mounts of the default jail, and with ``named`` of the others, and what shall be a submount in each of them.
+        """Volumes and mounts of the default jail, and with ``named`` of the others, and what should be a submount in each of them.
 
         Never mounted in the jail by Kubernetes: the container runtime follows links, and who is root in the jail could lead the volume over the
         pod's own programs. The pod attaches them itself (``jail-exec --attach``), by the variables given here.
@@ -630,24 +630,24 @@ class _Resolver:
         return self.volume(f"jail-mount-{_short(mount['path'])}", mount, "ReadWriteMany")
 
     def plugin_arguments(self, jails: list[Jail]) -> list[tuple[str, str]]:
-        """The words of plugstack.conf, which files/spank/README.md describes."""
+        """The arguments of the plugin in plugstack.conf, which files/spank/README.md describes."""
         spec = self.spec["jail"]
         uids = {user["name"]: user["uid"] for user in self.spec["users"]}
-        words = [("jail" if jail.name == "default" else f"jail.{jail.name}", jail.mount_path) for jail in jails]
-        words.extend(
+        arguments = [("jail" if jail.name == "default" else f"jail.{jail.name}", jail.mount_path) for jail in jails]
+        arguments.extend(
             (f"partition.{partition['name']}", partition["jail"]) for partition in self.spec["partitions"] if partition["jail"] != "default"
         )
         if "overlay" in spec:
-            words.append(("overlay", OVERLAYS))
+            arguments.append(("overlay", OVERLAYS))
         if any("gpu" in node_set for node_set in self.spec["nodeSets"]):
-            words.append(("dev", GPU_FOLDER))
+            arguments.append(("dev", GPU_FOLDER))
         if self.spec["slurm"]["isolation"]["ipc"] == "Node":
-            words.append(("ipc", "node"))
+            arguments.append(("ipc", "node"))
         if self.spec["slurm"]["isolation"]["pid"] == "Job":
-            words.append(("pid", "job"))
+            arguments.append(("pid", "job"))
         if spec["noJailUsers"]:
-            words.append(("no-jail", ",".join(str(uids[name]) for name in spec["noJailUsers"])))
-        return words
+            arguments.append(("no-jail", ",".join(str(uids[name]) for name in spec["noJailUsers"])))
+        return arguments
 
     def partitions(self, node_sets: list[NodeSet]) -> list[Partition]:
         nodes = {node_set.name: node_set.node_names for node_set in node_sets}
@@ -834,7 +834,7 @@ class _Resolver:
 
 
 def _draining(spec: Json) -> Json:
-    """What becomes of jobs on nodes that shall be free, as the modules have it."""
+    """What becomes of jobs on nodes that should be free, as the modules have it."""
     jobs = [{**{key: rule[key] for key in ("partitions", "qos", "policy")}, "deadline": rule["deadlineSeconds"]} for rule in spec["jobs"]]
     return {"policy": spec["policy"], "deadline": spec["deadlineSeconds"], "jobs": jobs}
 
@@ -863,7 +863,7 @@ def _apart(selector: Labels) -> Json:
 
 
 def _gpus(spec: Json) -> Gpus:
-    """What Slurm knows of a set's GPUs. No autodetection: it counts what the machine has, where a pod may have a part of it."""
+    """What Slurm knows of a set's GPUs. No autodetection: it counts what the Kubernetes node has, where a pod may have a part of it."""
     kind = {"Type": spec["type"]} if "type" in spec else {}
     links: list[str] = spec.get("links", [])
     cores: list[str] = spec.get("cores", [])

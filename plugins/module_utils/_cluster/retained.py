@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model with nodes that shall go, for as long as jobs are on them: the document no longer has them, or none at all for a while. Pure.
+"""A model with nodes that should go, for as long as jobs are on them: the document no longer has them, or none at all for a while. Pure.
 
 slurmctld ends the jobs of a node, and of a partition, that its configuration no longer has. So their lines stay as they were, in the partitions in
 which they were, until the last job has left; the pods stay as long.
@@ -22,34 +22,36 @@ _GRES = "gres.conf"
 _PLUGINS = "plugstack.conf"
 
 
-def retain(model: Json, held: Json) -> Json:
-    """Return a copy of ``model`` (see Model.to_dict) that keeps ``held``, as scale.decide returns it.
+def retain(model: Json, retained: Json) -> Json:
+    """Return a copy of ``model`` (see Model.to_dict) with ``retained``, the ``retained_config`` of scale.decide.
 
-    ``held`` has ``replicas`` (pods by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
+    ``retained`` has ``replicas`` (pods by node set), ``nodes`` (lines as lists of pairs) and ``partitions`` (``name``, ``nodes`` as a hostlist, and
     the ``line`` that it had, and where its jobs have a jail of their own, ``jail``, its words of plugstack.conf), and
     may have ``gres`` (lines of gres.conf, as those of nodes); ``hardware`` has lines of nodes that stay with the pods that they have, which stand
     instead of the document's.
     Raises ConfError for a line that Slurm would not read.
     """
-    if not held:
+    if not retained:
         return model
-    original, replicas = model["config"]["files"], held.get("replicas", {})
+    original, replicas = model["config"]["files"], retained.get("replicas", {})
     files, fingerprint = original, model["config"]["hash"]
-    if held.get("nodes") or held.get("partitions") or held.get("hardware"):
-        former = {name for line in held.get("hardware", ()) for name in hostlist.expand(dict(line)["NodeName"])}
-        files = {**files, _FILE: _text(files[_FILE], held, former)}
+    if retained.get("nodes") or retained.get("partitions") or retained.get("hardware"):
+        former = {name for line in retained.get("hardware", ()) for name in hostlist.expand(dict(line)["NodeName"])}
+        files = {**files, _FILE: _text(files[_FILE], retained, former)}
         narrowed = _narrowed(files.get(_GRES, ""), former)
-        gres = _gres(narrowed, held.get("gres", ())) or narrowed
+        gres = _gres(narrowed, retained.get("gres", ())) or narrowed
         if gres != files.get(_GRES, ""):
             files = {**files, _GRES: gres}
-        types = [value for line in held.get("gres", ()) for key, value in line if key.lower() == "name"] + _types(held.get("hardware", ()))
+        types = [value for line in retained.get("gres", ()) for key, value in line if key.lower() == "name"] + _types(
+            retained.get("hardware", ())
+        )
         if types:
             files = {**files, _FILE: _with_types(files[_FILE], types)}
-        files = {**files, _PLUGINS: _plugins(files[_PLUGINS], original[_FILE], held)}
+        files = {**files, _PLUGINS: _plugins(files[_PLUGINS], original[_FILE], retained)}
         files, fingerprint = config.with_hash(files)
     node_sets = [{**node_set, "pods": replicas.get(node_set["name"], node_set["pods"])} for node_set in model["workers"]["node_sets"]]
     # Who waits for a job in a session on a login node would lose it with that session.
-    login = model["login"]["replicas"] if any(held.get(key) for key in ("replicas", "nodes", "partitions")) else model["login"]["pods"]
+    login = model["login"]["replicas"] if any(retained.get(key) for key in ("replicas", "nodes", "partitions")) else model["login"]["pods"]
     return {
         **model,
         "login": {**model["login"], "pods": login},
@@ -91,19 +93,19 @@ def _resource(pairs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((key, value) for key, value in pairs.items() if key != "NodeName"))
 
 
-def _plugins(text: str, document: str, held: Json) -> str:
+def _plugins(text: str, document: str, retained: Json) -> str:
     """Return plugstack.conf in which the steps of jobs in a partition that the document no longer has start in the jail that they started in."""
     known = {dict(conf.parse_pairs(line))["PartitionName"] for line in document.splitlines() if line.startswith("PartitionName=")}
-    there = {word.partition("=")[0] for word in text.split()}
-    words = [
+    there = {argument.partition("=")[0] for argument in text.split()}
+    arguments = [
         f"{key}={value}"
-        for partition in held.get("partitions", ())
+        for partition in retained.get("partitions", ())
         if partition["name"] not in known
         for key, value in partition.get("jail", ())
         if key not in there
     ]
-    words = list(dict.fromkeys(words))  # two partitions may share a jail
-    return f"{text.rstrip()} {' '.join(words)}\n" if words else text
+    arguments = list(dict.fromkeys(arguments))  # two partitions may share a jail
+    return f"{text.rstrip()} {' '.join(arguments)}\n" if arguments else text
 
 
 def _types(lines: Iterable[list[list[str]]]) -> list[str]:
@@ -125,13 +127,13 @@ def _with_types(text: str, types: Iterable[str]) -> str:
     return "\n".join([*lines_of[:first], conf.line([("GresTypes", ",".join(names))]), *lines_of[first:]]) + "\n"
 
 
-def _text(text: str, held: Json, former: set[str]) -> str:
+def _text(text: str, retained: Json, former: set[str]) -> str:
     """Return slurm.conf with what is held; ``former`` are the nodes that have the lines of their pods instead of its own."""
-    partitions = {partition["name"]: partition for partition in held.get("partitions", ())}
+    partitions = {partition["name"]: partition for partition in retained.get("partitions", ())}
     # Nodes that are away for a while have their lines by the document.
     known = conf.nodes(text)
-    going = [conf.narrowed(dict(line), lambda name: name not in known) for line in held.get("nodes", ())]
-    nodes = [conf.line(pairs.items()) for pairs in (*map(dict, held.get("hardware", ())), *going) if pairs]
+    draining = [conf.narrowed(dict(line), lambda name: name not in known) for line in retained.get("nodes", ())]
+    nodes = [conf.line(pairs.items()) for pairs in (*map(dict, retained.get("hardware", ())), *draining) if pairs]
     lines: list[str] = []
     for line in _narrowed(text, former).splitlines():
         if line.startswith("PartitionName="):

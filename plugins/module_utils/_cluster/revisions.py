@@ -156,7 +156,7 @@ def text(value: Any) -> str:
 def _lzma() -> Any:
     if lzma is None:
         raise CorralError(
-            "The Python that runs this task was built without its module lzma, by which a cluster's documents are kept; take one that has it: "
+            "The Python that runs this task was built without its module lzma, which compresses a cluster's documents; use one that has it: "
             "all distributions' have, and those of pyenv when liblzma's headers are there (liblzma-dev, xz-devel)."
         )
     return lzma

@@ -227,8 +227,9 @@ def _node_sets(cluster: str, node_sets: list[Json]) -> Iterator[str]:
         for place, setting in enumerate(node_set["sysctls"]):
             if setting["name"] not in SAFE_SYSCTLS:
                 yield (
-                    f"{path}.sysctls[{place}].name is {setting['name']}, which Kubernetes lets no pod set, as it is the machine's or not known to be safe; "
-                    f"set it on the machines (sysctl.d), or choose one of {', '.join(sorted(SAFE_SYSCTLS))}."
+                    f"{path}.sysctls[{place}].name is {setting['name']}, which Kubernetes lets no pod set, as it belongs to the "
+                    f"Kubernetes node or is not known to be safe; "
+                    f"set it on the Kubernetes nodes (sysctl.d), or choose one of {', '.join(sorted(SAFE_SYSCTLS))}."
                 )
         for place, variable in enumerate(node_set["environment"]):
             if variable["name"] in OWN_VARIABLES or variable["name"].startswith(("CORRAL_", "SLURM_")):
@@ -274,7 +275,7 @@ def _pairs(path: str, pairs: Iterable[tuple[str, str]], table: keys.Table, owned
     """Pairs for a line of slurm.conf."""
     seen: set[str] = set()
     for key, value in pairs:
-        wrong = table.mistake(key, value)
+        wrong = table.problem(key, value)
         reason = conf.refusal(value)
         if key.lower() in owned:
             yield f"{path} sets {key}, which is corral's own: {owned[key.lower()]}; remove it."
@@ -291,7 +292,7 @@ def _partitions(spec: Json) -> Iterator[str]:
     for index, partition in enumerate(spec["partitions"]):
         path = f"spec.partitions[{index}]"
         if partition["name"].upper() == "DEFAULT":
-            yield f"{path}.name is {partition['name']}, Slurm's own word for the defaults of partitions; choose another."
+            yield f"{path}.name is {partition['name']}, Slurm's own name for the defaults of partitions; choose another."
         yield from _limits(path, partition)
         yield from _who(path, partition, spec)
 
@@ -392,7 +393,7 @@ def _topology(spec: Json) -> Iterator[str]:
     if topology is None:
         for path, node_set in sets:
             if "topology" in node_set:
-                yield f"{path}.topology goes with spec.slurm.topology, which is missing; say there which plugin shall use it."
+                yield f"{path}.topology goes with spec.slurm.topology, which is missing; choose the plugin there."
         return
     kind, other = ("switch", "block") if topology["plugin"] == "Tree" else ("block", "switch")
     for path, node_set in sets:
@@ -480,7 +481,7 @@ def _no_jail_users(spec: Json) -> Iterator[str]:
     if root and spec["jail"]["noJailUsers"] and not spec["jail"]["noJailDespiteSudo"]:
         yield (
             f"spec.jail.noJailUsers can not be had beside {root}, who has sudo: as root of the jail {root} can take over a job that runs outside of it, and be "
-            "root of the worker's pod; empty the list, take sudo away, or say that you accept it by spec.jail.noJailDespiteSudo: true."
+            "root of the worker's pod; empty the list, take sudo away, or accept it with spec.jail.noJailDespiteSudo: true."
         )
 
 
@@ -515,7 +516,7 @@ def _extra(spec: Json) -> Iterator[str]:
         yield f"spec.slurm.extraConfig: {sentence}"
     flags = {flag.strip().lower() for flag in settings["prologflags"].split(",")}
     if spec["workers"]["ssh"] != "Never" and not flags & config.CONTAIN_FLAGS:
-        yield "spec.slurm.extraConfig replaces PrologFlags but leaves out Contain, without which nobody gets into his job by ssh; add it to the list."
+        yield "spec.slurm.extraConfig replaces PrologFlags but leaves out Contain, without which users cannot ssh into their jobs; add it to the list."
     for index, node_set in enumerate(spec["nodeSets"]):
         if any(key.lower() == "gres" for key in node_set["extraNodeParameters"]) and "grestypes" not in settings:
             yield f"spec.nodeSets[{index}].extraNodeParameters sets Gres, which needs GresTypes; add such a line to spec.slurm.extraConfig."
@@ -525,7 +526,7 @@ def _host_users(spec: Json) -> Iterator[str]:
     """What pods with a user namespace of their own can not do."""
     sets = [(f"spec.nodeSets[{index}]", one) for index, one in enumerate(spec["nodeSets"])]
     own = [path for path, one in [("spec.login", spec["login"]), *sets] if one.get("hostUsers") is False]
-    # slurmd confines jobs by cgroups, of which a part is for the machine's own root alone.
+    # slurmd confines jobs by cgroups, of which a part is for the Kubernetes node's own root alone.
     if spec["slurm"]["processTracking"] == "cgroup":
         for path in own:
             if path != "spec.login":
@@ -624,34 +625,34 @@ def _gres_lines(spec: Json) -> Iterator[str]:
     """Lines of gres.conf: hostlists that Slurm can take, and GPUs of a set that has its own. Never expanded: a line can name a thousand million nodes."""
     lines = [{key.lower(): value for key, value in line} for line in _pairs_of(spec["slurm"]["extraGresConfig"])]
     sets = [(f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec["nodeSets"]) if node_set.get("gpu")]
-    if sum(words.get("nodename", "").count(",") + 1 for words in lines) * len(sets) > MAX_COMPARED:
+    if sum(pairs.get("nodename", "").count(",") + 1 for pairs in lines) * len(sets) > MAX_COMPARED:
         yield "spec.slurm.extraGresConfig names too many nodes one by one; write ranges such as gpu-[0-7], or fewer lines."
         return
     total = 0
-    for index, words in enumerate(lines):
-        yield from _gres_line(f"spec.slurm.extraGresConfig[{index}]", words, sets)
+    for index, pairs in enumerate(lines):
+        yield from _gres_line(f"spec.slurm.extraGresConfig[{index}]", pairs, sets)
         with contextlib.suppress(hostlist.HostlistError):
-            total += hostlist.count(words.get("nodename", ""))
+            total += hostlist.count(pairs.get("nodename", ""))
     if total > MAX_GRES_NODES:
         yield (
             f"spec.slurm.extraGresConfig names {total} nodes in all its lines together; {MAX_GRES_NODES} are the most, so write fewer lines."
         )
 
 
-def _gres_line(path: str, words: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:
+def _gres_line(path: str, pairs: dict[str, str], sets: list[tuple[str, Json]]) -> Iterator[str]:
     try:
         for key, most in (("nodename", schema.MAX_NODES), ("file", MAX_FILES), ("files", MAX_FILES)):
             # Of files, white space is a part of their names.
-            text = words.get(key, "") if key == "nodename" else words.get(key, "").replace(" ", "_")
+            text = pairs.get(key, "") if key == "nodename" else pairs.get(key, "").replace(" ", "_")
             if hostlist.count(text) > most:
                 yield f"{path} has more than {most} {'nodes' if key == 'nodename' else 'files'} in {key}, which Slurm does not take; check its ranges."
                 return
-        if not re.fullmatch("[0-9]+[KMGTPkmgtp]?", words.get("count", "0")):
-            yield f"{path} has the Count {words['count']}; write a number, with K, M, G, T or P if wanted."
-        if words.get("name", "").lower() != "gpu" and "autodetect" not in words:
+        if not re.fullmatch("[0-9]+[KMGTPkmgtp]?", pairs.get("count", "0")):
+            yield f"{path} has the Count {pairs['count']}; write a number, with K, M, G, T or P if wanted."
+        if pairs.get("name", "").lower() != "gpu" and "autodetect" not in pairs:
             return
         prefixes = [f"{node_set['name']}-" for _place, node_set in sets]
-        first = hostlist.first_named(words["nodename"], prefixes) if "nodename" in words else 0
+        first = hostlist.first_named(pairs["nodename"], prefixes) if "nodename" in pairs else 0
         if sets and first is not None:
             yield f"{path} describes GPUs of nodes whose GPUs {sets[first][0]}.gpu describes; remove the line, or name other nodes by NodeName."
     except hostlist.HostlistError as error:
@@ -689,7 +690,7 @@ def _lines(path: str, lines: list[str], table: keys.Table, owned: dict[str, str]
             yield f"{where}: {error}"
             continue
         for key, value in pairs:
-            wrong = table.mistake(key, value)
+            wrong = table.problem(key, value)
             if key.lower() in owned:
                 yield f"{where} sets {key}, which corral sets itself: {owned[key.lower()]}; remove the line."
             elif wrong:
@@ -741,17 +742,17 @@ def _key_error(key: str) -> str | None:
     """Return why a line is no public key, as the end of a sentence. The type stands in the blob too (RFC 4253 §6.6), so a cut or mixed line shows."""
     if "PRIVATE KEY" in key:
         return "is a private key, which must not be here and should be replaced"
-    words = key.split(" ")
-    if words[0] not in KEY_TYPES:
+    fields = key.split(" ")
+    if fields[0] not in KEY_TYPES:
         return "does not begin with the type of a public key, such as ssh-ed25519"
     try:
-        blob = base64.b64decode(words[1], validate=True) if len(words) > 1 else b""
+        blob = base64.b64decode(fields[1], validate=True) if len(fields) > 1 else b""
     except ValueError:  # binascii's, and that of what is not ASCII
         return "has a second word that is not base64"
     parts = _parts(blob)
-    if not parts or parts[0] != words[0].encode() or not _complete(parts):
-        return f"is cut off or mixed up: its second word is no key of type {words[0]}"
-    if words[0] == "ssh-rsa" and int.from_bytes(parts[2], "big").bit_length() < MIN_RSA:
+    if not parts or parts[0] != fields[0].encode() or not _complete(parts):
+        return f"is cut off or mixed up: its second word is no key of type {fields[0]}"
+    if fields[0] == "ssh-rsa" and int.from_bytes(parts[2], "big").bit_length() < MIN_RSA:
         return f"is an RSA key of {int.from_bytes(parts[2], 'big').bit_length()} bits, which sshd refuses; it takes {MIN_RSA} at least"
     return None
 

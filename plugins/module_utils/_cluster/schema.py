@@ -225,7 +225,7 @@ def _parameters(description: str) -> Schema:
 _VOLUME_KINDS = ("claimName", "storageClassName", "hostPath")
 
 
-_VOLUME_SIZE = "say how big the claim shall be, such as 10Gi"
+_VOLUME_SIZE = "give the size of the claim, such as 10Gi"
 _SAME_KIND = "a volume's kind can not be changed, for its data would be lost"
 
 
@@ -328,7 +328,7 @@ def _jail() -> Schema:
                 Rule(
                     shared | has("volume.size"),
                     "a jail of each pod's own has a volume of size, with storageClassName or without",
-                    lambda _jail, path: f"{path}.volume.size is missing; say how big the root of each pod may become, such as 50Gi.",
+                    lambda _jail, path: f"{path}.volume.size is missing; give the largest size of each pod's root, such as 50Gi.",
                 ),
             ),
             Rule(
@@ -338,7 +338,7 @@ def _jail() -> Schema:
                     f"{path}.populate.policy is Never, but with {path}.shared: false each pod's root begins empty: remove policy, and name an image."
                 ),
             ),
-            unseen("self.shared == oldSelf.shared", "shared can not be changed, for users would lose sight of their files"),
+            unseen("self.shared == oldSelf.shared", "shared cannot be changed: users would no longer see their files"),
         ),
     )
 
@@ -480,7 +480,7 @@ def _affinity() -> Schema:
     wish = _object("A wish.", {"weight": weight, "preference": term}, required=("weight", "preference"))
     terms = _list("One of these must fit.", term, maximum=16, minimum=1)
     return _object(
-        "Where the pods want to be or must be, as in a pod, for what nodeSelector can not say.",
+        "Affinity of the pods, as in a pod, for what nodeSelector cannot express.",
         {
             "nodeAffinity": _object(
                 "Kubernetes nodes by their labels, as in a pod.",
@@ -581,7 +581,7 @@ def updating(*, whole: bool = False) -> Schema:
                 default={},
                 policy="Wait" if whole else None,
                 deadline=3600 if whole else None,
-                nodes="nodes whose pods shall be replaced. They are drained first",
+                nodes="nodes whose pods are to be replaced. They are drained first",
             ),
         },
         default={},
@@ -589,12 +589,12 @@ def updating(*, whole: bool = False) -> Schema:
 
 
 def syncing() -> Schema:
-    """What machines that go mean for Slurm, and Slurm's nodes for evictions."""
+    """What Kubernetes nodes that go mean for Slurm, and Slurm's nodes for evictions."""
     return _object(
-        "What Slurm and Kubernetes tell each other of nodes, by the playbook sync or the operator.",
+        "What the playbook sync or the operator exchanges between Slurm and Kubernetes about nodes.",
         {
             "taints": _list(
-                "Keys of taints (NoSchedule or NoExecute) by which machines are announced to go; the Slurm nodes there are drained. "
+                "Keys of taints (NoSchedule or NoExecute) that announce the removal of a Kubernetes node; the Slurm nodes on it are drained. "
                 "node.kubernetes.io/unschedulable stands for a cordon.",
                 _string("A taint's key.", _QUALIFIED, max_length=317),
                 maximum=64,
@@ -606,8 +606,8 @@ def syncing() -> Schema:
                     "node.kubernetes.io/out-of-service",
                 ],
             ),
-            "machineConditions": _list(
-                "Types of conditions of machines (Kubernetes nodes) that are bad when they are True, such as KernelDeadlock of the node problem "
+            "kubernetesNodeConditions": _list(
+                "Types of conditions of Kubernetes nodes that are bad when they are True, such as KernelDeadlock of the node problem "
                 "detector; the Slurm nodes there are drained.",
                 _string("A condition's type.", _QUALIFIED, max_length=317),
                 maximum=64,
@@ -615,7 +615,8 @@ def syncing() -> Schema:
                 default=[],
             ),
             "eviction": _string(
-                "Which worker pods Kubernetes may evict. WhenDrained: those of machines that go, once Slurm has drained their node and no job is on it. "
+                "Which worker pods Kubernetes may evict. WhenDrained: those on Kubernetes nodes that are to be emptied, once "
+                "Slurm has drained their node and no job is on it. "
                 "WhenIdle: those without a job; one that comes in the moment of the eviction is lost. Always: all, with their jobs.",
                 enum=("WhenDrained", "WhenIdle", "Always"),
                 default="WhenDrained",
@@ -627,8 +628,8 @@ def syncing() -> Schema:
 
 def _pod_volumes(whose: str) -> Schema:
     return _list(
-        f"More volumes of {whose}, for what the administrator's own scripts and daemons need there. Users do not see them; what they shall see "
-        "is spec.jail.subMounts.",
+        f"More volumes of {whose}, for what the administrator's own scripts and daemons need there. Users do not see them; volumes for users "
+        "are in spec.jail.subMounts.",
         _object(
             "A volume. Exactly one of configMap, secret, claimName, hostPath, memory and scratch.",
             {
@@ -682,25 +683,25 @@ def _init_scripts(daemon: str, failure: str) -> Schema:
 def _probes(daemon: str, *, startup: str, failures: int, readiness: str, liveness: str) -> Schema:
     """Times of a daemon's probes; so many failures end a start.
 
-    A look costs a machine 35 to 100 ms of a CPU, whatever it looks at (`runc exec`, measured with 20 and with 350 containers): at a start it
+    A look costs a Kubernetes node 35 to 100 ms of a CPU, whatever it looks at (`runc exec`, measured with 20 and with 350 containers): at a start it
     waits, so that many that start together do not keep each other from it. The container of a daemon that ends ends with it, unasked:
     liveness is for those that hang.
     """
 
     def probe(text: str, period: int, timeout: int, failures: int | None = None) -> Schema:
         properties = {
-            "periodSeconds": _integer("Time from one look to the next.", 1, 3600, period),
-            "timeoutSeconds": _integer("How long a look may take.", 1, 3600, timeout),
+            "periodSeconds": _integer("Time from one probe to the next.", 1, 3600, period),
+            "timeoutSeconds": _integer("How long a probe may take.", 1, 3600, timeout),
         }
         if failures is not None:
             properties["failureThreshold"] = _integer("After how many failures in a row.", 1, 3600, failures)
         return _object(text, properties, default={})
 
     return _object(
-        f"How Kubernetes looks at {daemon}, for machines that are slower than others.",
+        f"How Kubernetes probes {daemon}, for Kubernetes nodes that are slower than others.",
         {
             "startup": probe(
-                "Has it started? A look waits for it, half of timeoutSeconds. After failureThreshold looks the container is started anew."
+                "Has it started? A probe waits for it, half of timeoutSeconds. After failureThreshold probes the container is restarted."
                 + startup,
                 1,
                 20,
@@ -719,7 +720,7 @@ _AND_SCRIPTS = " Time-outs of initScripts are added."
 
 def _topology() -> Schema:
     return _object(
-        "Which nodes are near one another, so that Slurm places jobs close together. Each node set says where it is. Without it, all are alike.",
+        "Which nodes are near one another, so that Slurm places jobs close together. Each node set has its place in it. Without it, all nodes are alike.",
         {
             "plugin": _string(
                 "Tree: switches above nodes, jobs get as few switches as can be. Block: blocks of nodes that jobs do not cut up.",
@@ -825,7 +826,7 @@ def _node_set() -> Schema:
             ),
             "gpu": _gpu(),
             "topology": _object(
-                "Where the set's nodes are, by the words of spec.slurm.topology. Several sets can be at one place.",
+                "Where the set's nodes are, by the names in spec.slurm.topology. Several sets can be at one place.",
                 {
                     "switch": _string("Name of the switch that they hang on, with plugin Tree.", _LABEL, max_length=63),
                     "block": _string("Name of the block that they are in, with plugin Block.", _LABEL, max_length=63),
@@ -988,7 +989,7 @@ _NUMBER = "each number can occur once"
 
 def _user() -> Schema:
     return _object(
-        "A user of the machine: account in the jail, same ids on all nodes.",
+        "A user of the cluster: an account in the jail, with the same ids on all nodes.",
         {
             "name": _string("Login name.", _USER, max_length=31),
             "uid": _integer("Numeric user id. 60001–65535 are the system's own.", MIN_ID, MAX_ID),
@@ -1055,7 +1056,7 @@ def _partition() -> Schema:
     return _object(
         "A Slurm partition. Where a field is left out, Slurm's own default holds.",
         {
-            "name": _string("Name of the partition. DEFAULT is Slurm's own word.", _PARTITION, max_length=64),
+            "name": _string("Name of the partition. DEFAULT is reserved by Slurm.", _PARTITION, max_length=64),
             "nodeSets": _list(
                 "Names of node sets. Without it, all.",
                 _string("A node set's name.", _LABEL, max_length=50),
@@ -1063,9 +1064,9 @@ def _partition() -> Schema:
                 unique=True,
                 rules=(Refers("nodeSets"),),
             ),
-            "default": _boolean("Whether jobs without -p go here. Where no partition says true, the first that does not say false."),
+            "default": _boolean("Whether jobs without -p go here. If it is true for none, the first partition for which it is not false."),
             "jail": _string(
-                "Jail of the jobs that do not say --jail: one of spec.jails, or default.",
+                "Jail of the jobs without --jail: one of spec.jails, or default.",
                 _LABEL,
                 max_length=20,
                 default="default",
@@ -1085,7 +1086,7 @@ def _partition() -> Schema:
             "defMemPerNode": _quantity("Memory on each node for a job that asks for none.", _BYTES),
             "maxMemPerCpu": _quantity("Most memory for each CPU of a job.", _BYTES),
             "maxMemPerNode": _quantity("Most memory of a job on each node.", _BYTES),
-            "priorityTier": _integer("Jobs of a higher tier are looked at first, and can preempt those of lower ones.", 0, 65533),
+            "priorityTier": _integer("Jobs of a higher tier are scheduled first, and can preempt those of lower ones.", 0, 65533),
             "priorityJobFactor": _integer("The partition's part of a job's priority, weighed by PriorityWeightPartition.", 0, 65533),
             "preemptMode": _string(
                 "What becomes of this partition's jobs when they are preempted. Needs PreemptType=preempt/partition_prio in spec.slurm.extraConfig.",
@@ -1158,9 +1159,7 @@ def _egress() -> Schema:
             "ports": _list("Ports; without any, all.", port, maximum=64, default=[]),
         },
         rules=(
-            any_of(
-                "cidrs", "namespaces", "ports", verb="names", then="so it would allow everything; say what shall be allowed, or remove it"
-            ),
+            any_of("cidrs", "namespaces", "ports", verb="names", then="so it would allow everything; list what is allowed, or remove it"),
         ),
     )
     return _object(
@@ -1176,12 +1175,13 @@ def _egress() -> Schema:
                 default=[],
             ),
             "close": networks(
-                "Networks that are closed besides, such as that of the machines' consoles, and the address of a load balancer before the Kubernetes API "
+                "Networks that are closed besides, such as that of the Kubernetes nodes' management consoles, and the address "
+                "of a load balancer before the Kubernetes API "
                 "server that the kubeconfig of no run names.",
                 256,
             ),
             "apiServer": networks(
-                "The Kubernetes API server's addresses, which are closed too. Without any, each run reads those of its Service, of the machines behind that "
+                "The Kubernetes API server's addresses, which are closed too. Without any, each run reads those of its Service, of the servers behind that "
                 "and of its own connection; the first two take a right in the namespace default (docs/rights.md). With any, no others are looked for.",
                 64,
             ),
@@ -1193,7 +1193,7 @@ def _egress() -> Schema:
 def spec() -> Schema:
     """The schema of ``spec``."""
     return _object(
-        "What the cluster shall be.",
+        "The wanted state of the cluster.",
         {
             "images": _object(
                 "Container images.",
@@ -1322,8 +1322,8 @@ def spec() -> Schema:
                         "slurmctld",
                         startup="",
                         failures=12,
-                        readiness="Does it answer? Clients and other daemons are sent to it then.",
-                        liveness="Does it answer at all? If not, the container is started again; jobs run on.",
+                        readiness="Does it respond? If so, clients and other daemons are sent to it.",
+                        liveness="Does it respond at all? If not, the container is restarted; jobs run on.",
                     ),
                     **host_users(),
                     **placement(),
@@ -1388,10 +1388,13 @@ def spec() -> Schema:
                         default={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "4Gi"}},
                     ),
                     "limits": _object(
-                        "What one user can have of a login node, all his sessions together, so that he can not take it from the others. Needs cgroup v2 on the "
-                        "Kubernetes node; docs/jail.md says what holds without it. Without a field, no limit but the container's.",
+                        "What one user can have of a login node, in all their sessions together, so that nobody takes it from "
+                        "the others. Needs cgroup v2 on the "
+                        "Kubernetes node; docs/jail.md explains what holds without it. Without a field, no limit but the container's.",
                         {
-                            "memory": _quantity("Memory. Who wants more has a process of his own ended, and nobody else has.", _BYTES),
+                            "memory": _quantity(
+                                "Memory. A user who needs more has one of their own processes ended, and nobody else's.", _BYTES
+                            ),
                             "cpu": _quantity("CPUs, such as 2 or 500m.", _CPU),
                             "processes": _integer("Processes and threads.", 16, 1000000),
                         },
@@ -1405,11 +1408,11 @@ def spec() -> Schema:
                     "volumes": _pod_volumes("sshd's container"),
                     "initScripts": _init_scripts("sshd", "the pod takes no sessions, and the log of the container sshd says why"),
                     "drain": _object(
-                        "How a login pod ends, whatever ends it: another template, fewer replicas, a drain of its Kubernetes node. Nobody new is let in, "
-                        "users are told on their terminals, and it goes when no user has a process in it.",
+                        "How a login pod ends, whatever ends it: another template, fewer replicas, a drain of its Kubernetes node. It accepts no new "
+                        "sessions, users get a message on their terminals, and it ends when no user has a process in it.",
                         {
                             "deadlineSeconds": _integer(
-                                "Seconds after which it goes all the same. With updateStrategy RollingUpdate a run waits for each pod.",
+                                "Seconds after which it ends in any case. With updateStrategy RollingUpdate a run waits for each pod.",
                                 0,
                                 86400,
                                 60,
@@ -1442,7 +1445,7 @@ def spec() -> Schema:
                 default={},
             ),
             "maintenance": _string(
-                "What is away while storage or machines are worked on. Workers: their nodes are drained, and their pods go when no job is left, by the "
+                "What is away during work on storage or on Kubernetes nodes. Workers: their nodes are drained, and their pods go when no job is left, by the "
                 "policies of drain; the nodes stay in Slurm's configuration, and its queue waits. WorkersAndLogin: the login pods go too, after the last "
                 "worker. None: all are there.",
                 enum=("None", "Workers", "WorkersAndLogin"),
@@ -1528,7 +1531,7 @@ def spec() -> Schema:
                 default=[],
                 rules=(Unique("gid", _NUMBER),),
             ),
-            "users": _list("Users of the machine.", _user(), maximum=2000, keys=("name",), default=[], rules=(Unique("uid", _NUMBER),)),
+            "users": _list("Users of the cluster.", _user(), maximum=2000, keys=("name",), default=[], rules=(Unique("uid", _NUMBER),)),
             "sssd": _sssd(),
             "network": _object("The network of the pods.", {"egress": _egress()}, default={}),
             "deletion": _object(
@@ -1563,15 +1566,17 @@ def document() -> Schema:
                     "observedGeneration": {
                         "type": "integer",
                         "format": "int64",
-                        "description": "Generation of the spec that was made real last, or that was refused (the condition Stalled tells which).",
+                        "description": "Generation of the spec that was applied last, or that was refused (the condition Stalled tells them apart).",
                     },
                     "observedHash": {
                         "type": "string",
-                        "description": "Document, playbooks and objects as a run found nothing to do about them, in one word. While it holds, no run is made.",
+                        "description": "Hash of the document, the playbooks and the objects for which a run found nothing to "
+                        "do. While it is the same, no run is made.",
                     },
                     "syncedHash": {
                         "type": "string",
-                        "description": "The workers' pods and their machines as corral.slurm.sync saw them, in one word. While it holds, no such run is made.",
+                        "description": "Hash of the workers' pods and their Kubernetes nodes at the last corral.slurm.sync. "
+                        "While it is the same, no such run is made.",
                     },
                     "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},
@@ -1585,7 +1590,7 @@ def document() -> Schema:
                                 ("total", "Nodes of the document."),
                                 ("inService", "Those that take jobs, or are busy with them."),
                                 ("drained", "Those that somebody has taken out of service."),
-                                ("down", "Those that do not answer."),
+                                ("down", "Those that do not respond."),
                             )
                         },
                     ),
@@ -1600,7 +1605,7 @@ def document() -> Schema:
                                     "description": "True, False or Unknown.",
                                     "enum": ["True", "False", "Unknown"],
                                 },
-                                "reason": {"type": "string", "description": "One word for machines."},
+                                "reason": {"type": "string", "description": "The reason, in CamelCase, for programs."},
                                 "message": {"type": "string", "description": "One sentence for people."},
                                 "observedGeneration": {
                                     "type": "integer",

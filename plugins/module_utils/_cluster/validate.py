@@ -163,22 +163,22 @@ def _text(value: str, wanted: schema.Schema, path: str) -> Iterator[str | Callab
     low, high = wanted.get("minLength", 0), wanted.get("maxLength", len(value))
     pattern = wanted.get("pattern")
     if len(value) < low:
-        yield f"{path} is empty; write {_words(pattern)}."
+        yield f"{path} is empty; write {_pattern_text(pattern)}."
     elif len(value) > high:
         yield f"{path} has {len(value)} characters; {high} are the most."
     elif any("\ud800" <= one <= "\udfff" for one in value if one > "\ud7ff"):
         yield f"{path} has half of a surrogate pair, which is no character; write the character itself."
     elif pattern and not _matches(pattern, value):
-        yield f"{path} is {_found(value, path)}; it must be {_words(pattern)}."
+        yield f"{path} is {_found(value, path)}; it must be {_pattern_text(pattern)}."
 
 
 def _quantity(value: Any, wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     if not _is(value, "integer") and not isinstance(value, str):
-        yield f"{path} must be {_words(wanted['pattern'])}, not {_found(value)}; put it in quotes."
+        yield f"{path} must be {_pattern_text(wanted['pattern'])}, not {_found(value)}; put it in quotes."
     elif isinstance(value, int) and abs(value) > MAX_INTEGER:
         yield f"{path} is {_found(value)}; {MAX_INTEGER} is the most that Kubernetes counts to."
     elif (isinstance(value, str) and len(value) > wanted["maxLength"]) or not _matches(wanted["pattern"], str(value)):
-        yield f"{path} is {_found(value)}; it must be {_words(wanted['pattern'])}."
+        yield f"{path} is {_found(value)}; it must be {_pattern_text(wanted['pattern'])}."
     elif not str(value).endswith("%") and quantity.parse(value) > MAX_INTEGER:
         yield f"{path} is {_found(value)}; {MAX_INTEGER} is the most that Kubernetes counts to."
 
@@ -194,7 +194,7 @@ def _is(value: Any, kind: str) -> bool:
     return isinstance(value, {"object": dict, "array": list, "string": str, "boolean": bool}[kind])
 
 
-def _words(pattern: str | None) -> str:
+def _pattern_text(pattern: str | None) -> str:
     return schema.PATTERNS.get(pattern or "", "text")
 
 

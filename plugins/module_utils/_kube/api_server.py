@@ -59,8 +59,8 @@ def _recorded(client: Client, namespace: str, name: str) -> dict[str, list[str]]
         policy = client.get(ref.path, what=f"read {ref}").data
     except NotFound:
         return known
-    for word in str((policy["metadata"].get("annotations") or {}).get(ANNOTATION, "")).split():
-        source, _equals, network = word.rpartition("=")
+    for part in str((policy["metadata"].get("annotations") or {}).get(ANNOTATION, "")).split():
+        source, _equals, network = part.rpartition("=")
         with contextlib.suppress(ValueError):  # somebody else's words
             known.setdefault(source, []).append(str(ipaddress.ip_network(network)))
     return known
@@ -100,8 +100,8 @@ def _add_connection(server: str, known: dict[str, list[str]]) -> None:
     host = urlsplit(server).hostname or ""
     with contextlib.suppress(OSError, UnicodeError):
         found = _networks(str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
-        told = {network for place in _PLACES for network in known.get(place, ())}
-        known[host] = sorted({*known.get(host, []), *found} - told)
+        known_before = {network for place in _PLACES for network in known.get(place, ())}
+        known[host] = sorted({*known.get(host, []), *found} - known_before)
 
 
 def _networks(addresses: Iterable[str]) -> list[str]:

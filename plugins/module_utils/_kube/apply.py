@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import fields, foreign, immutable
+from ansible_collections.corral.slurm.plugins.module_utils._kube import fields, foreign_fields, immutable
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, JSON_PATCH, Client, Response, patch_as_seen
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref, Resource, unknown_kind
@@ -64,7 +64,7 @@ class Applier:
         retry_failed_jobs: bool = False,
         rebind_volumes: bool = False,
         member_label: str | None = None,
-        may_be_foreign: list[foreign.May] | None = None,
+        may_be_foreign: list[foreign_fields.Permission] | None = None,
         uids: dict[Ref, str] | None = None,
         refuse_others: Callable[[list[Item]], None] | None = None,
         threads: int = THREADS,
@@ -213,7 +213,7 @@ class Applier:
             except ApiError:
                 return "configured"  # written since R0, and the past can not be asked for
         if before is None:
-            return "created"  # by a first try whose answer was lost
+            return "created"  # by a first try whose response was lost
         return "unchanged" if fields.same(before, response.data, self._manager) else "configured"
 
     def _create(self, item: Item) -> None:
@@ -238,7 +238,7 @@ class Applier:
         except Conflict as error:
             if not error.status.already_exists:
                 raise
-            # Made since the GET: by a first try whose answer was lost, or by somebody else, whose object is left alone all the same.
+            # Made since the GET: by a first try whose response was lost, or by somebody else, whose object is left alone all the same.
             item.after = self._live.get(item.ref)
             item.result = "created" if self._manager in _managers(item.after) else "unchanged"
             return
@@ -247,7 +247,7 @@ class Applier:
             self._note_new(item)
 
     def _imagine(self, item: Item, error: ApiError) -> None:
-        """Say of an object, in check mode, what a run would make of it where the API server cannot be asked. Raises the error where it can."""
+        """Report for an object, in check mode, what a run would make of it where the API server cannot be asked. Raises the error where it can."""
         if not self._check or not (error.status.namespace_missing or error.status.is_untried):
             raise error
         # Another task of the same check run would have made the namespace.
@@ -289,16 +289,16 @@ class Applier:
             item.taken_off = {"f:spec": {"f:claimRef": {f"f:{name}": {} for name in _BINDING}}}
 
     def _take_back(self, item: Item) -> None:
-        """Take away what others have added to the object, where that is asked for; see foreign.py."""
+        """Take away what others have added to the object, where that is asked for; see foreign_fields.py."""
         if self._may_be_foreign is None:
             return
         for attempt in range(_TAKE_BACK):
-            added = foreign.added(item.after or {}, item.ref.resource.group_kind, self._manager, self._may_be_foreign)
+            added = foreign_fields.added(item.after or {}, item.ref.resource.group_kind, self._manager, self._may_be_foreign)
             if not added:
                 return
             taken: fields.Tree = {}
             for who, tree, names in added:
-                taken = foreign.joined(taken, tree)
+                taken = foreign_fields.joined(taken, tree)
                 rows = [{"field": name, "manager": who} for name in names]
                 item.foreign.extend(row for row in rows if row not in item.foreign)
             item.taken_off = fields.union(item.taken_off, taken)
@@ -318,7 +318,11 @@ class Applier:
         body = [
             {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
             {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-            {"op": "replace", "path": "/metadata/managedFields", "value": foreign.handed_over(item.after or {}, self._manager, taken)},
+            {
+                "op": "replace",
+                "path": "/metadata/managedFields",
+                "value": foreign_fields.handed_over(item.after or {}, self._manager, taken),
+            },
         ]
         what = f"take back fields of {item.ref} that somebody else has added"
         try:
@@ -376,10 +380,10 @@ class Live:
 
     def _members(self, ref: Ref) -> dict[str, dict[str, Any]]:
         try:
-            answer = self._client.get(ref.collection, what=f"list {ref.resource.plural}", query={"labelSelector": str(self._label)})
+            response = self._client.get(ref.collection, what=f"list {ref.resource.plural}", query={"labelSelector": str(self._label)})
         except (Forbidden, NotFound):
             return {}  # then each by its name
-        return {str(obj["metadata"]["name"]): obj for obj in answer.data.get("items") or ()}
+        return {str(obj["metadata"]["name"]): obj for obj in response.data.get("items") or ()}
 
 
 def current_revision(client: Client, ref: Ref) -> tuple[int | None, dict[str, Any] | None]:
@@ -390,11 +394,11 @@ def current_revision(client: Client, ref: Ref) -> tuple[int | None, dict[str, An
     """
     query = {"fieldSelector": f"metadata.name={ref.name}", "limit": "1"}
     try:
-        answer = client.get(ref.collection, what=f"list {ref.resource.plural}", query=query)
+        response = client.get(ref.collection, what=f"list {ref.resource.plural}", query=query)
     except (Forbidden, NotFound):
         return None, None
-    items = answer.data.get("items") or [None]
-    return _revision_of(answer.data), items[0]
+    items = response.data.get("items") or [None]
+    return _revision_of(response.data), items[0]
 
 
 def at_revision(client: Client, ref: Ref, revision: int) -> dict[str, Any] | None:

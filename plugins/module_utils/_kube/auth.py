@@ -28,7 +28,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.proxy import ch
 
 try:
     import yaml
-except ImportError as error:  # told when a kubeconfig is read
+except ImportError as error:  # reported when a kubeconfig is read
     _MISSING: ImportError | None = error
 else:
     _MISSING = None
@@ -89,7 +89,7 @@ class Access:
     certificate: Pem = Pem()
     key: Pem = Pem()
     authorization: Callable[[], dict[str, str]] = field(default=dict)
-    """Returns the Authorization header, read anew at each call so that a renewed token is found."""
+    """Returns the Authorization header, read again at each call so that a renewed token is found."""
     impersonation: tuple[tuple[str, str], ...] = ()
     """Headers that say for whom the requests are; one may be there several times."""
     proxy: str | None = None
@@ -292,7 +292,7 @@ def _impersonation(user: dict[str, Any], source: str) -> tuple[tuple[str, str], 
             f"The user of {source} has as-groups that are no list of texts, or as-user-extra that is no mapping of lists of texts; correct them."
         )
     if (uid or groups or extra) and not who:
-        raise ConfigError(f"The user of {source} has as-uid, as-groups or as-user-extra without as; say for whom it acts.")
+        raise ConfigError(f"The user of {source} has as-uid, as-groups or as-user-extra without as; name the user to impersonate.")
     pairs = [("Impersonate-User", who)] if who else []
     if uid:
         pairs.append(("Impersonate-Uid", uid))
@@ -351,7 +351,7 @@ def _pem(section: dict[str, Any], key: str, path: Path, source: str) -> Pem:
         try:
             return Pem(text=base64.b64decode(data, validate=False).decode())
         except ValueError as error:
-            raise ConfigError(f"The {key}-data of {source} is not base64 of a PEM text; write the kubeconfig anew.") from error
+            raise ConfigError(f"The {key}-data of {source} is not base64 of a PEM text; write the kubeconfig again.") from error
     return Pem(path=str(path.parent / Path(file).expanduser())) if file else Pem()
 
 

@@ -4,7 +4,7 @@
 """Requests to one API server over kept-alive connections, counted, with deadlines and retries.
 
 What is retried: answers that say "not now" (429, 500, 502, 503, 504), a lost resourceVersion race (409 without field causes), and
-lost connections. Every write of this package can be sent twice: server-side apply says what shall be, a delete names the UID, a
+lost connections. Every write of this package can be sent twice: server-side apply says what should be, a delete names the UID, a
 create that meets the object of its own first try is told by its caller. What is never retried: 403, 404, 422, field conflicts.
 """
 
@@ -42,7 +42,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.text import as_
 try:
     import urllib3
     from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ProxyError, SSLError
-except ImportError as error:  # told when a Client is made
+except ImportError as error:  # reported when a Client is made
     _MISSING: ImportError | None = error
 else:
     _MISSING = None
@@ -74,7 +74,7 @@ class Retry:
 
     attempts: int = 10
     first_contact_attempts: int = 3
-    """Tries to connect while this server has never answered: a wrong address shall not cost a minute."""
+    """Tries to connect while this server has never responded: a wrong address should not cost a minute."""
     server_errors: float = 10.0
     """After this time of nothing but answers 500 a request is not tried again: a webhook or a converter that is broken stays so; most others pass."""
     base: float = 0.1
@@ -113,17 +113,17 @@ class Client:
         self._lock = threading.Lock()
         self.clock: str | None = None
         """The API server's time when it first answered, as objects carry it (2026-01-02T03:04:05Z)."""
-        self._answered = False
+        self._responded = False
         self._headers = access.headers()
-        self._keeps = _keeps
-        self._pool = _kept_pool(access, connections) if self._keeps else _pool(access, access.ssl_context(), connections)
+        self._shares = _shares
+        self._pool = _shared_pool(access, connections) if self._shares else _pool(access, access.ssl_context(), connections)
         server = urlsplit(access.server)
         # Where a proxy makes no tunnel, each request tells it the server.
         self._prefix = access.server if server.scheme == "http" and self._pool.proxy is not None else server.path
 
     def close(self) -> None:
         """Close the idle connections, unless this process keeps them."""
-        if not self._keeps:
+        if not self._shares:
             self._pool.close()
 
     def count(self, *, writes: bool) -> None:
@@ -198,21 +198,21 @@ class Client:
     ) -> Response:
         """Send one request, repeated as the module's text says, and return the success.
 
-        ``what`` names the deed for error sentences ("apply ConfigMap demo/x"). ``body`` is sent as JSON, which is also YAML.
-        Raises ApiError (see errors.api_error) for a refusal and Unreachable when no answer came.
+        ``what`` names the action for error sentences ("apply ConfigMap demo/x"). ``body`` is sent as JSON, which is also YAML.
+        Raises ApiError (see errors.api_error) for a refusal and Unreachable when no response came.
         """
-        answer = self._answer(
+        response = self._response(
             method, path, what=what, query=query, body=body, content_type=content_type, accept=accept, retry_conflict=retry_conflict
         )
-        sort, server = str(answer.headers.get("Content-Type") or ""), f"{self.access.server} ({self.access.source})"
-        return Response(answer.status, parse_object(answer.status, answer.data, sort, what, method=method, server=server))
+        sort, server = str(response.headers.get("Content-Type") or ""), f"{self.access.server} ({self.access.source})"
+        return Response(response.status, parse_object(response.status, response.data, sort, what, method=method, server=server))
 
     def text(self, path: str, *, what: str, query: Mapping[str, str]) -> str:
         """Return a path's body as text (a container's log)."""
-        answer = self._answer("GET", path, what=what, query=query, accept="*/*")
-        return answer.data.decode(errors="replace")
+        response = self._response("GET", path, what=what, query=query, accept="*/*")
+        return response.data.decode(errors="replace")
 
-    def _answer(
+    def _response(
         self,
         method: str,
         path: str,
@@ -224,7 +224,7 @@ class Client:
         accept: str = JSON,
         retry_conflict: bool = True,
     ) -> urllib3.BaseHTTPResponse:
-        """Return the successful answer."""
+        """Return the successful response."""
         url = self._url(path, query)
         payload = None if body is None else _payload(body, what)
         began = time.monotonic()
@@ -234,15 +234,15 @@ class Client:
         while True:
             attempt += 1
             try:
-                answer = self._send(method, url, payload, content_type, accept)
+                response = self._send(method, url, payload, content_type, accept)
             except (HTTPError, OSError) as error:
                 lost: Exception | None = error
                 status = None
             else:
-                if answer.status < 300:
-                    return answer
+                if response.status < 300:
+                    return response
                 lost = None
-                status = parse_status(answer.status, answer.data, answer.headers.get("Retry-After"))
+                status = parse_status(response.status, response.data, response.headers.get("Retry-After"))
                 if status.code == 401 and not renewed:  # a token that ran out during a long wait
                     renewed = True
                     fresh = self.access.headers()
@@ -270,7 +270,7 @@ class Client:
         url = self._url(path, {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)})
         try:
             self.count(writes=False)
-            answer = self._pool.request(
+            response = self._pool.request(
                 "GET",
                 url,
                 headers=self._with_headers(Accept=JSON),
@@ -283,15 +283,15 @@ class Client:
         except (HTTPError, OSError):
             return
         try:
-            if answer.status >= 300:
-                raise api_error(parse_status(answer.status, answer.read()), what, server=self.access.server)
-            stop.attach(answer)
-            yield from _lines(answer)
+            if response.status >= 300:
+                raise api_error(parse_status(response.status, response.read()), what, server=self.access.server)
+            stop.attach(response)
+            yield from _lines(response)
         except (HTTPError, OSError, ValueError, AttributeError):
             return  # cut off; urllib3 meets a socket that another thread has closed in several ways
         finally:
-            stop.detach(answer)
-            answer.close()
+            stop.detach(response)
+            response.close()
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
         return self._prefix + path + (f"?{urlencode(query, quote_via=quote)}" if query else "")
@@ -299,7 +299,7 @@ class Client:
     def _send(self, method: str, url: str, payload: bytes | None, content_type: str, accept: str) -> urllib3.BaseHTTPResponse:
         self.count(writes=method != "GET")
         headers = self._with_headers(Accept=accept, **({} if payload is None else {"Content_Type": content_type}))
-        answer = self._pool.request(
+        response = self._pool.request(
             method,
             url,
             body=payload,
@@ -309,20 +309,20 @@ class Client:
             assert_same_host=False,
             timeout=urllib3.Timeout(connect=10.0, read=self._timeout),
         )
-        self._answered = True
-        if self.clock is None and "Date" in answer.headers:
-            self.clock = email.utils.parsedate_to_datetime(answer.headers["Date"]).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return answer
+        self._responded = True
+        if self.clock is None and "Date" in response.headers:
+            self.clock = email.utils.parsedate_to_datetime(response.headers["Date"]).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return response
 
     def _may_repeat(self, lost: Exception | None, status: Status | None, attempt: int, until: float, retry_conflict: bool) -> float | None:
-        """Return the pause before the next try in seconds, or None when there shall be none."""
+        """Return the pause before the next try in seconds, or None when there should be none."""
         policy = self._retry
         if isinstance(lost, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(lost):
             return None
         unreached = isinstance(lost, (NewConnectionError, ConnectTimeoutError, NameResolutionError, ProxyError))
-        if attempt >= (policy.attempts if self._answered or not unreached else policy.first_contact_attempts):
+        if attempt >= (policy.attempts if self._responded or not unreached else policy.first_contact_attempts):
             return None
-        refused = status is not None and (status.code not in _NOT_NOW or status.is_schema_mistake)
+        refused = status is not None and (status.code not in _NOT_NOW or status.is_schema_error)
         if refused and not (status is not None and status.is_race and retry_conflict):
             return None
         pause = min(policy.cap, policy.base * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
@@ -349,7 +349,7 @@ def patch_as_seen(
     what: str,
     query: Mapping[str, str] | None = None,
 ) -> dict[str, Any] | None:
-    """Change an object as it was when it was judged: whoever writes it in between is not overwritten, and ``change`` judges anew.
+    """Change an object as it was when it was judged: whoever writes it in between is not overwritten, and ``change`` judges again.
 
     ``change`` is given the object and returns a merge patch, or None where there is nothing to do; ``seen`` is the object as it was read.
     Returns the object after the change, None where there was none to make. Raises Conflict when somebody came first each time, NotFound.
@@ -376,7 +376,7 @@ class Stop:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._lock = threading.Lock()
-        self._answers: set[urllib3.BaseHTTPResponse] = set()
+        self._responses: set[urllib3.BaseHTTPResponse] = set()
 
     def is_set(self) -> bool:
         """True after ``set``."""
@@ -386,29 +386,29 @@ class Stop:
         """Sleep, but no longer than until ``set``; return ``is_set()``."""
         return self._event.wait(seconds)
 
-    def attach(self, answer: urllib3.BaseHTTPResponse) -> None:
-        """Register a stream that ``set`` shall cut."""
+    def attach(self, response: urllib3.BaseHTTPResponse) -> None:
+        """Register a stream that ``set`` should cut."""
         with self._lock:
-            self._answers.add(answer)
+            self._responses.add(response)
         if self._event.is_set():
-            _shutdown(answer)
+            _shutdown(response)
 
-    def detach(self, answer: urllib3.BaseHTTPResponse) -> None:
+    def detach(self, response: urllib3.BaseHTTPResponse) -> None:
         """Forget a stream."""
         with self._lock:
-            self._answers.discard(answer)
+            self._responses.discard(response)
 
     def set(self) -> None:
         """Raise the flag and wake the sleepers."""
         self._event.set()
         with self._lock:
-            answers = list(self._answers)
-        for answer in answers:
-            _shutdown(answer)
+            responses = list(self._responses)
+        for response in responses:
+            _shutdown(response)
 
 
-def _shutdown(answer: urllib3.BaseHTTPResponse) -> None:
-    connection = getattr(answer, "connection", None)
+def _shutdown(response: urllib3.BaseHTTPResponse) -> None:
+    connection = getattr(response, "connection", None)
     sock = getattr(connection, "sock", None)
     if sock is not None:
         try:
@@ -417,11 +417,11 @@ def _shutdown(answer: urllib3.BaseHTTPResponse) -> None:
             return  # closed already
 
 
-def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[dict[str, Any]]:
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[dict[str, Any]]:
     """Yield the JSON documents of a stream of lines, as soon as each is complete."""
     buffer = b""
     while True:
-        chunk = answer.read1()
+        chunk = response.read1()
         if not chunk:
             return
         *complete, buffer = (buffer + chunk).split(b"\n")
@@ -449,27 +449,27 @@ def ask_before_requests(ask: Callable[[bool], None]) -> None:
 
 
 # Whether clients leave their connections to later ones of the same process, and those that were left.
-_keeps = False
-_kept: dict[tuple[object, ...], urllib3.HTTPConnectionPool] = {}
+_shares = False
+_shared: dict[tuple[object, ...], urllib3.HTTPConnectionPool] = {}
 _contexts: dict[tuple[object, ...], ssl.SSLContext | None] = {}
 
 
 def keep_connections() -> None:
     """Have the clients of this process, and of those that it forks, leave their connections open for the next one: for a process that runs many tasks."""
-    global _keeps
-    _keeps = True
+    global _shares
+    _shares = True
 
 
-def _kept_pool(access: Access, connections: int) -> urllib3.HTTPConnectionPool:
+def _shared_pool(access: Access, connections: int) -> urllib3.HTTPConnectionPool:
     """Return the connections of this process by the same certificates; a token is sent with each request and may be another one. No fork uses its parent's."""
     server = (access.server, access.ca, access.verify, access.tls_server_name, access.proxy)
     key = (os.getpid(), *server, access.certificate, access.key)
-    if key not in _kept:
-        _kept[key] = _pool(access, kept_context(access), connections)
-    return _kept[key]
+    if key not in _shared:
+        _shared[key] = _pool(access, shared_context(access), connections)
+    return _shared[key]
 
 
-def kept_context(access: Access) -> ssl.SSLContext | None:
+def shared_context(access: Access) -> ssl.SSLContext | None:
     """Return the TLS settings of a process that keeps its connections: made once, also for its forks, until one of the files is another one."""
     pems = (access.ca, access.certificate, access.key)
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, NotFound, WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
+from ansible_collections.corral.slurm.plugins.module_utils._kube.progress import ProgressLog
 
 
 def delete(client: Client, ref: Ref, *, uid: str, propagation: str, version: str = "", check: bool = False) -> bool:
@@ -45,7 +45,7 @@ def wait_gone(client: Client, ref: Ref, uid: str, *, timeout: float) -> None:
     """Return when the object with this UID does not exist any more. Raises WaitTimeout with what holds it."""
     deadline = time.monotonic() + timeout
     pause = 0.05
-    telling = Telling()
+    progress = ProgressLog()
     while True:
         try:
             live = client.get(ref.path, what=f"read {ref}").data
@@ -55,16 +55,16 @@ def wait_gone(client: Client, ref: Ref, uid: str, *, timeout: float) -> None:
             return
         if time.monotonic() > deadline:
             raise WaitTimeout(f"{ref} was not gone after {timeout:g} s: {holds(live)}.")
-        telling.tell(f"waiting until {ref} is gone: {holds(live)}")
+        progress.log(f"waiting until {ref} is gone: {holds(live)}")
         time.sleep(pause)
         pause = min(pause * 1.5, 1.0)
 
 
 def holds(live: dict[str, Any]) -> str:
-    """Say what keeps an object that shall go."""
+    """Report what keeps an object that should go."""
     metadata = live["metadata"]
     if not metadata.get("deletionTimestamp"):
-        return "it is not marked for deletion, so somebody has made it again; stop who does"
+        return "it is not marked for deletion, so somebody has made it again; stop whoever does"
     conditions = (live.get("status") or {}).get("conditions") or ()
     remains = [str(c.get("message")) for c in conditions if c.get("status") == "True" and "Remaining" in str(c.get("type"))]
     if remains:

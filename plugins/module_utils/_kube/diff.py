@@ -45,7 +45,7 @@ def shown(obj: dict[str, Any], kind: str) -> dict[str, Any]:
         for key in ("data", "stringData"):
             if isinstance(visible.get(key), dict):
                 visible[key] = {name: _hashed(value, encoded=key == "data") for name, value in visible[key].items()}
-            elif visible.get(key):  # a mistake, with a value in it all the same
+            elif visible.get(key):  # a error, with a value in it all the same
                 visible[key] = _hashed(visible[key], encoded=False)
     if kind.endswith("List") and isinstance(visible.get("items"), list):
         visible["items"] = [

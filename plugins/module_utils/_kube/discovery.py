@@ -163,8 +163,8 @@ class Discovery:
             return BUILTIN[group, kind]
         if group not in self._preferred:
             try:
-                answer = self._client.get(f"/apis/{group}", what=f"ask for the API group {group}")
-                self._preferred[group] = str((answer.data.get("preferredVersion") or {}).get("version"))
+                response = self._client.get(f"/apis/{group}", what=f"ask for the API group {group}")
+                self._preferred[group] = str((response.data.get("preferredVersion") or {}).get("version"))
             except NotFound:
                 self._preferred[group] = None
         version = self._preferred[group]
@@ -178,14 +178,14 @@ class Discovery:
     def _read(self, group: str, version: str) -> dict[str, Resource]:
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         try:
-            answer = self._client.get(path, what=f"ask for the kinds of {group or 'core'}/{version}")
+            response = self._client.get(path, what=f"ask for the kinds of {group or 'core'}/{version}")
         except NotFound:
             return {}
         return {
             str(entry["kind"]): Resource(
                 group, version, str(entry["kind"]), str(entry["name"]), bool(entry.get("namespaced")), builtin=False
             )
-            for entry in answer.data.get("resources") or ()
+            for entry in response.data.get("resources") or ()
             if "/" not in str(entry.get("name"))
         }
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
-# managedFields' typed converter answers 500 without a reason for an object that does not fit its schema; it is the caller's mistake all the same.
-_SCHEMA_MISTAKE = "failed to create typed patch object"
+# managedFields' typed converter answers 500 without a reason for an object that does not fit its schema; it is the caller's error all the same.
+_SCHEMA_ERROR = "failed to create typed patch object"
 
 
 class KubeError(CorralError):
@@ -25,7 +25,7 @@ class ConfigError(KubeError):
 
 
 class Unreachable(KubeError):
-    """No answer from the API server within the deadline."""
+    """No response from the API server within the deadline."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class Status:
         return self.code == 400 and "does not support dry run" in self.message
 
     @property
-    def is_schema_mistake(self) -> bool:
+    def is_schema_error(self) -> bool:
         """The object does not fit its kind's schema (answered with 500 by server-side apply)."""
-        return self.code in (400, 422) or _SCHEMA_MISTAKE in self.message
+        return self.code in (400, 422) or _SCHEMA_ERROR in self.message
 
 
 class ApiError(KubeError):
-    """An answer of the API server that is not a success; ``status`` holds its parts."""
+    """A response of the API server that is not a success; ``status`` holds its parts."""
 
     def __init__(self, message: str, status: Status, *, data: dict[str, Any] | None = None) -> None:
         super().__init__(message, data=data)
@@ -109,7 +109,7 @@ class NotFound(ApiError):
 
 
 class Invalid(ApiError):
-    """400 or 422, or a schema mistake."""
+    """400 or 422, or a schema error."""
 
 
 class Conflict(ApiError):
@@ -133,7 +133,7 @@ class ExecError(KubeError):
 
 
 class NotStarted(ExecError):
-    """A command in a pod has not begun: its container does not run, or its node does not answer. It can be run elsewhere without running twice."""
+    """A command in a pod has not begun: its container does not run, or its node does not respond. It can be run elsewhere without running twice."""
 
 
 def parse_status(code: int, body: bytes, retry_after: str | None = None) -> Status:
@@ -166,7 +166,7 @@ def parse_status(code: int, body: bytes, retry_after: str | None = None) -> Stat
 
 
 def parse_object(code: int, body: bytes, content_type: str, what: str, *, method: str, server: str) -> dict[str, Any]:
-    """Return the object in a successful answer. A login page, or whatever else is no API server, has something else there: raises Unreachable.
+    """Return the object in a successful response. A login page, or whatever else is no API server, has something else there: raises Unreachable.
 
     Whatever an API server answers says what it is, discovery too, if without a version for the core group; a Status in place of an object is the
     answer to a DELETE alone.
@@ -186,7 +186,7 @@ def parse_object(code: int, body: bytes, content_type: str, what: str, *, method
 
 
 def api_error(status: Status, what: str, *, server: str) -> ApiError:
-    """Return the exception for ``status``; ``what`` is the tried deed in words ("apply StatefulSet demo/demo-cpu")."""
+    """Return the exception for ``status``; ``what`` is the tried action in words ("apply StatefulSet demo/demo-cpu")."""
     message = status.message or f"HTTP {status.code}"
     if status.code == 401:
         return Forbidden(
@@ -201,7 +201,7 @@ def api_error(status: Status, what: str, *, server: str) -> ApiError:
         return NotFound(f"Could not {what}: namespace {status.name} does not exist; make it first, or name another one.", status)
     if status.code in (404, 410):
         return NotFound(f"Could not {what}: {message}.", status)
-    if status.is_schema_mistake:
+    if status.is_schema_error:
         return Invalid(f"Could not {what}: the API server refuses the object: {_invalid(status)}.", status)
     if status.code == 409:
         return Conflict(f"Could not {what}: {message}.", status)
@@ -217,7 +217,7 @@ _RBAC = re.compile(
 
 
 def _forbidden(message: str) -> str:
-    """Say who lacks which right where, and which rule gives it; other refusals (Pod Security, quota) in the server's own words."""
+    """Report who lacks which right where, and which rule gives it; other refusals (Pod Security, quota) in the server's own text."""
     match = _RBAC.search(message)
     if match is None:
         return f"refused by policy: {message.rstrip('.')}."
@@ -236,7 +236,7 @@ def _conflict_row(cause: Cause) -> dict[str, str]:
 
 
 def _field_conflict(status: Status, what: str) -> str:
-    """Say which fields belong to whom, and what can be done."""
+    """Report which fields belong to whom, and what can be done."""
     rows = [_conflict_row(cause) for cause in status.causes]
     fields = ", ".join(f"{row['field']} belongs to {row['manager']}" for row in rows[:5])
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
@@ -248,4 +248,4 @@ def _invalid(status: Status) -> str:
     if status.causes:
         return "; ".join(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in status.causes)
     text = status.message.rstrip(".")
-    return text.split(": ", 1)[1] if text.startswith(_SCHEMA_MISTAKE) and ": " in text else text
+    return text.split(": ", 1)[1] if text.startswith(_SCHEMA_ERROR) and ": " in text else text

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be asked about an object that is not as it shall be: its events, its pods, their logs. All of it best effort.
+"""What can be asked about an object that is not in its wanted state: its events, its pods, their logs. All of it best effort.
 
 A right that is missing here (events, logs) must not hide the failure that is being told, so refusals give empty words.
 """
@@ -74,7 +74,7 @@ def refusal(client: Client, ref: Ref, workload: Object, *, since: str | None, po
 
 
 def of_mounts(client: Client, ref: Ref, pod: Object, *, since: str | None) -> tuple[str, str]:
-    """Say of a pod that waits for its volumes what nobody has of them, and what its newest event warns of; "" for nothing."""
+    """Report for a pod that waits for its volumes what nobody has of them, and what its newest event warns of; "" for nothing."""
     found = [event for event in events(client, ref, pod) if event.is_since(since)]
     missing = next((event.message for event in reversed(found) if event.reason == "FailedMount" and is_missing(event.message)), "")
     # An older warning may be over: of a place that it has now.
@@ -109,7 +109,7 @@ def are_bound(client: Client, pod: Object) -> bool:
 
 
 def of_claims(client: Client, pod: Object) -> str:
-    """Say which claims of a pod that no node takes are the reason, and what to do."""
+    """Report which claims of a pod that no node takes are the reason, and what to do."""
     namespace = str(pod["metadata"]["namespace"])
     for name in claims(pod):
         ref = Ref(BUILTIN["", "PersistentVolumeClaim"], namespace, name)
@@ -121,7 +121,9 @@ def of_claims(client: Client, pod: Object) -> str:
             continue
         phase = str((claim.get("status") or {}).get("phase"))
         if phase == "Lost":
-            return f"{ref} has lost its volume {(claim.get('spec') or {}).get('volumeName')}: bring the volume back, or make the claim anew"
+            return (
+                f"{ref} has lost its volume {(claim.get('spec') or {}).get('volumeName')}: bring the volume back, or create the claim again"
+            )
         if phase != "Bound":
             event = latest(client, ref, claim)
             said = f" ({event.reason}: {event.message})" if event else ""
@@ -208,8 +210,8 @@ def of_job(client: Client, ref: Ref, job: Object) -> str:
 
 
 def why(client: Client, ref: Ref, obj: Object, pods: list[Object]) -> str:
-    """Say for a time-out what is known about an object that is not ready."""
-    parts = [words for words in map(describe, pods) if words][:3]
+    """Report for a time-out what is known about an object that is not ready."""
+    parts = [text for text in map(describe, pods) if text][:3]
     unready = [pod for pod in pods if describe(pod)]
     subject, of = (unready[0], Ref(BUILTIN["", "Pod"], ref.namespace, str(unready[0]["metadata"]["name"]))) if unready else (obj, ref)
     warnings = [event for event in events(client, of, subject) if event.warning]

@@ -21,7 +21,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import E
 
 try:
     import websocket
-except ImportError as error:  # told when a command is to be run
+except ImportError as error:  # reported when a command is to be run
     _MISSING: ImportError | None = error
 else:
     _MISSING = None
@@ -39,10 +39,10 @@ class Output:
     stderr: str
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """What the command said, in one line, for error sentences."""
         text = " ".join((self.stderr.strip() or self.stdout.strip()).split())
-        return text[-500:] or "it said nothing"
+        return text[-500:] or "it printed nothing"
 
 
 def run_in_pod(
@@ -79,7 +79,7 @@ def run_in_pod(
 
 
 def _url(client: Client, namespace: str, pod: str, container: str, command: list[str], stdin: bool) -> str:
-    query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", word) for word in command)]
+    query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", argument) for argument in command)]
     if stdin:
         query.append(("stdin", "true"))
     server = urlsplit(client.access.server)
@@ -155,8 +155,10 @@ def _follow(connection: Any, what: str, deadline: float, timeout: float) -> Outp
 
 
 def _slow(what: str, timeout: float, streams: dict[int, bytearray]) -> ExecError:
-    said = " ".join(bytes(streams[_STDERR] or streams[_STDOUT]).decode(errors="replace").split())[-300:]
-    return ExecError(f"Could not {what}: it did not end within {timeout:g} s" + (f"; so far it said: {said}" if said else "") + ".")
+    printed = " ".join(bytes(streams[_STDERR] or streams[_STDOUT]).decode(errors="replace").split())[-300:]
+    return ExecError(
+        f"Could not {what}: it did not end within {timeout:g} s" + (f"; its output so far: {printed}" if printed else "") + "."
+    )
 
 
 def _exit_code(outcome: str, what: str) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import stuck
+from ansible_collections.corral.slurm.plugins.module_utils._kube import stuck_pods
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
@@ -36,13 +36,13 @@ def replace_next(client: Client, items: list[Item], question: Question) -> tuple
     """Delete the first idle pod of an older template of the StatefulSets with OnDelete, and return it, with what keeps those before it."""
     kept: dict[Ref, str] = {}
     for item in items:
-        if item.ref.resource.kind != "StatefulSet" or item.after is None or not stuck.on_delete(item.after):
+        if item.ref.resource.kind != "StatefulSet" or item.after is None or not stuck_pods.on_delete(item.after):
             continue
-        live = stuck.observed(client, item.ref, item.after)
+        live = stuck_pods.observed(client, item.ref, item.after)
         if live is None:
             continue
         for ref, pod in _pods(client, item.ref, live):
-            if pod["metadata"].get("deletionTimestamp") or not stuck.is_stale(pod, live):
+            if pod["metadata"].get("deletionTimestamp") or not stuck_pods.is_stale(pod, live):
                 continue
             why = _in_use(client, ref, pod, question)
             if why:
@@ -53,7 +53,7 @@ def replace_next(client: Client, items: list[Item], question: Question) -> tuple
 
 
 @dataclass(frozen=True)
-class Going:
+class UsedPod:
     """A pod that goes while it is in use."""
 
     ref: Ref
@@ -62,9 +62,9 @@ class Going:
     """Seconds that it has to end."""
 
 
-def going(client: Client, items: list[Item], question: Question, *, check: bool) -> list[Going]:
+def used_pods(client: Client, items: list[Item], question: Question, *, check: bool) -> list[UsedPod]:
     """Return the pods in use that go, or in check mode would go, since this batch has changed their StatefulSet. No request for a set that is unchanged."""
-    found: list[Going] = []
+    found: list[UsedPod] = []
     for item in items:
         if item.ref.resource.kind != "StatefulSet" or item.after is None or item.imagined or item.result != "configured":
             continue
@@ -72,19 +72,19 @@ def going(client: Client, items: list[Item], question: Question, *, check: bool)
         # A dry run's status is that of before, when all pods were older than a template that is to come.
         before = item.before if check else None
         all_older = check and (before is None or before["spec"]["template"] != item.after["spec"]["template"])
-        rolls = not stuck.on_delete(item.after) and (before is None or all_older or stuck.on_delete(before))
-        live = before or item.after if check or not rolls else stuck.observed(client, item.ref, item.after)
+        rolls = not stuck_pods.on_delete(item.after) and (before is None or all_older or stuck_pods.on_delete(before))
+        live = before or item.after if check or not rolls else stuck_pods.observed(client, item.ref, item.after)
         if not (fewer or rolls) or live is None:
             continue
         for ref, pod in _pods(client, item.ref, live):
-            if _is_above(ref, item.after) or (rolls and (all_older or stuck.is_stale(pod, live))):
-                found += _going(client, ref, pod, question)
+            if _is_above(ref, item.after) or (rolls and (all_older or stuck_pods.is_stale(pod, live))):
+                found += _used(client, ref, pod, question)
     return found
 
 
-def ending(client: Client, refs: list[Ref], question: Question) -> list[Going]:
+def ending(client: Client, refs: list[Ref], question: Question) -> list[UsedPod]:
     """Return the pods in use of those StatefulSets among ``refs`` that are there. That it may not be asked keeps nobody from taking them away."""
-    found: list[Going] = []
+    found: list[UsedPod] = []
     for ref in refs:
         if ref.resource.kind != "StatefulSet":
             continue
@@ -94,40 +94,40 @@ def ending(client: Client, refs: list[Ref], question: Question) -> list[Going]:
             continue
         for pod_ref, pod in _pods(client, ref, live):
             try:
-                found += _going(client, pod_ref, pod, question)
+                found += _used(client, pod_ref, pod, question)
             except Forbidden as error:
                 found.append(_one(pod_ref, pod, _unasked(error)))
     return found
 
 
 def lasting(client: Client, items: list[Item], question: Question) -> list[str]:
-    """Say of each pod above the replicas of its StatefulSet that is still there, who uses it and when it ends."""
+    """Report for each pod above the replicas of its StatefulSet that is still there, who uses it and when it ends."""
     found: list[str] = []
     for item in items:
         if item.ref.resource.kind != "StatefulSet" or item.after is None:
             continue
         for ref, pod in _pods(client, item.ref, item.after):
             if _is_above(ref, item.after):
-                users = _in_use(client, ref, pod, question) or "nobody uses it, and it is ending"
+                users = _in_use(client, ref, pod, question) or "it is not in use, and is ending"
                 last = pod["metadata"].get("deletionTimestamp")
-                by = f" It ends at {last} at the latest;" if last else " Kubernetes has not told it to end;"
+                by = f" It ends at {last} at the latest;" if last else " Kubernetes has not begun to delete it;"
                 found.append(f"{ref} is still there: {users}.{by} run again to wait for it.")
     return found
 
 
-def told(pods: list[Going], *, check: bool) -> list[str]:
+def warnings(pods: list[UsedPod], *, check: bool) -> list[str]:
     """Return a sentence for each."""
     goes = "would go" if check else "goes"
     return [f"{one.ref} {goes} while it is in use: {one.users}. It has {one.grace} s to end." for one in pods]
 
 
-def _going(client: Client, ref: Ref, pod: dict[str, Any], question: Question) -> list[Going]:
+def _used(client: Client, ref: Ref, pod: dict[str, Any], question: Question) -> list[UsedPod]:
     users = _in_use(client, ref, pod, question)
     return [_one(ref, pod, users)] if users else []
 
 
-def _one(ref: Ref, pod: dict[str, Any], users: str) -> Going:
-    return Going(ref, users, int(pod["spec"].get("terminationGracePeriodSeconds") or 0))
+def _one(ref: Ref, pod: dict[str, Any], users: str) -> UsedPod:
+    return UsedPod(ref, users, int(pod["spec"].get("terminationGracePeriodSeconds") or 0))
 
 
 def _wanted(live: dict[str, Any]) -> int:
@@ -153,7 +153,7 @@ def _pods(client: Client, ref: Ref, live: dict[str, Any]) -> list[tuple[Ref, dic
 
 
 def _in_use(client: Client, ref: Ref, pod: dict[str, Any], question: Question) -> str:
-    """Say who uses a pod; "" for nobody. One that can not be asked is in use, unless the container does not run."""
+    """Report who uses a pod; "" for nobody. One that can not be asked is in use, unless the container does not run."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     if not any(one.get("name") == question.container and "running" in (one.get("state") or {}) for one in statuses):
         return ""

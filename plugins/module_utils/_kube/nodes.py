@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a machine (a Kubernetes node) is to be left: it is cordoned, has a taint by which others announce that, or a condition that is bad. Pure."""
+"""Why a Kubernetes node is to be emptied: it is cordoned, has a taint that announces its removal, or a bad condition. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 # What `kubectl cordon` sets, in both its forms.
 CORDON = "node.kubernetes.io/unschedulable"
-# Those by which machines are announced to go: a cordon, the cluster autoscaler, Karpenter, and a machine that somebody has declared to be off.
+# Those that announce the removal of a Kubernetes node: a cordon, the cluster autoscaler, Karpenter, and a node that somebody has declared to be off.
 TAINTS = (
     CORDON,
     "ToBeDeletedByClusterAutoscaler",
@@ -18,31 +18,31 @@ TAINTS = (
     "node.kubernetes.io/out-of-service",
 )
 # A taint that only asks to be avoided keeps nobody away.
-_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
-# By which whoever cordons a machine says why, for people who look at Slurm.
+# The annotation with the reason of a cordon, for people who look at Slurm.
 NOTE = "corral.hpc/reason"
 _LONGEST = 200
 
 
-def cause(machine: dict[str, Any], keys: Iterable[str], conditions: Iterable[str] = ()) -> str:
-    """Say why a machine is to be left; "" when it is not. ``keys`` are those of taints, ``conditions`` types that are true: the first that it has counts.
+def cause(node: dict[str, Any], keys: Iterable[str], conditions: Iterable[str] = ()) -> str:
+    """Return why a node is to be emptied; "" when it is not. ``keys`` are those of taints, ``conditions`` types that are true: the first that it has counts.
 
     What others wrote is in it as one line of text that can be shown, cut to a length that Slurm keeps.
     """
-    spec, metadata = machine.get("spec") or {}, machine.get("metadata") or {}
+    spec, metadata = node.get("spec") or {}, node.get("metadata") or {}
     name, note = metadata.get("name", ""), _line((metadata.get("annotations") or {}).get(NOTE))
-    taints = {str(taint.get("key")) for taint in spec.get("taints") or () if taint.get("effect") in _KEEPS_AWAY}
+    taints = {str(taint.get("key")) for taint in spec.get("taints") or () if taint.get("effect") in _EFFECTS}
     for key in keys:
         if key == CORDON and (spec.get("unschedulable") or key in taints):
-            return f"machine {name} is cordoned{note}"
+            return f"Kubernetes node {name} is cordoned{note}"
         if key in taints:
-            return f"machine {name} has the taint {key}{note}"
+            return f"Kubernetes node {name} has the taint {key}{note}"
     for kind in conditions:
-        for condition in (machine.get("status") or {}).get("conditions") or ():
+        for condition in (node.get("status") or {}).get("conditions") or ():
             if condition.get("type") == kind and condition.get("status") == "True":
-                return f"machine {name} has the condition {kind}{note or _line(condition.get('message'))}"
+                return f"Kubernetes node {name} has the condition {kind}{note or _line(condition.get('message'))}"
     return ""
 
 

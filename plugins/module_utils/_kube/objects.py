@@ -36,7 +36,7 @@ _TIERS: tuple[frozenset[str], ...] = (
     frozenset({"StatefulSet", "Deployment", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"}),
 )
 
-# What holds data or other people's objects is never a member of a set, so no mistake in a document or a batch can delete it.
+# What holds data or other people's objects is never a member of a set, so no error in a document or a batch can delete it.
 NEVER_PRUNED = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeClaim", "Secret", "CustomResourceDefinition"})
 
 # What the server keeps in metadata; an object that somebody exported with kubectl brings it along.
@@ -106,7 +106,7 @@ def prepare(
     for body, origin in flat:
         item = _item(body, origin, discovery, namespace, unknown_kinds)
         if item.ref in seen:
-            raise _mistake(f"{item.ref} is there twice: in {seen[item.ref]} and in {origin}; leave one out")
+            raise _invalid(f"{item.ref} is there twice: in {seen[item.ref]} and in {origin}; leave one out")
         seen[item.ref] = origin
         items.append(item)
     if owner:
@@ -116,10 +116,10 @@ def prepare(
 
 def _unfolded(obj: Any, origin: str) -> list[tuple[dict[str, Any], str]]:
     if not isinstance(obj, dict):
-        raise _mistake(f"{origin} is no mapping but {type(obj).__name__}; an object has apiVersion, kind and metadata")
+        raise _invalid(f"{origin} is no mapping but {type(obj).__name__}; an object has apiVersion, kind and metadata")
     for key in ("apiVersion", "kind"):
         if not isinstance(obj.get(key), str) or not obj[key]:
-            raise _mistake(f"{origin} has no {key}; every object needs apiVersion, kind and metadata.name")
+            raise _invalid(f"{origin} has no {key}; every object needs apiVersion, kind and metadata.name")
     if obj["kind"].endswith("List") and isinstance(obj.get("items"), list):
         return [pair for index, item in enumerate(obj["items"]) for pair in _unfolded(item, f"{origin}.items[{index}]")]
     return [(obj, origin)]
@@ -129,9 +129,9 @@ def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str
     metadata = obj.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-        raise _mistake(f"{obj['kind']} in {origin} has no metadata.name; name it (generateName can not be applied twice)")
+        raise _invalid(f"{obj['kind']} in {origin} has no metadata.name; name it (generateName can not be applied twice)")
     if not _NAME.fullmatch(name):  # it becomes part of a path
-        raise _mistake(
+        raise _invalid(
             f"{obj['kind']} in {origin} has the name {name!r}, which no object may have; use lower-case letters, digits, '-' and '.'"
         )
     try:
@@ -143,7 +143,7 @@ def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str
         return Item(Ref(nowhere, metadata.get("namespace"), name), obj, origin, imagined=True)
     where = (metadata.get("namespace") or namespace) if resource.namespaced else None
     if where is not None and not _NAME.fullmatch(str(where)):
-        raise _mistake(f"{obj['kind']} {name} in {origin} has the namespace {where!r}, which no namespace may be called")
+        raise _invalid(f"{obj['kind']} {name} in {origin} has the namespace {where!r}, which no namespace may be called")
     clean = {key: value for key, value in metadata.items() if key not in _SERVER_METADATA}
     if where is not None:
         clean["namespace"] = str(where)
@@ -158,7 +158,7 @@ def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str
             if not isinstance(
                 value, str
             ):  # None or a mapping would become a text that nobody meant; YAML reads 0123 and yes as something else, too
-                raise _mistake(
+                raise _invalid(
                     f"Secret {name} in {origin} has a stringData.{key} that is no text but {type(value).__name__}; put it in quotes, or leave it out"
                 )
         texts = {key: base64.b64encode(value.encode()).decode() for key, value in given.items()}
@@ -171,7 +171,7 @@ def _own(items: list[Item], owner: dict[str, Any], namespace: str) -> None:
     reference = {key: value for key, value in owner.items() if key != "namespace"}
     missing = [key for key in ("apiVersion", "kind", "name", "uid") if not reference.get(key)]
     if missing:
-        raise _mistake(f"owner has no {' and no '.join(missing)}; give an ownerReference with apiVersion, kind, name and uid")
+        raise _invalid(f"owner has no {' and no '.join(missing)}; give an ownerReference with apiVersion, kind, name and uid")
     where = owner.get("namespace") or namespace
     for item in items:
         if item.ref.namespace == where:
@@ -185,5 +185,5 @@ def add_label(item: Item, name: str, value: str) -> None:
     metadata["labels"] = {**(metadata.get("labels") or {}), name: value}
 
 
-def _mistake(text: str) -> KubeError:
+def _invalid(text: str) -> KubeError:
     return Invalid(f"{text}.", Status(422, "Invalid", text))

@@ -42,7 +42,7 @@ _NOT_LOOKED = re.compile("failed to sync .* cache: timed out")
 @dataclass(frozen=True)
 class Trouble:
     """Something wrong with a pod. ``cause``: image, name, start, profile, crash, place or volume, or event for what events alone tell (refused pods, and
-    volumes that can not be mounted); ``reason`` is Kubernetes' word for it."""
+    volumes that can not be mounted); ``reason`` is the reason that Kubernetes gives."""
 
     cause: str
     reason: str
@@ -145,7 +145,7 @@ def waits_for_claims(trouble: Trouble) -> bool:
 
 
 def is_missing(message: str) -> bool:
-    """True where a kubelet's FailedMount says that something is not there; others (a server that does not answer yet) may end by themselves."""
+    """True where a kubelet's FailedMount says that something is not there; others (a server that does not respond yet) may end by themselves."""
     return bool(_MISSING.search(message))
 
 
@@ -191,7 +191,7 @@ def _container(status: Object) -> Trouble | None:
 
 
 def last_end(status: Object) -> str:
-    """Say how a container ended last: exit code, signal or reason, and its termination message."""
+    """Report how a container ended last: exit code, signal or reason, and its termination message."""
     for state in (status.get("state") or {}, status.get("lastState") or {}):
         ended = state.get("terminated")
         if ended:
@@ -206,7 +206,7 @@ def last_end(status: Object) -> str:
 
 
 def describe(pod: Object) -> str:
-    """Say in a few words why a pod is not ready; "" when it is."""
+    """Report in a few words why a pod is not ready; "" when it is."""
     status = pod.get("status") or {}
     found = troubles(pod)
     name = str((pod.get("metadata") or {}).get("name", ""))

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When an object is what it shall be: one small predicate a kind, in a table. Pure: an object in, a verdict out."""
+"""When an object is ready: one small predicate a kind, in a table. Pure: an object in, a verdict out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READY = State(ready=True)
 def state(obj: Object, *, load_balancers: bool = False, gone: bool = True, suspended: bool = False) -> State:
     """Return the state of ``obj``; kinds without a predicate are ready as soon as they exist.
 
-    Without ``gone``, a StatefulSet is ready while pods above its replicas are still there. With ``suspended``, a suspended Job is as it shall be.
+    Without ``gone``, a StatefulSet is ready while pods above its replicas are still there. With ``suspended``, a suspended Job is in its wanted state.
     """
     group = str(obj.get("apiVersion", "")).rpartition("/")[0]
     kind = str(obj.get("kind", ""))

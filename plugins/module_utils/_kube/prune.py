@@ -13,7 +13,7 @@ noted before, and by who applied the label; so are the members of parents that w
 (``applyset.k8s.io/…``, before kubectl's became final). Such a parent keeps both until a run has come to its end, and its members are looked for by both.
 
 Two runs on one set at once: each writes the parent only as it has read it (resourceVersion), and while a run is at work the parent
-carries its mark, so that a write whose answer was lost is told from another run's. The run that finds another's mark at its end fails, and
+carries its mark, so that a write whose response was lost is told from another run's. The run that finds another's mark at its end fails, and
 takes the hash away first; the other, which finds its own mark on a parent that was written meanwhile, ends well without a hash. So the next run prunes
 what the two have left.
 
@@ -127,7 +127,7 @@ class ApplySet:
         return revision
 
     def adopt(self, items: list[Item]) -> None:
-        """Label the members among ``items`` and work out what the parent shall say. Raises Invalid when the parent itself is among them."""
+        """Label the members among ``items`` and work out what the parent should say. Raises Invalid when the parent itself is among them."""
         if any(item.ref == self.ref for item in items):
             text = f"{self.ref} is the parent of the set and one of its objects; give the set another name"
             raise Invalid(f"{text}.", Status(422, "Invalid", text))
@@ -275,7 +275,7 @@ class ApplySet:
             return json.loads(text)
         except ValueError as error:
             raise KubeError(
-                f"The data of {self.ref} is not what corral wrote there ({error}); remove its data, and the next run notes it anew."
+                f"The data of {self.ref} is not what corral wrote there ({error}); remove its data, and the next run records it again."
             ) from error
 
     def _write(self, kinds: set[str], namespaces: set[str], digest: str | None, data: dict[str, str], *, mark: str = "") -> None:
@@ -301,7 +301,7 @@ class ApplySet:
         what = f"write down the members of set {self.ref}"
         for attempt in range(_RACES):
             try:
-                answer = self._client.request(
+                response = self._client.request(
                     "PATCH", self.ref.path, what=what, query=query, body=body, content_type=APPLY, retry_conflict=False
                 )
             except NotFound as error:
@@ -312,15 +312,15 @@ class ApplySet:
                 self.read()
                 now = None if self._parent is None else self._parent["metadata"].get("resourceVersion")
                 if now != before and all(self._annotation(key) == annotations.get(key, "") for key in _ANNOTATIONS):
-                    self.writes += 1  # by our own first try, whose answer was lost
+                    self.writes += 1  # by our own first try, whose response was lost
                     return
                 if now != before or attempt == _RACES - 1:
                     raise _Race(self.ref) from error
                 time.sleep(0.05 * 2**attempt)
                 continue
             if not self._check:
-                self._parent = answer.data
-                self.writes += before != answer.data["metadata"].get("resourceVersion")
+                self._parent = response.data
+                self.writes += before != response.data["metadata"].get("resourceVersion")
             return
 
     def _annotation(self, name: str) -> str:

@@ -27,11 +27,11 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
     WaitTimeout,
 )
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
-from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
+from ansible_collections.corral.slurm.plugins.module_utils._kube.progress import ProgressLog
 
 Object = dict[str, Any]
 
-# Not `corral`: the pods are not applied by us, and this annotation shall never be in conflict with anything that is.
+# Not `corral`: the pods are not applied by us, and this annotation should never be in conflict with anything that is.
 _MANAGER = "corral-refresh"
 # A kubelet that synced the pod before the new ConfigMap had reached it is woken again after this many seconds.
 _WAKE_AGAIN = 5.0
@@ -139,17 +139,17 @@ class _Refresh:
     def _have_taken_in(self, pods: list[Object], pool: ThreadPoolExecutor) -> None:
         """Wake all kubelets and ask all pods, round by round, so that some that hang hold up no others."""
         deadline = time.monotonic() + self._timeout
-        left, wakes, woken, telling = pods, 0, 0.0, Telling()
+        left, wakes, woken, progress = pods, 0, 0.0, ProgressLog()
         while left:
             if not wakes or time.monotonic() - woken > _WAKE_AGAIN:
                 wakes, woken = wakes + 1, time.monotonic()
                 left = [pod for pod, there in self._each(pool, left, f"{self._wanted}.{wakes}") if there]
-            said = list(zip(left, pool.map(self._ask, left), strict=True))
-            list(self._each(pool, [pod for pod, words in said if words is None], self._wanted))
-            left = [pod for pod, words in said if words]
+            found = list(zip(left, pool.map(self._ask, left), strict=True))
+            list(self._each(pool, [pod for pod, message in found if message is None], self._wanted))
+            left = [pod for pod, message in found if message]
             if not left:
                 return
-            reasons = [f"{pod['metadata']['name']} {words}" for pod, words in said if words]
+            reasons = [f"{pod['metadata']['name']} {message}" for pod, message in found if message]
             more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
             which = "; ".join(reasons[:_NAMED]) + more
             count, what = f"{len(left)} of {len(pods)} pods", f"the new {self._params['config_map']}"
@@ -157,7 +157,7 @@ class _Refresh:
                 raise WaitTimeout(
                     f"{count} did not take in {what} within {self._timeout:g} s: {which}. They go on trying; run again to go on waiting."
                 )
-            telling.tell(f"{count} have not taken in {what}: {which}")
+            progress.log(f"{count} have not taken in {what}: {which}")
             time.sleep(_PAUSE)
 
     def _each(self, pool: ThreadPoolExecutor, pods: list[Object], value: str) -> Iterator[tuple[Object, bool]]:
@@ -179,10 +179,10 @@ class _Refresh:
             return ""
         except ExecError as error:
             return f"can not be asked ({str(error).rstrip('.')})"
-        said = seen.stdout.strip() if seen.code == 0 else seen.words
-        if said == self._wanted:
+        found = seen.stdout.strip() if seen.code == 0 else seen.summary
+        if found == self._wanted:
             return None
-        return f"says: {said[:300]}" if " " in said else f"still has {said[:64]}"
+        return f"says: {found[:300]}" if " " in found else f"still has {found[:64]}"
 
     def _annotate(self, pod: Object, value: str) -> bool:
         """Set the annotation; False where the pod is gone. The UID keeps it off another pod of its name, which was made with the new content."""

@@ -28,7 +28,7 @@ def release(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any
     try:
         for ref, metadata in _objects(client, params):
             before = list(metadata.get("finalizers") or ())
-            if _let_go(client, ref, metadata, params, check=check):
+            if _release(client, ref, metadata, params, check=check):
                 rows.append(ref.row("released"))
                 after = [one for one in before if one != params["finalizer"]]
                 diffs.append(
@@ -57,7 +57,7 @@ def _objects(client: Client, params: dict[str, Any]) -> list[tuple[Ref, dict[str
     return found
 
 
-def _let_go(client: Client, ref: Ref, metadata: dict[str, Any], params: dict[str, Any], *, check: bool) -> bool:
+def _release(client: Client, ref: Ref, metadata: dict[str, Any], params: dict[str, Any], *, check: bool) -> bool:
     """Return False for an object that carries neither the finalizer nor its owner's name, is somebody else's, or is gone."""
     finalizer, annotation, owner = str(params["finalizer"]), str(params.get("annotation") or ""), str(params.get("owner") or "")
     what = f"take the finalizer {finalizer} off {ref}"

@@ -9,7 +9,7 @@ import logging
 import time
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, belonging, foreign, idle, stuck, wait
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, foreign_fields, idle, ownership, stuck_pods, wait
 from ansible_collections.corral.slurm.plugins.module_utils._kube.apply import Applier, current_revision
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
@@ -102,7 +102,7 @@ class Batch:
         drift = [{**item.ref.row("foreign"), **row} for item in self._items for row in item.foreign]
         if drift:
             result["foreign"] = drift
-        warnings = [*foreign.told(self._items, check=self._check), *self._warnings]
+        warnings = [*foreign_fields.warnings(self._items, check=self._check), *self._warnings]
         if warnings:
             result["warnings"] = warnings
         if self._diff:
@@ -145,7 +145,7 @@ class Batch:
             retry_failed_jobs=bool(self._params.get("retry_failed_jobs")),
             rebind_volumes=bool(self._params.get("rebind_volumes")),
             member_label=self._set.selector if self._set is not None and self._set.exists else None,
-            may_be_foreign=None if others is None else foreign.permitted(others),
+            may_be_foreign=None if others is None else foreign_fields.permitted(others),
             uids={} if self._set is None else self._set.uids(known),
             refuse_others=self._refuse_others,
         )
@@ -168,23 +168,23 @@ class Batch:
             self._set.close(self._items)
         question = self._question()
         if question is not None:
-            self._warnings += idle.told(idle.going(self._client, self._items, question, check=self._check), check=self._check)
+            self._warnings += idle.warnings(idle.used_pods(self._client, self._items, question, check=self._check), check=self._check)
         if self._params.get("replace_stuck_pods"):
             self._replace_stuck()
         if self._params.get("wait") and not self._check:
             self._wait()
             if question is not None and question.wait:
                 self._await_gone(question)
-        self._outdated = stuck.outdated(self._client, self._items, check=self._check, waits=bool(self._params.get("wait")))
+        self._outdated = stuck_pods.outdated(self._client, self._items, check=self._check, waits=bool(self._params.get("wait")))
         if self._outdated and self._params.get("replace_idle_pods") and question is not None and not self._check:
             self._replace_idle(question)
 
     def _refuse_others(self, items: list[Item]) -> None:
         if self._set is not None:
-            belonging.refuse_others(self._client, items, set_label=MEMBER_LABEL, set_id=self._set.id)
+            ownership.refuse_others(self._client, items, set_label=MEMBER_LABEL, set_id=self._set.id)
 
     def _foretell(self, items: list[Item]) -> None:
-        """Say of objects, in check mode, that they come with their kind; the API server can not be asked. Raises NotFound where no definition can bring it."""
+        """Warn, in check mode, that objects come with their kind; the API server can not be asked. Raises NotFound where no definition can bring it."""
         for item in items:
             kind = item.ref.resource
             if any(group == kind.group for group, _kind in BUILTIN):
@@ -218,11 +218,11 @@ class Batch:
     def _refresh(self) -> None:
         """Read the StatefulSets again, once they have seen that a pod goes: as they were, they are ready."""
         for item in self._items:
-            if item.ref.resource.kind == "StatefulSet" and item.after is not None and stuck.on_delete(item.after):
-                item.after = stuck.one_less(self._client, item.ref)
+            if item.ref.resource.kind == "StatefulSet" and item.after is not None and stuck_pods.on_delete(item.after):
+                item.after = stuck_pods.one_less(self._client, item.ref)
 
     def _replace_stuck(self) -> bool:
-        gone = stuck.replace(self._client, self._items, check=self._check)
+        gone = stuck_pods.replace(self._client, self._items, check=self._check)
         self._gone("replaced", gone)
         return bool(gone)
 
@@ -272,14 +272,14 @@ class Batch:
             wait.until_ready(self._client, kinds, timeout=_ESTABLISHED)
         applier.expect([resource for item in made for resource in self._discovery.learn(item.body)])
 
-    def _tell_users(self) -> int:
-        """Say whose pods are taken away, at once since the wait for them follows; return the seconds that these have to end."""
+    def _warn_users(self) -> int:
+        """Report whose pods are taken away, at once since the wait for them follows; return the seconds that these have to end."""
         question = self._question()
         if question is None:
             return 0
         refs = [item.ref for item in self._items if not item.imagined] + (self._set.members() if self._set is not None else [])
         pods = idle.ending(self._client, refs, question)
-        for sentence in idle.told(pods, check=self._check):
+        for sentence in idle.warnings(pods, check=self._check):
             _PROGRESS.info("%s", sentence)
             self._warnings.append(sentence)
         return max((one.grace for one in pods), default=0)
@@ -289,12 +289,12 @@ class Batch:
         propagation = str(self._params.get("propagation") or ("Foreground" if waits else "Background"))
         if self._set is not None:
             self._set.read()
-        timeout = self._timeout + self._tell_users()
+        timeout = self._timeout + self._warn_users()
         deadline = time.monotonic() + timeout
         if self._set is not None:
             gone = self._set.delete_all(propagation=propagation, wait=waits, timeout=timeout)
             self._gone("absent", gone)
-        going: list[tuple[Ref, str]] = []
+        deleting: list[tuple[Ref, str]] = []
         for item in sorted(self._items, key=lambda one: -one.tier):
             try:
                 uid = self._delete(item, propagation)
@@ -302,9 +302,9 @@ class Batch:
                 item.result = "refused"
                 raise
             if uid:
-                going.append((item.ref, uid))
+                deleting.append((item.ref, uid))
         if waits and not self._check:
-            for ref, uid in going:
+            for ref, uid in deleting:
                 wait_gone(self._client, ref, uid, timeout=max(0.0, deadline - time.monotonic()))
 
     def _delete(self, item: Item, propagation: str) -> str:
@@ -314,7 +314,7 @@ class Batch:
             item.before = None if item.imagined else self._client.get(item.ref.path, what=f"read {item.ref}").data
         except NotFound:
             item.before = None
-        other = None if item.before is None else belonging.another_owner(item.body, item.before)
+        other = None if item.before is None else ownership.another_owner(item.body, item.before)
         if other:
             self._warnings.append(f"{item.ref} stays: {other}. Delete it by hand if nobody wants it.")
         if item.before is None or other:

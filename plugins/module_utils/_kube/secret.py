@@ -10,21 +10,21 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, lost
-from ansible_collections.corral.slurm.plugins.module_utils._kube.belonging import INSTANCE, another_cluster
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, lost_keys
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Invalid, KubeError, NotFound, Status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.ownership import INSTANCE, another_cluster
 
 try:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-except ImportError as error:  # told when an ssh key is to be made
+except ImportError as error:  # reported when an ssh key is to be made
     _MISSING: ImportError | None = error
 else:
     _MISSING = None
 
-# A key is added with the resourceVersion that it was missed in, so that nobody else's is overwritten; this often it is tried anew.
+# A key is added with the resourceVersion that it was missed in, so that nobody else's is overwritten; this often it is tried again.
 _RACES = 5
 _MAX_RANDOM = 1 << 20
 
@@ -39,7 +39,7 @@ class _Secret:
     result: str = "skipped"
     added: dict[str, str] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
-    """What a patch held whose answer was a conflict: perhaps its first try did it and the answer was lost."""
+    """What a patch held whose response was a conflict: perhaps its first try did it and the response was lost."""
     looked: bool = False
     """That nobody runs with what is missing was seen."""
 
@@ -114,22 +114,22 @@ def _make(client: Client, secret: _Secret, manager: str, check: bool) -> None:
             live = client.get(secret.ref.path, what=f"read {secret.ref}").data
         except NotFound:
             if not secret.looked:
-                lost.refuse(client, secret.ref, sorted(secret.keys))
+                lost_keys.refuse(client, secret.ref, sorted(secret.keys))
             secret.looked = True
             if _create(client, secret, query, check):
                 return
         else:
             if _complete(client, secret, live, query):
                 return
-    raise KubeError(f"{secret.ref} is changed by somebody else all the time; stop that and run again.")
+    raise KubeError(f"{secret.ref} keeps being changed by somebody else; stop that and run again.")
 
 
 def _create(client: Client, secret: _Secret, query: dict[str, str], check: bool) -> bool:
-    """Create the Secret; False when somebody else, or a first try whose answer was lost, was faster."""
+    """Create the Secret; False when somebody else, or a first try whose response was lost, was faster."""
     metadata: dict[str, Any] = {"name": secret.ref.name, "namespace": secret.ref.namespace, "labels": secret.labels}
-    metadata["annotations"] = {lost.KEYS: ",".join(sorted(secret.keys))}
+    metadata["annotations"] = {lost_keys.KEYS: ",".join(sorted(secret.keys))}
     body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": _contents(secret.keys)}
-    made = {key: _words(source) for key, source in secret.keys.items()}
+    made = {key: _source(source) for key, source in secret.keys.items()}
     try:
         client.request("POST", secret.ref.collection, what=f"create {secret.ref}", query=query, body=body)
     except NotFound as error:
@@ -152,21 +152,21 @@ def _complete(client: Client, secret: _Secret, live: dict[str, Any], query: dict
     if other:
         text = f"{secret.ref} belongs to the cluster {other} (its label {INSTANCE}), and was not changed; give this cluster another name"
         raise Conflict(f"{text}.", Status(409, "Conflict", text))
-    secret.added = {key: _words(secret.keys[key]) for key, value in secret.sent.items() if data.get(key) == value}
-    missing = {key: secret.keys[key] for key in lost.missing(live, secret.keys)}
+    secret.added = {key: _source(secret.keys[key]) for key, value in secret.sent.items() if data.get(key) == value}
+    missing = {key: secret.keys[key] for key in lost_keys.missing(live, secret.keys)}
     new_labels = {key: value for key, value in secret.labels.items() if key not in labels}
-    had = lost.recorded(live)
+    had = lost_keys.recorded(live)
     if not missing and not new_labels and had:
         secret.result = "configured" if secret.added else "unchanged"
         return True
     # One of an older release does not say what it had; one that has none of them was emptied.
     gone = sorted(had & missing.keys()) or (sorted(missing) if len(missing) == len(secret.keys) else [])
     if gone and not secret.sent:
-        lost.refuse(client, secret.ref, gone, exists=True)
+        lost_keys.refuse(client, secret.ref, gone, exists=True)
     if missing and live.get("immutable"):
-        raise KubeError(f"{secret.ref} is immutable and lacks the keys {', '.join(sorted(missing))}; delete it, and it is made anew.")
+        raise KubeError(f"{secret.ref} is immutable and lacks the keys {', '.join(sorted(missing))}; delete it, and it is created again.")
     contents = _contents(missing)
-    annotations = {lost.KEYS: ",".join(sorted(had | secret.keys.keys()))}
+    annotations = {lost_keys.KEYS: ",".join(sorted(had | secret.keys.keys()))}
     metadata = {"resourceVersion": live["metadata"]["resourceVersion"], "labels": new_labels, "annotations": annotations}
     patch = {"metadata": metadata, "data": contents}
     try:
@@ -176,7 +176,7 @@ def _complete(client: Client, secret: _Secret, live: dict[str, Any], query: dict
     except Conflict:
         secret.sent = contents
         return False
-    secret.result, secret.added = "configured", {key: _words(source) for key, source in missing.items()}
+    secret.result, secret.added = "configured", {key: _source(source) for key, source in missing.items()}
     return True
 
 
@@ -190,7 +190,7 @@ def _content(source: dict[str, Any]) -> bytes:
     return ssh_host_key(str(source["ssh_host_key"])) if "ssh_host_key" in source else str(source["value"]).encode()
 
 
-def _words(source: dict[str, Any]) -> str:
+def _source(source: dict[str, Any]) -> str:
     """Describe a key's content without giving it away."""
     if "random_bytes" in source:
         return "random bytes"

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence, stuck
+from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence, stuck_pods
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client, Stop
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitFailed, WaitTimeout
@@ -30,7 +30,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import (
     waits_for_claims,
 )
 from ansible_collections.corral.slurm.plugins.module_utils._kube.predicates import State, state
-from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
+from ansible_collections.corral.slurm.plugins.module_utils._kube.progress import ProgressLog
 
 Object = dict[str, Any]
 
@@ -40,7 +40,7 @@ _WORKLOADS = frozenset({"StatefulSet", "Deployment", "DaemonSet", "Job"})
 _TICK = 1.0
 # After a look at all pods the next comes when this many times as long has passed: a thousand pods that start bring thousands of events.
 _REST = 9
-# The server ends a watch after this time and it is begun anew (seconds).
+# The server ends a watch after this time and it is begun again (seconds).
 _WATCH = 60
 
 
@@ -90,7 +90,7 @@ class _Wait:
     def run(self) -> None:
         """Watch until nothing is pending."""
         deadline = time.monotonic() + self._timeout
-        telling = Telling()
+        progress = ProgressLog()
         try:
             self._judge()  # before the first request: an object may have failed already
             if not self.pending:
@@ -101,7 +101,7 @@ class _Wait:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._too_late()
-                telling.tell(self._waited_for())
+                progress.log(self._waited_for())
                 self._read(min(left, _TICK))
                 began = time.monotonic()
                 if began >= rested:
@@ -160,7 +160,7 @@ class _Wait:
         ref, obj = event
         if ref in self.pending:
             if obj is None:
-                raise WaitFailed(f"{ref} was deleted by somebody else while it was waited for; run again.")
+                raise WaitFailed(f"{ref} was deleted by somebody else during the wait; run again.")
             self._take(self.pending[ref].item, obj)
         if ref.resource.kind == "Pod":
             if obj is None:
@@ -173,12 +173,12 @@ class _Wait:
         now = time.monotonic()
         for ref, pending in list(self.pending.items()):
             if pending.state.failed:
-                raise WaitFailed(f"{ref}: {pending.state.text}{self._last_words(pending)}.")
+                raise WaitFailed(f"{ref}: {pending.state.text}{self._last_log(pending)}.")
             if ref.resource.kind == "PersistentVolumeClaim":
                 self._judge_claim(ref, pending, now)
             pods = self._pods_of(pending)
             self._judge_creation(ref, pending, pods, now)
-            if ref.resource.kind == "StatefulSet" and stuck.on_delete(pending.obj):
+            if ref.resource.kind == "StatefulSet" and stuck_pods.on_delete(pending.obj):
                 pods = self._without_stale(ref, pending, pods)
             pending.warning = ""
             for pod in pods:
@@ -190,7 +190,7 @@ class _Wait:
 
     def _without_stale(self, ref: Ref, pending: _Pending, pods: list[Object]) -> list[Object]:
         """With OnDelete pods of an older template are the business of whoever replaces them, well or not: the set is ready without them."""
-        stale = [pod for pod in pods if stuck.is_stale(pod, pending.obj) and not pod["metadata"].get("deletionTimestamp")]
+        stale = [pod for pod in pods if stuck_pods.is_stale(pod, pending.obj) and not pod["metadata"].get("deletionTimestamp")]
         ready = int((pending.obj.get("status") or {}).get("readyReplicas") or 0)
         away = sum(1 for pod in stale if describe(pod))
         if away and len(pods) == int(pending.obj["spec"].get("replicas", 1)) <= ready + away:
@@ -199,7 +199,7 @@ class _Wait:
         return [pod for pod in pods if pod not in stale]
 
     def _judge_claim(self, ref: Ref, pending: _Pending, now: float) -> None:
-        """A claim that waits for its first pod is as it shall be; one that no volume fits is told by its events."""
+        """A claim that waits for its first pod is in its wanted state; one that no volume fits is told by its events."""
         if not pending.asked and evidence.binds_late(self._client, pending.obj):
             self.pending.pop(ref)
             return
@@ -293,7 +293,9 @@ class _Wait:
         name = str(pod["metadata"]["name"])
         whose = f"{ref}: pod {name}" if ref.resource.kind != "Pod" else str(ref)
         where = f", container {trouble.container}" if trouble.container else ""
-        words = evidence.log(self._client, str(ref.namespace), name, trouble.container, previous=True) if trouble.cause == "crash" else ""
+        last_lines = (
+            evidence.log(self._client, str(ref.namespace), name, trouble.container, previous=True) if trouble.cause == "crash" else ""
+        )
         advice = {
             "image": "check the name and the pull secrets",
             "name": "correct the image's name",
@@ -305,10 +307,10 @@ class _Wait:
             + (f" -c {trouble.container}" if trouble.container else "")
             + " --previous",
         }[trouble.cause]
-        said = f"; its last lines: {words}" if words else ""
-        return f"{whose}{where}: {trouble.text}{said}; {advice}."
+        log = f"; its last lines: {last_lines}" if last_lines else ""
+        return f"{whose}{where}: {trouble.text}{log}; {advice}."
 
-    def _last_words(self, pending: _Pending) -> str:
+    def _last_log(self, pending: _Pending) -> str:
         """Quote the pod of a failed Job, or the container of a failed Pod."""
         ref = pending.item.ref
         if ref.resource.kind == "Job":

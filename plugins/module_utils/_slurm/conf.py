@@ -90,7 +90,7 @@ def parse_pair(text: str) -> tuple[str, str]:
             f"{quoted(text)} has white space in its value; put the value in double quotes, or give each Key=Value as a line of its own."
         )
     elif not rest:
-        raise ConfError(f"{quoted(text)} has no value; write what {key} shall be, or remove the line.")
+        raise ConfError(f"{quoted(text)} has no value; write the value of {key}, or remove the line.")
     reason = refusal(rest)
     if reason:
         raise ConfError(f"{quoted(text)} {reason}; remove it.")
@@ -156,32 +156,32 @@ def plugins(text: str) -> dict[str, str]:
 _UNREADABLE = ("Unable to process configuration file", "Could not open/read/parse")
 
 
-def refused(said: str) -> str:
+def refused(stderr: str) -> str:
     """Return what Slurm's parser found wrong, out of what a command of Slurm's says on its standard error when it can not read a file."""
-    lines = [re.sub(r"^[\w-]+: (error|fatal): (_\w+: )?", "", line).strip().rstrip(".") for line in said.splitlines()]
+    lines = [re.sub(r"^[\w-]+: (error|fatal): (_\w+: )?", "", line).strip().rstrip(".") for line in stderr.splitlines()]
     return "; ".join(dict.fromkeys(line for line in lines if line and not line.startswith(_UNREADABLE)))
 
 
 def plugin_line(required: bool, path: str, arguments: Sequence[tuple[str, str]] = ()) -> str:
     """Return a line of plugstack.conf. Its parser splits at white space and knows quotes only in newer releases, so white space is refused."""
-    words = ["required" if required else "optional", path, *(f"{key}={raw}" for key, raw in arguments)]
-    for word in words:
-        reason = "has white space" if _SPACE.search(word) else refusal(word)
+    parts = ["required" if required else "optional", path, *(f"{key}={raw}" for key, raw in arguments)]
+    for part in parts:
+        reason = "has white space" if _SPACE.search(part) else refusal(part)
         if reason:
-            raise ConfError(f"{quoted(word)} can not be written into plugstack.conf: it {reason}; remove it.")
-    return " ".join(words)
+            raise ConfError(f"{quoted(part)} can not be written into plugstack.conf: it {reason}; remove it.")
+    return " ".join(parts)
 
 
 def parse_plugin(raw: str) -> str:
     """Return a line of plugstack.conf as it is written. Raises ConfError for one that is no plugin's."""
-    words = raw.split()
-    if len(words) < 2 or words[0] not in ("required", "optional") or not words[1].endswith(".so"):
+    parts = raw.split()
+    if len(parts) < 2 or parts[0] not in ("required", "optional") or not parts[1].endswith(".so"):
         raise ConfError(f"{quoted(raw)} is no line of the form 'optional PLUGIN.so ARGUMENTS', or with required.")
-    for word in words:
-        reason = refusal(word)
+    for part in parts:
+        reason = refusal(part)
         if reason:
-            raise ConfError(f"{quoted(word)} can not be written into plugstack.conf: it {reason}; remove it.")
-    return " ".join(words)
+            raise ConfError(f"{quoted(part)} can not be written into plugstack.conf: it {reason}; remove it.")
+    return " ".join(parts)
 
 
 def text(header: Sequence[str], lines: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs on nodes that shall be free: which they are, in words, and what they are told after a deadline. Pure."""
+"""Jobs on draining nodes: messages about them, and the actions on them after a deadline. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist, jobs, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, jobs, output, reasons
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
-_GOES_ALREADY = frozenset({"COMPLETING", "REQUEUED"}) | jobs.QUEUED
+_ENDING = frozenset({"COMPLETING", "REQUEUED"}) | jobs.QUEUED
 _SHOWN = 5
 _NUMBER = re.compile(r"[0-9]+([_+][0-9]+)?")
 # What squeue prints for nothing.
 _NONE = frozenset({"", "(null)", "N/A"})
 
-Deed = tuple[list[str], str]
-"""A command, and what it does in words that complete "Could not"."""
+Action = tuple[list[str], str]
+"""A command, and a text about what it does that completes "Could not"."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,20 @@ class Task:
     names: str = ""
 
     @property
-    def words(self) -> str:
-        """Say which it is: ``job 12_3 (train of ada)``."""
+    def summary(self) -> str:
+        """Name it: ``job 12_3 (train of ada)``."""
         return f"job {self.number} ({self.name} of {self.user})"
 
     @property
     def place(self) -> str:
-        """Say where it is, too, or which nodes it names."""
-        return f"{self.words}, which names {self.names} (--nodelist)" if self.names else f"{self.words} on {hostlist.compress(self.nodes)}"
+        """Name it with the nodes that it is on, or that it names."""
+        return (
+            f"{self.summary}, which names {self.names} (--nodelist)" if self.names else f"{self.summary} on {hostlist.compress(self.nodes)}"
+        )
 
     @property
     def queued(self) -> bool:
-        """True for one that waits, and so can be told that it names other nodes."""
+        """True for a pending one, whose named nodes can be changed."""
         return bool(self.state & jobs.QUEUED)
 
     def to_dict(self) -> dict[str, str]:
@@ -95,9 +97,9 @@ class Rule:
 
 
 def order(task: Task, waited: float, policy: str, deadline: float, rules: Iterable[Rule] = ()) -> str:
-    """Return what a task is told for which nodes have waited so many seconds: Requeue, Cancel, or "" while it is waited for.
+    """Return the action on a task after its nodes have waited for so many seconds: Requeue, Cancel, or "" for none yet.
 
-    The first rule that fits it counts, and where none does ``policy`` and ``deadline``.
+    The first rule that fits it counts, otherwise ``policy`` and ``deadline``.
     """
     for rule in rules:
         if rule.fits(task):
@@ -109,31 +111,31 @@ def order(task: Task, waited: float, policy: str, deadline: float, rules: Iterab
 def overdue(
     node: Node, found: Iterable[Task], *, now: float, policy: str, deadline: float, rules: Iterable[Rule] = ()
 ) -> list[tuple[Task, str]]:
-    """Return what tasks on a drained node are told, those that are told anything; ``now`` is slurmctld's time in seconds since 1970."""
+    """Return the tasks on a drained node that are due, each with its action; ``now`` is slurmctld's time in seconds since 1970."""
     waited, rules = now - since(node), tuple(rules)
-    told = ((task, order(task, waited, policy, deadline, rules)) for task in found)
-    return [(task, word) for task, word in told if word]
+    due = ((task, order(task, waited, policy, deadline, rules)) for task in found)
+    return [(task, policy) for task, policy in due if policy]
 
 
 def tasks(text: str) -> list[Task]:
-    """Return the jobs of squeue's JSON, each task of an array for itself. Raises AnswerError."""
-    return [_task(row) for row in answer.rows(text, "jobs", "squeue", "job_id")]
+    """Return the jobs of squeue's JSON, each task of an array for itself. Raises OutputError."""
+    return [_task(row) for row in output.rows(text, "jobs", "squeue", "job_id")]
 
 
 def naming(text: str, mark: str, nodes: Collection[str]) -> list[Named]:
-    """Return the jobs that name some of ``nodes``, of squeue's lines in the format jobs.NAMES. Raises AnswerError.
+    """Return the jobs that name some of ``nodes``, of squeue's lines in the format jobs.NAMES. Raises OutputError.
 
     Each line begins with ``mark``, which users can not know: their jobs' names may have line breaks, and would else be lines of their own.
     """
     before, *lines = f"\n{text}".split(f"\n{mark}|")
     if before.strip():
-        raise answer.AnswerError(f"squeue's answer begins with {before.strip()[:200]!r} and not with a job; see what 'squeue' prints.")
+        raise output.OutputError(f"squeue's output begins with {before.strip()[:200]!r} and not with a job; see what 'squeue' prints.")
     wanted, known = frozenset(nodes), dict.fromkeys(_NONE, frozenset[str]())
     found: list[Named] = []
     for line in lines:
         fields = line.split("|", jobs.NAMES.count("|"))
         if len(fields) <= jobs.NAMES.count("|") or not _NUMBER.fullmatch(fields[0]) or fields[4] in _NONE:
-            raise answer.AnswerError(
+            raise output.OutputError(
                 f"squeue's line {line.strip()[:200]!r} describes no job; nothing was changed, so see what 'squeue' prints."
             )
         for names in fields[1:3]:
@@ -145,38 +147,38 @@ def naming(text: str, mark: str, nodes: Collection[str]) -> list[Named]:
     return found
 
 
-def spared(found: Iterable[Named], nodes: Collection[str], others: Collection[str]) -> list[Deed]:
-    """Return what waiting jobs are told that exclude one of ``nodes``, which go now: to exclude these and ``others`` no more. That changes nothing for them,
-    since no job gets a drained node. Tasks of an array that exclude the same are told by one command."""
+def spared(found: Iterable[Named], nodes: Collection[str], others: Collection[str]) -> list[Action]:
+    """Return the actions on pending jobs that exclude one of ``nodes``, which are removed now: to exclude these and ``others`` no more. That changes nothing
+    for them, since no job gets a drained node. Tasks of an array that exclude the same share a command."""
     groups: dict[tuple[str, frozenset[str]], list[Task]] = {}
     for one in found:
         if one.task.queued and one.excluded & set(nodes):
             groups.setdefault((one.task.number.partition("_")[0], one.excluded), []).append(one.task)
-    result: list[Deed] = []
-    for (_array, excluded), told in groups.items():
-        number = hostlist.compress(task.number for task in told)
+    result: list[Action] = []
+    for (_array, excluded), due in groups.items():
+        number = hostlist.compress(task.number for task in due)
         rest = hostlist.compress(excluded - set(nodes) - set(others))
-        what = f"let {replace(told[0], number=number).words} no more exclude {hostlist.compress(excluded & set(nodes))}"
+        what = f"let {replace(due[0], number=number).summary} no more exclude {hostlist.compress(excluded & set(nodes))}"
         result.append((["scontrol", "update", f"excnodelist={rest}", f"jobid={number}"], what))
     return result
 
 
-def freed(told: Iterable[tuple[Task, str]], found: Iterable[Named], nodes: Collection[str]) -> list[Deed]:
-    """Return what waiting jobs are told whose time is over and that require some of ``nodes``: to run without them, or to end; each once.
+def freed(due: Iterable[tuple[Task, str]], found: Iterable[Named], nodes: Collection[str]) -> list[Action]:
+    """Return the actions on due pending jobs that require some of ``nodes``: to run without them, or to end; each once.
 
     A job that runs would be resized by the first, but none can have begun meanwhile: the nodes are drained.
     """
-    required, result = {one.task.number: one.required for one in found}, dict[str, Deed]()
-    for task, policy in told:
+    required, result = {one.task.number: one.required for one in found}, dict[str, Action]()
+    for task, policy in due:
         if not task.queued or task.number not in required:
             continue
         if policy == "Cancel":
-            result[task.number] = (["scancel", task.number], f"cancel {task.words}")
+            result[task.number] = (["scancel", task.number], f"cancel {task.summary}")
             continue
         rest, gone = required[task.number] - set(nodes), required[task.number] & set(nodes)
         # scontrol takes one task of an array here, and not several.
         command = ["scontrol", "update", f"reqnodelist={hostlist.compress(rest)}", f"jobid={task.number}"]
-        result[task.number] = (command, f"let {task.words} run without {hostlist.compress(gone)}")
+        result[task.number] = (command, f"let {task.summary} run without {hostlist.compress(gone)}")
     return list(result.values())
 
 
@@ -189,27 +191,27 @@ def by_node(found: Iterable[Task]) -> dict[str, list[Task]]:
     return on
 
 
-def deeds(told: Iterable[tuple[Task, str]]) -> list[Deed]:
-    """Return what tasks are told whose time on a node is over, by their policies, Requeue or Cancel; each once, and none that goes already."""
-    found: dict[str, Deed] = {}
-    for task, policy in told:
-        if not _GOES_ALREADY & task.state:
+def actions(due: Iterable[tuple[Task, str]]) -> list[Action]:
+    """Return the actions on due tasks, by their policies, Requeue or Cancel; each once, and none for a task that is ending."""
+    found: dict[str, Action] = {}
+    for task, policy in due:
+        if not _ENDING & task.state:
             program = ["scancel"] if policy == "Cancel" else ["scontrol", "requeue"]
-            found[task.number] = ([*program, task.number], f"{policy.lower()} {task.words}")
+            found[task.number] = ([*program, task.number], f"{policy.lower()} {task.summary}")
     return list(found.values())
 
 
-def pressed(nodes: Iterable[Node], found: Iterable[Task], *, owner: str, policy: str, deadline: float, now: float) -> list[Deed]:
-    """Return what is done to jobs on nodes that ``owner`` has drained ``deadline`` seconds ago or longer."""
+def overdue_actions(nodes: Iterable[Node], found: Iterable[Task], *, owner: str, policy: str, deadline: float, now: float) -> list[Action]:
+    """Return the actions on jobs on nodes that ``owner`` has drained ``deadline`` seconds ago or longer."""
     due = {node.name for node in nodes if drained_by(node, owner) and now - since(node) >= deadline}
-    return deeds((task, policy) for task in found if policy != "Wait" and task.nodes & due)
+    return actions((task, policy) for task in found if policy != "Wait" and task.nodes & due)
 
 
-def words(waiting: dict[str, list[Task]], partitions: dict[str, list[Task]] | None = None) -> str:
-    """Say what is waited for, by the tasks on each node that is not free, and in each partition that goes; "" for nothing."""
+def summary(waiting: dict[str, list[Task]], partitions: dict[str, list[Task]] | None = None) -> str:
+    """Describe what is waited for, by the tasks on each node that is not free, and in each removed partition; "" for nothing."""
     found = {task.number: task.place for on in waiting.values() for task in on}
     for name, inside in (partitions or {}).items():
-        found = {**{task.number: f"{task.words} in partition {name}" for task in inside}, **found}
+        found = {**{task.number: f"{task.summary} in partition {name}" for task in inside}, **found}
     parts = list(found.values())[:_SHOWN]
     if len(found) > _SHOWN:
         parts.append(f"{len(found) - _SHOWN} more jobs")
@@ -246,14 +248,14 @@ def _named(fields: list[str]) -> Task:
     )
 
 
-def _task(row: answer.Row) -> Task:
-    number = str(answer.number(row["job_id"]))
-    array, task = answer.number(row.get("array_job_id")), row.get("array_task_id")
+def _task(row: output.Row) -> Task:
+    number = str(output.number(row["job_id"]))
+    array, task = output.number(row.get("array_job_id")), row.get("array_task_id")
     if array and isinstance(task, dict) and task.get("set"):
-        number = f"{array}_{answer.number(task)}"
-    states = answer.words(row.get("job_state"))
+        number = f"{array}_{output.number(task)}"
+    states = output.strings(row.get("job_state"))
     if not states:
-        raise answer.AnswerError(f"squeue's JSON has job {number} without a state; see what 'squeue --json' prints.")
+        raise output.OutputError(f"squeue's JSON has job {number} without a state; see what 'squeue --json' prints.")
     return Task(
         number=number,
         name=str(row.get("name") or ""),
@@ -261,6 +263,6 @@ def _task(row: answer.Row) -> Task:
         state=frozenset(states),
         nodes=frozenset(hostlist.expand(str(row.get("nodes") or ""))),
         partitions=frozenset(str(row.get("partition") or "").split(",")) - {""},
-        end=answer.number(row.get("end_time")),
+        end=output.number(row.get("end_time")),
         qos=str(row.get("qos") or ""),
     )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``squeue --json`` says of jobs, and what is to be done so that a job is there, gone, held… Pure.
+"""Jobs of ``squeue --json``, and the actions that make one present, absent, held… Pure.
 
 slurmctld forgets a job MinJobAge seconds (300 if not set) after its end; until then its name tells a repeated play that it was submitted.
 """
@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import sayable
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, output
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.output import printable
 
 _LIVE = frozenset(
     {"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SIGNALING",
@@ -26,7 +26,7 @@ ON_NODES = "--states=running,suspended,completing,configuring,stopped,signaling,
 # States of jobs that wait: to squeue, one that is held after a requeue is not pending.
 QUEUED = frozenset({"PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 # The jobs that have nodes, and those that wait.
-NOT_ENDED = ",".join([ON_NODES, "requeued", *sorted(word.lower() for word in QUEUED)])
+NOT_ENDED = ",".join([ON_NODES, "requeued", *sorted(state.lower() for state in QUEUED)])
 # For squeue: which nodes a job names (%n by --nodelist, %x by --exclude). The job's own name is last, since it may have anything in it.
 NAMES = "%i|%n|%x|%N|%T|%u|%P|%q|%j"
 # A job that was requeued completes on its node and waits in the queue at once.
@@ -68,8 +68,8 @@ class Job:
         return self.ended and self.state == "COMPLETED"
 
     @property
-    def words(self) -> str:
-        """Say how it stands, for error sentences."""
+    def summary(self) -> str:
+        """Describe its state, for errors."""
         where = f" on {self.nodes}" if self.nodes else ""
         return f"job {self.id} ({self.name} of {self.user}) is {self.state}{where}" + self._how()
 
@@ -87,8 +87,8 @@ class Job:
         return {**asdict(self), "succeeded": self.succeeded}
 
 
-def leaving(found: Iterable[Job]) -> list[str]:
-    """Say what becomes of those of these jobs that have not ended, whose users the document no longer has."""
+def of_removed_users(found: Iterable[Job]) -> list[str]:
+    """Describe what happens to those of these jobs that have not ended, whose users the document no longer has."""
     left = [job for job in found if not job.ended]
     if not left:
         return []
@@ -98,20 +98,20 @@ def leaving(found: Iterable[Job]) -> list[str]:
 
 
 def parse(text: str) -> list[Job]:
-    """Return the jobs of squeue's JSON, the tasks of an array (and the parts of a heterogeneous job) as one, newest last. Raises AnswerError."""
-    groups: dict[int, list[tuple[answer.Row, Job]]] = {}
-    for row in answer.rows(text, "jobs", "squeue", "job_id"):
+    """Return the jobs of squeue's JSON, the tasks of an array (and the parts of a heterogeneous job) as one, newest last. Raises OutputError."""
+    groups: dict[int, list[tuple[output.Row, Job]]] = {}
+    for row in output.rows(text, "jobs", "squeue", "job_id"):
         job = _job(row)
-        together = answer.number(row.get("array_job_id")) or answer.number(row.get("het_job_id")) or job.id
+        together = output.number(row.get("array_job_id")) or output.number(row.get("het_job_id")) or job.id
         groups.setdefault(together, []).append((row, job))
     return [_together(number, [job for _row, job in groups[number]]) for number in sorted(groups)]
 
 
 def submission(params: dict[str, Any]) -> tuple[list[str], str]:
     """Return sbatch's arguments and its standard input; the parameters are those of the module slurm_job. Raises CorralError."""
-    words = ["--parsable", f"--job-name={job_name(params)}"]
+    arguments = ["--parsable", f"--job-name={job_name(params)}"]
     if params.get("comment"):
-        words.append(f"--comment={sayable(str(params['comment']), 'comment')}")
+        arguments.append(f"--comment={printable(str(params['comment']), 'comment')}")
     for name, value in (params.get("options") or {}).items():
         option = str(name).replace("_", "-")
         if not _OPTION.fullmatch(option) or option in _TAKEN or (option == "comment" and params.get("comment")):
@@ -119,31 +119,33 @@ def submission(params: dict[str, Any]) -> tuple[list[str], str]:
                 f"The option {name!r} can not be given to sbatch here; use the module's own options for name, chdir and command."
             )
         if isinstance(value, bool):
-            words += [f"--{option}"] if value else []
+            arguments += [f"--{option}"] if value else []
         elif value is not None:
-            words.append(f"--{option}={sayable(str(value), f'option {name}')}")
+            arguments.append(f"--{option}={printable(str(value), f'option {name}')}")
     script = params.get("script")
     if script is None:
         script = f"#!/bin/sh\n{params['command']}\n"
     if not str(script).startswith("#!"):
         raise CorralError("The script does not begin with '#!' and a program, so Slurm would refuse it; begin it with #!/bin/bash, say.")
-    return words, str(script)
+    return arguments, str(script)
 
 
 def job_name(params: dict[str, Any]) -> str:
     """Return the checked name of a job. Raises CorralError."""
-    name = sayable(str(params["name"]), "name")
+    name = printable(str(params["name"]), "name")
     if not name or "," in name:
         raise CorralError(f"The job's name {name!r} is empty or has a comma, which separates names for squeue; choose another.")
     return name
 
 
 def submitted(text: str) -> int:
-    """Return the job's number of what ``sbatch --parsable`` printed. Raises AnswerError."""
+    """Return the job's number of what ``sbatch --parsable`` printed. Raises OutputError."""
     lines = text.strip().splitlines()
     number = lines[-1].split(";")[0].strip() if lines else ""
     if not number.isdigit():
-        raise answer.AnswerError(f"sbatch said {text.strip()[:200]!r} and not the job's number; see with squeue whether it was submitted.")
+        raise output.OutputError(
+            f"sbatch printed {text.strip()[:200]!r} and not the job's number; see with squeue whether it was submitted."
+        )
     return int(number)
 
 
@@ -155,7 +157,7 @@ def must_submit(found: Iterable[Job], resubmit: str) -> bool:
     return last.ended and (resubmit == "ended" or (resubmit == "failed" and not last.succeeded))
 
 
-def deeds(found: Iterable[Job], state: str) -> list[tuple[Job, list[str], str]]:
+def actions(found: Iterable[Job], state: str) -> list[tuple[Job, list[str], str]]:
     """Return the jobs that need a command so that they get into ``state`` (absent, held, released, requeued), with it and the state after it."""
     planned: list[tuple[Job, list[str], str]] = []
     for job in found:
@@ -171,31 +173,31 @@ def deeds(found: Iterable[Job], state: str) -> list[tuple[Job, list[str], str]]:
     return planned
 
 
-def _job(row: answer.Row) -> Job:
-    states = answer.words(row.get("job_state"))
+def _job(row: output.Row) -> Job:
+    states = output.strings(row.get("job_state"))
     ended = bool(states) and not _LIVE & set(states)
-    code = answer.section(row.get("exit_code"))
-    returned = answer.section(code.get("return_code"))
-    signal = answer.section(code.get("signal")).get("id")
+    code = output.section(row.get("exit_code"))
+    returned = output.section(code.get("return_code"))
+    signal = output.section(code.get("signal")).get("id")
     finished = ended and bool(returned.get("set"))
     return Job(
-        id=answer.number(row["job_id"]),
+        id=output.number(row["job_id"]),
         name=str(row.get("name") or ""),
         user=str(row.get("user_name") or row.get("user_id") or ""),
         state="+".join(states),
         ended=ended,
         held=bool(row.get("hold")) and not ended,  # one that was cancelled while it was held keeps the mark
-        exit_code=answer.number(returned) if finished else None,
-        signal=answer.number(signal) if ended else 0,
+        exit_code=output.number(returned) if finished else None,
+        signal=output.number(signal) if ended else 0,
         reason=str(row.get("state_reason") or ""),
         nodes=str(row.get("nodes") or ""),
         partition=str(row.get("partition") or ""),
         # Slurm 25.05 and later tell the pattern, or nothing where sbatch got none, and the file beside it.
         output=str(row.get("stdout_expanded") or row.get("standard_output") or ""),
         comment=str(row.get("comment") or ""),
-        submit_time=answer.moment(row.get("submit_time")),
-        start_time=answer.moment(row.get("start_time")),
-        end_time=answer.moment(row.get("end_time")) if ended else "",
+        submit_time=output.moment(row.get("submit_time")),
+        start_time=output.moment(row.get("start_time")),
+        end_time=output.moment(row.get("end_time")) if ended else "",
     )
 
 
@@ -203,17 +205,17 @@ def _together(number: int, parts: list[Job]) -> Job:
     """Make one of an array's tasks: it has ended when all have, and is as bad as the worst."""
     if len(parts) == 1 and parts[0].id == number:
         return parts[0]
-    going = [job for job in parts if not job.ended]
+    running = [job for job in parts if not job.ended]
     failed = [job for job in parts if job.ended and not job.succeeded]
-    shown = (going or failed or parts)[0]
+    shown = (running or failed or parts)[0]
     codes = [job.exit_code for job in parts if job.exit_code is not None]
     return Job(
         **{
             **asdict(shown),
             "id": number,
-            "ended": not going,
+            "ended": not running,
             "held": any(job.held for job in parts),
-            "exit_code": max(codes) if codes and not going else None,
+            "exit_code": max(codes) if codes and not running else None,
             "nodes": hostlist.compress({name for job in parts for name in hostlist.expand(job.nodes)}),
             "tasks": len(parts),
         }

@@ -54,7 +54,7 @@ class Table:
         self._names = {name.lower(): name for names in kinds.values() for name in names.split()}
         self._kinds = {name.lower(): kind for kind, names in kinds.items() for name in names.split()}
 
-    def mistake(self, key: str, value: str) -> str | None:
+    def problem(self, key: str, value: str) -> str | None:
         """Return what is wrong with ``key`` or its ``value``, as the end of a sentence that begins with "sets"; None where nothing is."""
         kind = self._kinds.get(key.lower())
         if kind is None:
@@ -201,9 +201,9 @@ MPI = Table(
 def conflicts(settings: Mapping[str, str]) -> Iterator[str]:
     """Yield what in ``settings`` (slurm.conf's, keys in lower case) Slurm dies of, or drops with no more than a line in a log, one sentence each."""
 
-    def has(key: str, *words: str) -> bool:
-        found = {word.strip().lower() for word in settings.get(key, "").split(",")}
-        return all(word in found for word in words)
+    def has(key: str, *items: str) -> bool:
+        found = {item.strip().lower() for item in settings.get(key, "").split(",")}
+        return all(item in found for item in items)
 
     if has("prologflags", "x11") and has("proctracktype", "proctrack/linuxproc"):
         yield "PrologFlags has X11, which Slurm refuses with processTracking: linuxproc; remove X11."
@@ -218,7 +218,7 @@ def conflicts(settings: Mapping[str, str]) -> Iterator[str]:
     if has("jobacctgathertype", "jobacct_gather/cgroup") and has("proctracktype", "proctrack/linuxproc"):
         yield "JobAcctGatherType is jobacct_gather/cgroup, which needs processTracking: cgroup."
     yield from _selection(settings)
-    if any(word.strip().lower() in ("lua", "job_submit/lua") for word in settings.get("jobsubmitplugins", "").split(",")):
+    if any(item.strip().lower() in ("lua", "job_submit/lua") for item in settings.get("jobsubmitplugins", "").split(",")):
         yield "JobSubmitPlugins has lua, whose script job_submit.lua slurmctld would not find beside slurm.conf, and end; remove lua."
     if settings.get("slurmschedloglevel", "0") != "0" and "slurmschedlogfile" not in settings:
         yield "SlurmSchedLogLevel needs SlurmSchedLogFile; add the line."
@@ -232,13 +232,13 @@ def _selection(settings: Mapping[str, str]) -> Iterator[str]:
     kind = settings.get("selecttype", "").lower()
     if kind not in ("", "select/cons_tres", "select/linear"):
         yield f"SelectType is {settings['selecttype']}, which is no plugin of Slurm any more; write select/cons_tres, or remove the line."
-    single = [word for word in settings.get("selecttypeparameters", "").split(",") if word.strip().lower().startswith(_CONSUMABLE)]
+    single = [item for item in settings.get("selecttypeparameters", "").split(",") if item.strip().lower().startswith(_CONSUMABLE)]
     if kind == "select/linear" and single:
         yield f"SelectType is select/linear, which takes no {single[0].strip()}; add the line SelectTypeParameters=CR_Memory."
 
 
 def _preemption(settings: Mapping[str, str]) -> Iterator[str]:
-    mode = {word.strip().lower() for word in settings.get("preemptmode", "off").split(",")}
+    mode = {item.strip().lower() for item in settings.get("preemptmode", "off").split(",")}
     kind = settings.get("preempttype", "preempt/none").lower()
     if "suspend" in mode and "gang" not in mode:
         yield "PreemptMode is SUSPEND, which needs GANG too; write PreemptMode=SUSPEND,GANG."

@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to be told to slurmctld so that nodes are as they shall be, and what is left alone because somebody else did it. Pure.
+"""The commands that bring nodes to their wanted state, and what is left alone because somebody else did it. Pure.
 
 slurmctld applies a part of an update that it refuses, and refuses to resume a node that is in service ("Invalid node state specified"); so
-it is told only what differs, states and attributes apart, nodes of one change together.
+the commands change only what differs, states and attributes apart, nodes of one change together.
 
 A drain that ends by itself (the jail's check, a refused registration) would bring jobs back to a node that somebody else wants free. So it is taken
-over by whoever drains the node for longer. What made it makes it again where that is still due when the new owner takes his back.
+over by whoever drains the node for longer. What made it makes it again where that is still due when the new owner resumes the node.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, reasons
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import AnswerError, sayable
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.conf import refusal
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import OUT, Node
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.output import OutputError, printable
 
 _WITH_JOBS = frozenset({"ALLOCATED", "MIXED"})
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How nodes shall be; what is None stays as it is. ``state`` is drained, down or resumed, ``reason`` what write() made. Features that do not
+    """The wanted state of nodes; what is None stays as it is. ``state`` is drained, down or resumed, ``reason`` what write() made. Features that do not
     begin with ``prefix`` stay as they are."""
 
     state: str | None = None
@@ -51,15 +51,15 @@ class Plan:
 
     @property
     def changed(self) -> bool:
-        """True when anything has to be told."""
+        """True when there is any command."""
         return bool(self.updates)
 
     def commands(self) -> list[list[str]]:
         """Return the commands, one for all nodes that need the same."""
-        return [["scontrol", "update", f"nodename={hostlist.compress(names)}", *words] for words, names in self.updates.items()]
+        return [["scontrol", "update", f"nodename={hostlist.compress(names)}", *arguments] for arguments, names in self.updates.items()]
 
     def foretold(self, node: Node) -> Node:
-        """Return a node as its state and reason will be."""
+        """Return a node with its future state and reason."""
         after = self.after.get(node.name, {})
         return replace(node, state=after["state"].split("+"), reason=after["reason"]) if "state" in after else node
 
@@ -99,17 +99,17 @@ def wanted(params: dict[str, Any]) -> Wanted:
         features=None if features is None else [str(feature) for feature in features],
         prefix=prefix,
         weight=params.get("weight"),
-        comment=None if comment is None else sayable(str(comment), "comment"),
+        comment=None if comment is None else printable(str(comment), "comment"),
     )
 
 
 def plan(nodes: Iterable[Node], wish: Wanted) -> Plan:
-    """Compare nodes with what they shall be."""
+    """Compare nodes with their wanted state."""
     found = Plan()
     for node in nodes:
         if not node.state:
-            raise AnswerError(
-                f"slurmctld says no state of node {node.name}, so nothing was changed; see what 'scontrol show node {node.name} --json' prints."
+            raise OutputError(
+                f"slurmctld reports no state of node {node.name}, so nothing was changed; see what 'scontrol show node {node.name} --json' prints."
             )
         _state(node, wish, found)
         _attributes(node, wish, found)
@@ -117,7 +117,7 @@ def plan(nodes: Iterable[Node], wish: Wanted) -> Plan:
 
 
 def lasting(node: Node) -> bool:
-    """True for a node that is drained until somebody takes that back. One that is only down is in service again with slurmd's next answer
+    """True for a node that is drained until somebody takes that back. One that is only down is in service again with slurmd's next response
     (ReturnToService=2)."""
     return node.drained and not reasons.passing(node.reason)
 
@@ -134,7 +134,7 @@ def _state(node: Node, wish: Wanted, found: Plan) -> None:
         found.add(node, ("state=resume",), _seen(node), {"state": _resumed(node), "reason": ""})
         return
     ends_jobs = wish.state == "down" and "DOWN" not in node.state
-    # A drain keeps out what is down, too, once slurmd has answered. So down is as it shall be where no job can be.
+    # A drain keeps out what is down, too, once slurmd has responded. So down is in its wanted state where no job can be.
     if node.drained and reasons.says(node.reason, wish.reason) and not (ends_jobs and _WITH_JOBS & set(node.state)):
         return
     if node.out and not _owned(node, wish) and not _may_take(node, wish):
@@ -153,7 +153,7 @@ def accepted(node: Node) -> bool:
 
 
 def _owned(node: Node, wish: Wanted) -> bool:
-    """True where what keeps the node out is this owner's, or shall count as that, or is nothing to anybody."""
+    """True where what keeps the node out is this owner's, or counts as that, or has no cause any more."""
     if wish.force or (wish.state == "resumed" and accepted(node)):
         return True
     return reasons.owner(reasons.standing(node.reason, node.drained)) == wish.owner
@@ -171,12 +171,12 @@ def _seen(node: Node) -> dict[str, Any]:
 
 
 def _resumed(node: Node) -> str:
-    left = [word for word in node.state if word not in OUT]
+    left = [flag for flag in node.state if flag not in OUT]
     return "+".join(["IDLE", *left] if node.state and node.state[0] in OUT else left)
 
 
 def _features(of: list[str], wish: Wanted) -> list[str]:
-    """Return the features that a node shall have: those of others, where there are such, and the wanted ones."""
+    """Return the wanted features of a node: those of others, where there are such, and the wanted ones."""
     others = [feature for feature in of if wish.prefix and not feature.startswith(wish.prefix)]
     return [*others, *(wish.features or ())]
 

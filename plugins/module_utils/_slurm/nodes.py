@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``scontrol show nodes --json`` says of nodes. Pure: text in, nodes out."""
+"""Nodes of ``scontrol show nodes --json``. Pure: text in, nodes out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import output
 
 # A node with one of these can not run jobs, whatever else its state says (slurm/slurm.h: NODE_STATE_FLAGS).
 _AWAY = frozenset(
@@ -70,7 +70,7 @@ class Node:
 
     @property
     def drained(self) -> bool:
-        """True when it takes no new jobs because somebody said so."""
+        """True when it takes no new jobs because somebody drained it."""
         return "DRAIN" in self.state
 
     @property
@@ -105,8 +105,8 @@ class Node:
         return "NOT_RESPONDING" in self.state and bool(self.address) and not _ADDRESS.fullmatch(self.address)
 
     @property
-    def words(self) -> str:
-        """Say what keeps it out of service: ``cpu-1 is DOWN+NOT_RESPONDING (reason)``."""
+    def summary(self) -> str:
+        """Describe what keeps it out of service: ``cpu-1 is DOWN+NOT_RESPONDING (reason)``."""
         return f"{self.name} is {'+'.join(self.state)}" + (f" ({self.reason})" if self.reason else "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,30 +133,30 @@ def counts(found: list[Node], names: list[str]) -> dict[str, int]:
 
 
 def parse(text: str) -> list[Node]:
-    """Return the nodes of scontrol's JSON in its order. Raises AnswerError."""
-    return [_node(row) for row in answer.rows(text, "nodes")]
+    """Return the nodes of scontrol's JSON in its order. Raises OutputError."""
+    return [_node(row) for row in output.rows(text, "nodes")]
 
 
-def _node(row: answer.Row) -> Node:
+def _node(row: output.Row) -> Node:
     return Node(
         name=str(row["name"]),
-        state=answer.words(row.get("state")),
+        state=output.strings(row.get("state")),
         reason=str(row.get("reason") or ""),
         address=str(row.get("address") or ""),
-        cpus=answer.number(row.get("cpus")),
-        real_memory=answer.number(row.get("real_memory")),
-        features=answer.words(row.get("features")),
-        partitions=answer.words(row.get("partitions")),
-        active_features=answer.words(row.get("active_features")),
-        weight=answer.number(row.get("weight")),
+        cpus=output.number(row.get("cpus")),
+        real_memory=output.number(row.get("real_memory")),
+        features=output.strings(row.get("features")),
+        partitions=output.strings(row.get("partitions")),
+        active_features=output.strings(row.get("active_features")),
+        weight=output.number(row.get("weight")),
         comment=str(row.get("comment") or ""),
         reason_user=str(row.get("reason_set_by_user") or ""),
-        reason_time=answer.moment(row.get("reason_changed_at")),
+        reason_time=output.moment(row.get("reason_changed_at")),
         reservation=str(row.get("reservation") or ""),
         gres=str(row.get("gres") or ""),
         gres_used=str(row.get("gres_used") or ""),
-        allocated_cpus=answer.number(row.get("alloc_cpus")),
+        allocated_cpus=output.number(row.get("alloc_cpus")),
         version=str(row.get("version") or ""),
-        boot_time=answer.moment(row.get("boot_time")),
-        slurmd_start_time=answer.moment(row.get("slurmd_start_time")),
+        boot_time=output.moment(row.get("boot_time")),
+        slurmd_start_time=output.moment(row.get("slurmd_start_time")),
     )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``scontrol show partitions --json`` says, and what is to be told so that partitions have a state. Pure."""
+"""Partitions of ``scontrol show partitions --json``, and the commands that set their state. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import output
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Partition:
 
 
 def parse(text: str) -> list[Partition]:
-    """Return the partitions of scontrol's JSON in its order. Raises AnswerError."""
-    return [_partition(row) for row in answer.rows(text, "partitions")]
+    """Return the partitions of scontrol's JSON in its order. Raises OutputError."""
+    return [_partition(row) for row in output.rows(text, "partitions")]
 
 
 def pick(partitions: Iterable[Partition], names: list[str]) -> list[Partition]:
@@ -57,21 +57,21 @@ def commands(partitions: Iterable[Partition], state: str) -> list[list[str]]:
     ]
 
 
-def _partition(row: answer.Row) -> Partition:
+def _partition(row: output.Row) -> Partition:
     try:
         nodes, accounts, groups = row.get("nodes") or {}, row.get("accounts") or {}, row.get("groups") or {}
         limit = (row.get("maximums") or {}).get("time")
         return Partition(
             name=str(row["name"]),
-            state="+".join(answer.words((row.get("partition") or {}).get("state"))),
+            state="+".join(output.strings((row.get("partition") or {}).get("state"))),
             nodes=str(nodes.get("configured") or ""),
-            node_count=answer.number(nodes.get("total")),
-            cpus=answer.number((row.get("cpus") or {}).get("total")),
-            max_time=answer.number(limit) if isinstance(limit, dict) and limit.get("set") else None,
-            allowed_accounts=answer.words(accounts.get("allowed")),
-            allowed_groups=answer.words(groups.get("allowed")),
+            node_count=output.number(nodes.get("total")),
+            cpus=output.number((row.get("cpus") or {}).get("total")),
+            max_time=output.number(limit) if isinstance(limit, dict) and limit.get("set") else None,
+            allowed_accounts=output.strings(accounts.get("allowed")),
+            allowed_groups=output.strings(groups.get("allowed")),
         )
     except AttributeError as error:
-        raise answer.AnswerError(
+        raise output.OutputError(
             f"scontrol's JSON describes partition {row['name']} in an unknown way ({error}); nothing was changed."
         ) from error

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a node is out of service, as its reason says it: whose reason it is, what it means, what to do next. Pure.
+"""Why a node is out of service, by its reason: who owns the reason, what it means, what to do next. Pure.
 
 A drain belongs to the owner that its reason names: ``corral: <owner>: <text>``. Slurm's own texts are those of slurmctld and slurmd 24.11; a worker's
 pod that ends sets its node down with a reason of ours (images/slurm/entry/worker_stop.sh), which goes by itself as Slurm's own does.
@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import sayable
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.output import printable
 
 _OURS = re.compile(r"corral: ([a-z0-9-]+): ?(.*)", re.DOTALL)
 _OWNER = re.compile(r"[a-z][a-z0-9-]*")
@@ -38,7 +38,7 @@ class Kind:
 
     key: str
     pattern: re.Pattern[str]
-    meaning: str
+    explanation: str
     next: str
 
 
@@ -49,9 +49,9 @@ def write(owner: str, text: str) -> str:
             f"The owner {owner!r} of a drain can not be written into a reason; it has small letters, digits and hyphens, such as admin."
         )
     prefix = f"corral: {owner}:"
-    text = sayable(text, "reason").removeprefix(prefix).strip()
+    text = printable(text, "reason").removeprefix(prefix).strip()
     if not text:
-        raise CorralError("A node is drained or set down with a reason, for those who find it so; say in 'reason' why.")
+        raise CorralError("A node is drained or set down with a reason, for those who find it drained; give one in 'reason'.")
     return f"{prefix} {text}"
 
 
@@ -101,7 +101,7 @@ def is_refusal(reason: str) -> bool:
 
 
 def classify(reason: str) -> Kind:
-    """Return the class of a reason; PERSON for what nobody but its writer knows."""
+    """Return the class of a reason; PERSON for a person's own text."""
     name = owner(reason)
     if name:
         return next((kind for kind in OURS if kind.key == name), OWNED)
@@ -114,8 +114,8 @@ def text(reason: str) -> str:
     return match[2] if match else reason
 
 
-def _kind(key: str, pattern: str, meaning: str, following: str) -> Kind:
-    return Kind(key, re.compile(pattern, re.IGNORECASE), meaning, following)
+def _kind(key: str, pattern: str, explanation: str, following: str) -> Kind:
+    return Kind(key, re.compile(pattern, re.IGNORECASE), explanation, following)
 
 
 _CLUSTER = "-e slurm_namespace={namespace} -e slurm_name={cluster}"
@@ -129,13 +129,13 @@ OURS = (
         "jail",
         "",
         "its health check could not enter the jail ({text})",
-        "mend the jail's volume; the health check takes the node back by itself within a minute, so do not resume it by hand",
+        "repair the jail's volume; the health check resumes the node within a minute, so do not resume it by hand",
     ),
     _kind(
         "start",
         "",
         "its pod could not be made ready ({text})",
-        f"mend that ({_LOG} tells more); the pod tries again and takes the node back by itself, so do not resume it by hand",
+        f"fix that ({_LOG} has more); the pod tries again and resumes the node by itself, so do not resume it by hand",
     ),
     _kind(
         "admin",
@@ -147,7 +147,7 @@ OURS = (
         "pod",
         "",
         "its pod ended, and the next one has not registered yet",
-        "see that pod {pod} runs; the node comes back by itself when slurmd registers",
+        "check that pod {pod} runs; the node comes back by itself when slurmd registers",
     ),
     _kind(
         "rollout",
@@ -158,14 +158,14 @@ OURS = (
     _kind(
         "scale",
         "",
-        "{text}, and it goes when its last job has ended",
+        "{text}, and it is removed when its last job has ended",
         f"run {SITE} to have it taken away once it is free; to keep it, raise replicas of node set {{set}} again before",
     ),
     _kind(
         "sync",
         "",
         "{text}",
-        f"when that is over ('kubectl uncordon' ends a cordon), 'ansible-playbook corral.slurm.sync {_CLUSTER}' takes the node back, or the operator does",
+        f"after that ('kubectl uncordon' ends a cordon), 'ansible-playbook corral.slurm.sync {_CLUSTER}' takes the node back, or the operator does",
     ),
 )
 OWNED = _kind(
@@ -180,32 +180,32 @@ SLURM = (
         "no-address",
         r"NO NETWORK ADDRESS FOUND",
         "slurmctld found no address for its name, so no pod had come up under it",
-        "see that pod {pod} runs; slurmd tells its address and the node comes back by itself",
+        "check that pod {pod} runs; slurmd reports its address and the node comes back by itself",
     ),
     _kind(
         "unkillable",
         r"Kill task failed",
         "processes of a job did not end when they were killed, mostly because they hang in a file system or a driver",
         f"look for them with 'kubectl exec -n {{namespace}} {{pod}} -c slurmd -- ps axo pid,stat,wchan:30,args' (state D); when they are gone {_RESUME}, "
-        "else restart the pod, or the machine if they stay",
+        "else restart the pod, or the Kubernetes node if they stay",
     ),
     _kind(
         "batch-failure",
         r"batch job complete failure",
         "slurmd could not start or finish a batch job, mostly because the job could not enter the jail or the spool directory is full",
-        f"read {_LOG} around that time, mend what it says, then {_RESUME}",
+        f"read {_LOG} around that time, fix what it reports, then {_RESUME}",
     ),
     _kind(
         "prolog",
         r"Prolog error",
         "the prolog ended with an error",
-        f"read {_LOG} for what it said, mend that, then {_RESUME}",
+        f"read {_LOG} for its output, fix that, then {_RESUME}",
     ),
     _kind(
         "epilog",
         r"Epilog error",
         "the epilog ended with an error",
-        f"read {_LOG} for what it said, mend that, then {_RESUME}",
+        f"read {_LOG} for its output, fix that, then {_RESUME}",
     ),
     _kind(
         "memory",
@@ -218,31 +218,32 @@ SLURM = (
         "cpus",
         r"Low (socket|CPU|core|thread)",
         "slurmd sees fewer CPUs than slurm.conf promises",
-        f"lower the CPUs of node set {{set}} to what its machines have and run {SITE}",
+        f"lower the CPUs of node set {{set}} to what its Kubernetes nodes have and run {SITE}",
     ),
     _kind(
         "disk",
         r"Low TmpDisk",
         "slurmd sees less room for temporary files than slurm.conf promises",
-        "free room on the machine of pod {pod}, or lower TmpDisk",
+        "free space on the Kubernetes node of pod {pod}, or lower TmpDisk",
     ),
     _kind(
         "spool-full",
         r"SlurmdSpoolDir is full",
         "the directory in which slurmd keeps its jobs is full",
-        f"free room on the machine of pod {{pod}}, then {_RESUME}",
+        f"free space on the Kubernetes node of pod {{pod}}, then {_RESUME}",
     ),
     _kind(
         "gres",
         r"(gres/|gpu:)\S+ .*(lower than configured|too low|differs|invalid)",
         "slurmd sees fewer devices than slurm.conf promises",
-        "see with 'kubectl exec -n {namespace} {pod} -c slurmd -- nvidia-smi -L' which device is lost; a machine with a lost GPU needs a reset or a repair, "
+        "see with 'kubectl exec -n {namespace} {pod} -c slurmd -- nvidia-smi -L' which device is lost; a Kubernetes node with a "
+        "lost GPU needs a reset or a repair, "
         f"a wrong count in the document an edit and {SITE}",
     ),
     _kind(
         "rebooted",
         r"Node unexpectedly rebooted",
-        "its pod or machine started anew while Slurm thought that it ran",
+        "its pod or Kubernetes node restarted while Slurm thought that it was running",
         f"see why with 'kubectl describe pod -n {{namespace}} {{pod}}'; if it is well now, {_RESUME}",
     ),
     _kind(
@@ -267,12 +268,12 @@ SLURM = (
         "silent",
         r"(Not responding|Node not responding|Communication error)",
         "slurmd has not answered slurmctld for longer than SlurmdTimeout",
-        "see that pod {pod} runs and its machine is reachable; the node comes back by itself when slurmd answers",
+        "check that pod {pod} runs and its Kubernetes node is reachable; the node comes back by itself when slurmd answers",
     ),
 )
 PERSON = _kind(
     "person",
     "",
     "{text}",
-    f"ask who did; if it is well again, {_RESUME}",
+    f"ask whoever did; if it is well again, {_RESUME}",
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import AnswerError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.output import OutputError
 
 # Until 24.05 a release came every nine months; since then there is one each May and November.
 _BEFORE = ((20, 11), (21, 8), (22, 5), (23, 2), (23, 11))
@@ -23,15 +23,15 @@ Release = tuple[int, int]
 
 
 def version(text: str, what: str) -> str:
-    """Return the version in what ``slurmctld -V`` and the like print (``slurm-wlm 24.11.5``). Raises AnswerError."""
+    """Return the version in what ``slurmctld -V`` and the like print (``slurm-wlm 24.11.5``). Raises OutputError."""
     match = _VERSION.search(text)
     if not match:
-        raise AnswerError(f"{what} says {text.strip()[:80]!r} and not its version, such as slurm 24.11.5; is it Slurm's image?")
+        raise OutputError(f"{what} says {text.strip()[:80]!r} and not its version, such as slurm 24.11.5; is it Slurm's image?")
     return match[0]
 
 
 def refusal(running: str, wanted: str, others: Iterable[str] = ()) -> str:
-    """Say why slurmctld of version ``wanted`` can not follow on ``running``, with ``others`` (slurmds) that talk to it meanwhile; "" where it can."""
+    """Explain why slurmctld of version ``wanted`` can not follow on ``running``, with ``others`` (slurmds) that talk to it meanwhile; "" where it can."""
     new = _release(wanted)
     steps = _number(new) - _number(_release(running))
     if steps < 0:
@@ -57,7 +57,7 @@ def refusal(running: str, wanted: str, others: Iterable[str] = ()) -> str:
 def _release(text: str) -> Release:
     match = _VERSION.search(text)
     if not match:
-        raise AnswerError(f"{text!r} is no version of Slurm such as 24.11.5.")
+        raise OutputError(f"{text!r} is no version of Slurm such as 24.11.5.")
     return int(match[1]), int(match[2])
 
 

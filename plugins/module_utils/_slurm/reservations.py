@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``scontrol show reservations --json`` says, and what is to be told so that a reservation is as it shall be. Pure.
+"""Reservations of ``scontrol show reservations --json``, and the commands that bring one to its wanted state. Pure.
 
 Times go to scontrol as ``uts<seconds since 1970>``, which no time zone can change. One that recurs is moved on by slurmctld when each time is over, and
-keeps its length; its start is as it shall be when it is a whole number of periods away. That counts in UTC, which is slurmctld's time zone in its pod.
+keeps its length; its start is in its wanted state when it is a whole number of periods away. That counts in UTC, which is slurmctld's time zone in its pod.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, hostlist
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist, output
 
 # slurmctld sets these by itself, or they say how nodes were chosen: no part of what one asks for.
 _AUTOMATIC = frozenset({"ALL_NODES", "REOCCURRING", "SPEC_NODES", "TRES_PER_NODE"})
@@ -83,8 +83,8 @@ class Reservation:
         """Return plain JSON types, times as text too."""
         return {
             **asdict(self),
-            "start_time": answer.stamp(self.start),
-            "end_time": answer.stamp(self.end),
+            "start_time": output.stamp(self.start),
+            "end_time": output.stamp(self.end),
             "active": self.start <= now < self.end,
         }
 
@@ -101,7 +101,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How a reservation shall be; what is None is not compared. ``start`` is seconds, or words that only slurmctld understands (``now``)."""
+    """How a reservation should be; what is None is not compared. ``start`` is seconds, or words that only slurmctld understands (``now``)."""
 
     name: str
     nodes: str | None = None
@@ -117,21 +117,21 @@ class Wanted:
 
 
 def parse(text: str) -> list[Reservation]:
-    """Return the reservations of scontrol's JSON in its order. Raises AnswerError."""
+    """Return the reservations of scontrol's JSON in its order. Raises OutputError."""
     return [
         Reservation(
             name=str(row["name"]),
             nodes=str(row.get("node_list") or ""),
-            node_count=answer.number(row.get("node_count")),
-            users=answer.words(row.get("users")),
-            accounts=answer.words(row.get("accounts")),
-            start=answer.number(row.get("start_time")),
-            end=answer.number(row.get("end_time")),
-            flags=answer.words(row.get("flags")),
+            node_count=output.number(row.get("node_count")),
+            users=output.strings(row.get("users")),
+            accounts=output.strings(row.get("accounts")),
+            start=output.number(row.get("start_time")),
+            end=output.number(row.get("end_time")),
+            flags=output.strings(row.get("flags")),
             partition=str(row.get("partition") or ""),
             features=str(row.get("features") or ""),
         )
-        for row in answer.rows(text, "reservations")
+        for row in output.rows(text, "reservations")
     ]
 
 
@@ -164,7 +164,7 @@ def wanted(params: dict[str, Any]) -> Wanted:
 
 
 def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what differs, as it is and as it shall be; two empty dicts where nothing does."""
+    """Return what differs, as it is and in its wanted state; two empty dicts where nothing does."""
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
 
@@ -185,8 +185,8 @@ def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], 
     if wish.accounts is not None:
         compare("accounts", sorted(live.accounts), sorted(wish.accounts))
     start, end = _times(live, wish)
-    compare("start", answer.stamp(live.start), answer.stamp(start))
-    compare("end", answer.stamp(live.end), answer.stamp(end))
+    compare("start", output.stamp(live.start), output.stamp(start))
+    compare("end", output.stamp(live.end), output.stamp(end))
     if wish.flags is not None:
         compare("flags", sorted(live.asked_flags - _HIDDEN), sorted(wish.flags - _HIDDEN))
     if wish.partition is not None:
@@ -197,36 +197,36 @@ def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], 
 
 
 def commands(live: Reservation | None, wish: Wanted) -> list[list[str]]:
-    """Return the commands that make a reservation as it shall be. Raises CorralError when too little is said to make a new one."""
+    """Return the commands that make a reservation in its wanted state. Raises CorralError when too little is said to make a new one."""
     if live is None:
         return [["scontrol", "create", "reservation", *_creation(wish)]]
     before, after = difference(live, wish)
     if not after:
         return []
     names = {"nodes": "nodes", "node_count": "nodecnt", "partition": "partitionname", "features": "features"}
-    words = [f"{name}={after[key]}" for key, name in names.items() if key in after]
-    words.extend(f"{key}={','.join(after[key])}" for key in ("users", "accounts") if key in after)
+    arguments = [f"{name}={after[key]}" for key, name in names.items() if key in after]
+    arguments.extend(f"{key}={','.join(after[key])}" for key in ("users", "accounts") if key in after)
     removed: list[str] = []
     start, end = _times(live, wish)
     if "start" in after:
-        words.append(f"starttime=uts{start}")
+        arguments.append(f"starttime=uts{start}")
     if "end" in after:
-        words.append(f"endtime=uts{end}")
+        arguments.append(f"endtime=uts{end}")
     if "flags" in after:
         more, less = sorted(set(after["flags"]) - set(before["flags"])), sorted(set(before["flags"]) - set(after["flags"]))
         if more:
-            words.append(f"flags+={','.join(more)}")
+            arguments.append(f"flags+={','.join(more)}")
         # One update takes flags of one sign; and slurmctld refuses one that does not go with another, WEEKLY with DAILY for instance.
         if less and more:
             removed = [f"flags-={','.join(less)}"]
         elif less:
-            words.append(f"flags-={','.join(less)}")
+            arguments.append(f"flags-={','.join(less)}")
     update = ["scontrol", "update", f"reservationname={wish.name}"]
-    return [*([[*update, *removed]] if removed else []), [*update, *words]]
+    return [*([[*update, *removed]] if removed else []), [*update, *arguments]]
 
 
 def _times(live: Reservation, wish: Wanted) -> tuple[int, int]:
-    """Return the start and the end that it shall have: those of the time that slurmctld shows, or of the first after that, where it recurs."""
+    """Return the start and the end that it should have: those of the time that slurmctld shows, or of the first after that, where it recurs."""
     flags = live.asked_flags if wish.flags is None else wish.flags
     recurs = next((flag for flag in _PERIODS if flag in flags), "") if _PERIODS.keys() & set(live.flags) else ""
     if not recurs:
@@ -253,15 +253,15 @@ def _start_of(recurs: str, live: int, wish: int | str | None) -> int:
 
 def _creation(wish: Wanted) -> list[str]:
     if wish.start is None or (wish.end is None and wish.minutes is None):
-        raise CorralError(f"There is no reservation {wish.name} yet; to make it, say its start, and its end or duration.")
+        raise CorralError(f"There is no reservation {wish.name} yet; to create it, give its start, and its end or duration.")
     if wish.nodes is None and wish.node_count is None:
-        raise CorralError(f"There is no reservation {wish.name} yet; to make it, say its nodes or node_count.")
+        raise CorralError(f"There is no reservation {wish.name} yet; to create it, give its nodes or node_count.")
     if not wish.users and not wish.accounts:
         raise CorralError(
-            f"There is no reservation {wish.name} yet; to make it, say the users or accounts that it is for (root keeps all others out)."
+            f"There is no reservation {wish.name} yet; to create it, give the users or accounts that may use it (root alone keeps all others out)."
         )
-    words = [f"reservationname={wish.name}", f"starttime={_for_scontrol(wish.start)}"]
-    words.append(f"endtime=uts{wish.end}" if wish.end is not None else f"duration={wish.minutes}")
+    arguments = [f"reservationname={wish.name}", f"starttime={_for_scontrol(wish.start)}"]
+    arguments.append(f"endtime=uts{wish.end}" if wish.end is not None else f"duration={wish.minutes}")
     pairs = (
         ("nodes", wish.nodes),
         ("nodecnt", wish.node_count),
@@ -271,7 +271,7 @@ def _creation(wish: Wanted) -> list[str]:
         ("accounts", ",".join(wish.accounts or ())),
         ("flags", ",".join(sorted(wish.flags or ()))),
     )
-    return [*words, *(f"{key}={text}" for key, text in pairs if text not in (None, ""))]
+    return [*arguments, *(f"{key}={text}" for key, text in pairs if text not in (None, ""))]
 
 
 def _asked(wish: Wanted) -> dict[str, Any]:
@@ -281,8 +281,8 @@ def _asked(wish: Wanted) -> dict[str, Any]:
         "node_count": wish.node_count,
         "users": wish.users,
         "accounts": wish.accounts,
-        "start": answer.stamp(wish.start) if isinstance(wish.start, int) else wish.start,
-        "end": answer.stamp(wish.end) if wish.end is not None else None,
+        "start": output.stamp(wish.start) if isinstance(wish.start, int) else wish.start,
+        "end": output.stamp(wish.end) if wish.end is not None else None,
         "duration": f"{wish.minutes} min" if wish.minutes is not None else None,
         "flags": sorted(wish.flags) if wish.flags is not None else None,
         "partition": wish.partition,
@@ -347,5 +347,5 @@ def _names(value: Any, what: str) -> list[str] | None:
 def _flag(text: str) -> str:
     flag = text.strip().upper()
     if not _FLAG.fullmatch(flag):
-        raise CorralError(f"The flag {text!r} is none that Slurm could know; flags are words such as MAINT and IGNORE_JOBS.")
-    return next((shown for word, least, shown in _FLAGS if len(flag) >= least and word.startswith(flag)), flag)
+        raise CorralError(f"The flag {text!r} is not a flag that Slurm could know; flags are names such as MAINT and IGNORE_JOBS.")
+    return next((shown for flag_name, least, shown in _FLAGS if len(flag) >= least and flag_name.startswith(flag)), flag)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pods of an older template: which node is drained for it, which pod may go, which node comes back. Pure.
 
-A pod goes when its node is drained and two answers agree that no job is left on it. All that is known of how far a roll-out has come is in the drains'
-reasons and in the pods' revisions, so any run goes on with what another began. What is out of service for any reason counts, and so
+A pod is deleted when its node is drained and two commands agree that no job is left on it. All that is known of how far a roll-out has come is in the drains'
+reasons and in the pods' revisions, so any run continues what another began. What is out of service for any reason counts, and so
 do nodes whose new pod does not come up: a template that does not work never costs more than ``max_unavailable`` nodes that did. Nor does a moment in
-which no pod is ready (a file server that hangs): only a pod whose slurmd does not run at all goes whatever else is out.
+which no pod is ready (a file server that hangs): only a pod whose slurmd does not run at all is deleted whatever else is out.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, draining, hostlist, node_plan, reasons, sync
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining import Deed, Rule, Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import draining, hostlist, node_plan, output, reasons, sync
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining import Action, Rule, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 
 OWNER = "rollout"
-# The same whatever the template is: another text would be another drain, and its deadline would begin anew.
+# The same whatever the template is: another text would be another drain, and its deadline would restart.
 REASON = reasons.write(OWNER, "its pod is replaced by one of the new template when no job is left")
 
-# slurmctld's word for a node that a reservation with the flag MAINT holds now.
+# slurmctld's flag of a node that a reservation with the flag MAINT holds now.
 _MAINTENANCE = "MAINTENANCE"
 # Made with that flag by the workers' health check (images/slurm/entry/health.sh), on all nodes: nobody's window.
 _JAIL_OUTAGE = "corral-jail-outage"
 _NEVER = 2**63
 # Seconds for which a node that slurmctld refuses is one that will be taken.
-_MISUNDERSTOOD = 60
+_REFUSED_FOR = 60
 _DRAINED = node_plan.Wanted(state="drained", reason=REASON, owner=OWNER)
 _RESUMED = node_plan.Wanted(state="resumed", owner=OWNER)
 
@@ -56,13 +56,13 @@ class NodeSet:
 
 @dataclass(frozen=True)
 class Pod:
-    """A node's pod as Kubernetes has it. ``stale``: of an older template; ``going``: it is being deleted; ``started``: when slurmd's container
-    was, in seconds since 1970 by the clock of the pod's machine, 0 where it was not; ``born``: when the pod was made. ``runs`` is False where slurmd's
+    """A node's pod as Kubernetes has it. ``stale``: of an older template; ``ending``: it is being deleted; ``started``: when slurmd's container
+    was, in seconds since 1970 by the clock of the pod's Kubernetes node, 0 where it was not; ``born``: when the pod was made. ``runs`` is False where slurmd's
     container does not run, so that nothing on the node can work. ``former``: the node's line in slurm.conf is that of a pod before this one."""
 
     stale: bool
     ready: bool
-    going: bool = False
+    ending: bool = False
     started: float = 0
     born: float = 0
     runs: bool = True
@@ -72,14 +72,14 @@ class Pod:
 @dataclass
 class Progress:
     """How far a set is. ``stale`` has the nodes whose pod is of an older template, and ``why`` the reasons for which some of these are not begun with;
-    ``kept`` are those of them that wait for somebody. ``starting`` are nodes whose pod is gone, ending, or new and has not come into service; ``lost``
+    ``blocked`` are those of them that wait for somebody. ``starting`` are nodes whose pod is gone, ending, or new and has not come into service; ``lost``
     those that nobody took out of service, and that hold up others by being out of it; ``former`` those with a new pod and the line of the one before."""
 
     name: str
     nodes: int
     stale: list[str] = field(default_factory=list)
     starting: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    blocked: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     former: list[str] = field(default_factory=list)
     why: dict[str, str] = field(default_factory=dict)
@@ -90,8 +90,8 @@ class Progress:
         return self.nodes - len({*self.stale, *self.starting})
 
     @property
-    def words(self) -> str:
-        """Say how far it is: ``2 of 8 nodes of gpu have the new template; gpu-1: starting``."""
+    def summary(self) -> str:
+        """Describe how far it is: ``2 of 8 nodes of gpu have the new template; gpu-1: starting``."""
         parts = [f"{self.replaced} of {self.nodes} nodes of {self.name} have the new template"]
         by_reason: dict[str, list[str]] = {}
         for name in self.starting:
@@ -103,16 +103,16 @@ class Progress:
 
 @dataclass
 class Step:
-    """What one look leads to. ``drain`` and ``resume`` are plans, ``replace`` has the nodes whose pods may go now, ``deeds`` are told to jobs.
-    ``waiting`` has the tasks on each drained node that is not free. ``relines`` are the nodes whose line in slurm.conf may be that of their pod now."""
+    """The result of one observation. ``drain`` and ``resume`` are plans, ``replace`` has the nodes whose pods may be deleted now, ``actions`` are on jobs.
+    ``waiting`` has the tasks on each drained node that is not free. ``config_updates`` are the nodes whose line in slurm.conf may be that of their pod now."""
 
     drain: node_plan.Plan
     resume: node_plan.Plan
     replace: list[str] = field(default_factory=list)
-    deeds: list[Deed] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
     waiting: dict[str, list[Task]] = field(default_factory=dict)
     sets: list[Progress] = field(default_factory=list)
-    relines: list[str] = field(default_factory=list)
+    config_updates: list[str] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
@@ -121,10 +121,10 @@ class Step:
         return not begun and not any(one.starting or one.lost for one in self.sets)
 
     @property
-    def words(self) -> str:
-        """Say how far all sets are that have something left, and what is waited for; "" when all is done."""
-        parts = [one.words for one in self.sets if one.stale or one.starting or one.former]
-        waits = draining.words(self.waiting)
+    def summary(self) -> str:
+        """Describe how far all sets are that have something left, and what is waited for; "" when all is done."""
+        parts = [one.summary for one in self.sets if one.stale or one.starting or one.former]
+        waits = draining.summary(self.waiting)
         return "; ".join([*parts, *([waits] if waits else [])])
 
 
@@ -140,29 +140,29 @@ def step(
     """Decide what is to be done next. ``pods`` are by node; ``found`` are the tasks on all nodes whose pods are stale; ``now`` is slurmctld's time;
     of sets that are ``stopped`` no further node is begun with.
 
-    Raises AnswerError for answers that can not be.
+    Raises OutputError for implausible output.
     """
     sets, known = list(sets), {node.name: node for node in nodes}
     if not known:
-        raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods run.")
+        raise output.OutputError("slurmctld reports no nodes at all, which is impossible while their pods run.")
     on = draining.by_node(found)
-    looks = [_Look(one, pods, known, on, now, stopped=one.name in stopped) for one in sets]
-    drain = _begin(looks)
+    observations = [_Observation(one, pods, known, on, now, stopped=one.name in stopped) for one in sets]
+    drain = _begin(observations)
     result = Step(
         drain=node_plan.plan([known[name] for name in drain], _DRAINED),
-        resume=node_plan.plan([known[name] for look in looks for name in look.resume], _RESUMED),
-        replace=[name for look in looks for name in look.replace],
-        waiting={name: tasks for look in looks for name, tasks in look.waiting.items()},
-        deeds=draining.deeds(overdue for look in looks for overdue in look.overdue),
-        sets=[look.progress for look in looks],
-        relines=[name for look in looks for name in look.relines],
+        resume=node_plan.plan([known[name] for observation in observations for name in observation.resume], _RESUMED),
+        replace=[name for observation in observations for name in observation.replace],
+        waiting={name: tasks for observation in observations for name, tasks in observation.waiting.items()},
+        actions=draining.actions(overdue for observation in observations for overdue in observation.overdue),
+        sets=[observation.progress for observation in observations],
+        config_updates=[name for observation in observations for name in observation.config_updates],
     )
-    for look in looks:
-        look.tell(set(drain))
+    for observation in observations:
+        observation.explain(set(drain))
     return result
 
 
-class _Look:
+class _Observation:
     """One set at one moment: what is to be done whatever other sets do, and what could be begun."""
 
     def __init__(
@@ -185,25 +185,25 @@ class _Look:
         """Nodes that are to be drained now, and cost nothing by it: they are out of service already."""
         self.idle: list[str] = []
         self.busy: list[str] = []
-        self.relines: list[str] = []
+        self.config_updates: list[str] = []
         self._pods, self._known, self._on, self._now, self._stopped = pods, known, on, now, stopped
         self.unavailable: list[str] = []
         self.room = 0
         self._full_up: list[str] = []
         """Nodes that wait for there to be room."""
         if node_set.type == "OnDelete":
-            self._leave_all()
+            self._block_all()
         else:
             self._sort()
 
-    def _leave_all(self) -> None:
+    def _block_all(self) -> None:
         """Another policy may have begun with them."""
         for name in self.set.nodes:
             if self._is_stale(name):
                 self.progress.stale.append(name)
-                self._keep(name, "left until somebody deletes the pod (OnDelete)")
-            if self._reline(name):
-                self._keep(name, "has the CPUs, memory and GPUs of its former pod until somebody drains it and it is free")
+                self._block(name, "waits until somebody deletes the pod (OnDelete)")
+            if self._config_update(name):
+                self._block(name, "has the CPUs, memory and GPUs of its former pod until somebody drains it and it is free")
             elif self._ours(name):
                 self.resume.append(name)
         # Nobody has asked for these, so nobody is waited for.
@@ -217,10 +217,10 @@ class _Look:
             pod = self._pods.get(name)
             if pod is not None and pod.stale:
                 self.progress.stale.append(name)
-            if pod is None or (pod.stale and pod.going):
+            if pod is None or (pod.stale and pod.ending):
                 self.progress.starting.append(name)
                 away.append(name)
-            elif not pod.stale and not self._reline(name) and self._is_away(name, pod):
+            elif not pod.stale and not self._config_update(name) and self._is_away(name, pod):
                 away.append(name)
         stale = [name for name in self.progress.stale if name not in away]
         ours = [name for name in self.set.nodes if self._ours(name) and name not in self.resume]
@@ -237,7 +237,7 @@ class _Look:
         for name in sorted(stale, key=lambda one: (self._pods[one].runs, self._pods[one].ready)):
             self._stale(name, self._pods[name])
         for name in self.progress.former:
-            self._begin_reline(name)
+            self._begin_config_update(name)
         self.busy.sort(key=self._last_end)
         held = [name for name in ours if name not in self.resume]
         self._give_back([name for name in held if name in stale], len(held) - most)
@@ -252,17 +252,17 @@ class _Look:
                     rules=self.set.jobs,
                 )
 
-    def _reline(self, name: str) -> bool:
+    def _config_update(self, name: str) -> bool:
         """True for a node with a new pod and the line of the one before that can be helped; what is to be done with it, or what it waits for, is noted."""
         node, pod = self._known.get(name), self._pods.get(name)
-        if node is None or pod is None or not pod.former or pod.going:
+        if node is None or pod is None or not pod.former or pod.ending:
             return False
         tasks = self._on.get(name, [])
         if node_plan.lasting(node) and (node.busy or tasks):
             self.waiting[name] = tasks
         elif not (node.busy or tasks) and (node_plan.lasting(node) or node.never_taken):
             # One that slurmctld refuses, as it has fewer CPUs than its line, gets no job.
-            self.relines.append(name)
+            self.config_updates.append(name)
         elif not self._in_service(name):
             if not node.drained and node_plan.plan([node], _DRAINED).foreign:
                 return False
@@ -270,13 +270,13 @@ class _Look:
         self.progress.former.append(name)
         return True
 
-    def _begin_reline(self, name: str) -> None:
+    def _begin_config_update(self, name: str) -> None:
         """Put a node that takes jobs beside those whose pods are replaced: it has to be free for a moment, too."""
         node = self._known[name]
         if not self._in_service(name):
             return
         if self.set.type == "Maintenance" and not _in_window(node):
-            self._keep(name, "left until a reservation with the flag MAINT holds it")
+            self._block(name, "waits for a reservation with the flag MAINT")
         elif node.busy or self._on.get(name):
             self.busy.append(name)
         else:
@@ -285,7 +285,7 @@ class _Look:
     def _is_away(self, name: str, pod: Pod) -> bool:
         """True for a node with a pod of the new template that is not in service; what this roll-out has to do with it is noted."""
         node = self._known.get(name)
-        if node is not None and pod.ready and not pod.going and _registered(node, pod):
+        if node is not None and pod.ready and not pod.ending and _registered(node, pod):
             if self._ours(name) or node_plan.accepted(node):
                 self.resume.append(name)
             return False
@@ -296,26 +296,26 @@ class _Look:
 
     def _is_refused(self, node: Node | None, pod: Pod) -> bool:
         """True for a node whose new pod slurmctld refuses, or has refused, a moment ago: with the line of the former one, or the slurmd of the new one
-        with it. That ends with its own line. One that is refused for longer has a machine with less than the document says."""
-        return node is not None and node.drained and reasons.is_refusal(node.reason) and self._now - pod.born < _MISUNDERSTOOD
+        with it. That ends with its own line. One that is refused for longer has a Kubernetes node with less than the document says."""
+        return node is not None and node.drained and reasons.is_refusal(node.reason) and self._now - pod.born < _REFUSED_FOR
 
     def _stale(self, name: str, pod: Pod) -> None:
         node, tasks = self._known.get(name), self._on.get(name, [])
         if node is None:
-            self._keep(name, "not known to slurmctld, so what runs there is not known")
+            self._block(name, "not known to slurmctld, so what runs there is not known")
         elif self.set.type == "Maintenance" and pod.runs and not _in_window(node):
-            self._keep(name, "left until a reservation with the flag MAINT holds it")
+            self._block(name, "waits for a reservation with the flag MAINT")
             if self._ours(name):
                 self.resume.append(name)
         elif draining.drained_by(node, sync.OWNER) and pod.runs:
-            self._keep(name, "left until its machine is stayed on: a new pod would have no place there")
+            self._block(name, "waits until its Kubernetes node is schedulable again: a new pod would find no place there")
         elif "FUTURE" in node.state and not (pod.runs or tasks):
             # Nothing of it can run a job, and the pod goes as it was seen here or not at all. (26.05 wipes the reason of a drain when such a node registers.)
             self.replace.append(name)
         elif node_plan.lasting(node):
             self._drained(name, node, pod, tasks)
         elif node_plan.plan([node], _DRAINED).foreign:
-            self._keep(name, "set down by somebody, so the pod stays until it is resumed, or drained instead")
+            self._block(name, "set down by somebody, so the pod stays until it is resumed, or drained instead")
         elif not pod.runs:
             self.out.append(name)
         elif name in self.unavailable:
@@ -361,16 +361,16 @@ class _Look:
             if self.waiting.pop(name, None) is not None:
                 self._full_up.append(name)
 
-    def tell(self, drained: set[str]) -> None:
-        """Say of nodes that could be begun with and are not why that is."""
+    def explain(self, drained: set[str]) -> None:
+        """Explain for nodes that could be begun with why they are not."""
         for name in (*self._full_up, *self.idle, *self.busy):
             if name not in drained:
                 self.progress.why[name] = "next" if self.room and name not in self._full_up else self._full()
         if any(why == self._full() for why in self.progress.why.values()):
             self.progress.lost = [name for name in self.unavailable if name not in self.progress.starting and self._is_lost(name)]
 
-    def _keep(self, name: str, why: str) -> None:
-        self.progress.kept.append(name)
+    def _block(self, name: str, why: str) -> None:
+        self.progress.blocked.append(name)
         self.progress.why[name] = why
 
     def _full(self) -> str:
@@ -389,9 +389,9 @@ class _Look:
         return self._is_well(name) and not self._known[name].out
 
     def _is_well(self, name: str) -> bool:
-        """True when nothing but what somebody said may keep the node out of service."""
+        """True when only a drain or a state set by somebody can keep the node out of service."""
         node, pod = self._known.get(name), self._pods.get(name)
-        return node is not None and pod is not None and pod.ready and not pod.going and _registered(node, pod)
+        return node is not None and pod is not None and pod.ready and not pod.ending and _registered(node, pod)
 
     def _is_lost(self, name: str) -> bool:
         node = self._known.get(name)
@@ -401,18 +401,18 @@ class _Look:
         return max((task.end or _NEVER for task in self._on.get(name, ())), default=0)
 
 
-def _begin(looks: list[_Look]) -> list[str]:
+def _begin(observations: list[_Observation]) -> list[str]:
     """Return the nodes to be drained now: place after place, idle ones before those whose jobs end soonest, as many as each set has room for.
 
     A place in which only jobs are waited for does not hold up the next one.
     """
-    found = [name for look in looks for name in look.out]
-    for place in dict.fromkeys(look.set.place for look in looks):
-        here = [look for look in looks if look.set.place == place]
-        moves = any(look.progress.starting or look.replace or look.out for look in here)
-        for look in here:
-            take = [*look.idle, *look.busy][: look.room]
-            moves |= any(name in look.idle for name in take)
+    found = [name for observation in observations for name in observation.out]
+    for place in dict.fromkeys(observation.set.place for observation in observations):
+        here = [observation for observation in observations if observation.set.place == place]
+        moves = any(observation.progress.starting or observation.replace or observation.out for observation in here)
+        for observation in here:
+            take = [*observation.idle, *observation.busy][: observation.room]
+            moves |= any(name in observation.idle for name in take)
             found.extend(take)
         if moves:
             break
@@ -420,7 +420,7 @@ def _begin(looks: list[_Look]) -> list[str]:
 
 
 def _registered(node: Node, pod: Pod) -> bool:
-    """True when slurmctld speaks of the slurmd in this pod: until it registers, a drained node is as its last pod left it."""
+    """True when slurmctld's state is that of the slurmd in this pod: until it registers, a drained node is as its last pod left it."""
     if not node.answers:
         return False
     began = _began(node)
@@ -428,7 +428,7 @@ def _registered(node: Node, pod: Pod) -> bool:
 
 
 def _began(node: Node) -> float | None:
-    """When the slurmd began that registered last; None where slurmctld does not say."""
+    """When the slurmd began that registered last; None where slurmctld does not report it."""
     try:
         return datetime.fromisoformat(node.slurmd_start_time).timestamp()
     except ValueError:

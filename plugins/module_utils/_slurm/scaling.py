@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node sets that shrink: which nodes go, which of them have no job left, and what slurmctld is to be told meanwhile. Pure.
+"""Node sets that shrink: which nodes are removed, which of them have no job left, and the commands to slurmctld meanwhile. Pure.
 
-A node is free when two answers agree: scontrol shows it out of service and not busy, and squeue shows no job on it. Where they differ, or where
+A node is free when two commands agree: scontrol shows it out of service and not busy, and squeue shows no job on it. Where they differ, or where
 slurmctld does not know the node, it stays. It stays, too, while a job elsewhere or in the queue requires it by name.
 A StatefulSet ends its highest ordinals first, so a free node below a busy one waits for that.
 """
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, conf, draining, hostlist, node_plan, reasons
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining import Deed, Named, Rule, Task
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, draining, hostlist, node_plan, output, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.draining import Action, Named, Rule, Task
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 
 OWNER = "scale"
-# The same whatever the numbers are: another text would be another drain, and its deadline would begin anew.
+# The same whatever the numbers are: another text would be another drain, and its deadline would restart.
 REASON = reasons.write(OWNER, "the document has fewer nodes in this set")
-MAINTENANCE = reasons.write(OWNER, "the document says maintenance")
+MAINTENANCE = reasons.write(OWNER, "the document declares maintenance")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Size:
 
     @property
     def victims(self) -> list[str]:
-        """The nodes that shall go."""
+        """The nodes to be removed."""
         return [f"{self.name}-{number}" for number in range(self.wanted, self.live)]
 
     @property
@@ -53,13 +53,13 @@ class Size:
 
 @dataclass
 class Step:
-    """What one look at slurmctld leads to. ``drain`` and ``resume`` are plans; ``stay`` says for each set that
-    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not go yet, and ``unknown`` the nodes that slurmctld lacks.
-    Of partitions that go, ``close`` are those that still take jobs, and ``partitions`` has the tasks in each that can not go yet."""
+    """The result of one query of slurmctld. ``drain`` and ``resume`` are plans; ``stay`` says for each set that
+    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not be removed yet, and ``unknown`` the nodes that slurmctld lacks.
+    Of removed partitions, ``close`` are those that still take jobs, and ``partitions`` has the tasks in each that can not be removed yet."""
 
     drain: node_plan.Plan
     resume: node_plan.Plan
-    deeds: list[Deed] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
     stay: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, list[Task]] = field(default_factory=dict)
     close: list[Partition] = field(default_factory=list)
@@ -67,9 +67,9 @@ class Step:
     unknown: list[str] = field(default_factory=list)
 
     @property
-    def words(self) -> str:
-        """Say what is waited for; "" when all that shall go can."""
-        text = draining.words(self.waiting, self.partitions)
+    def summary(self) -> str:
+        """Describe what is waited for; "" when everything can be removed."""
+        text = draining.summary(self.waiting, self.partitions)
         if self.unknown:
             text += f"{'; ' if text else ''}slurmctld does not know {hostlist.compress(self.unknown)}, so what runs there is not known"
         return text
@@ -89,15 +89,15 @@ def step(
     """Decide what is to be done next.
 
     ``now`` is slurmctld's time in seconds since 1970. ``named`` are the jobs that name victims. With ``taken`` victims count as out of service, as
-    they are once the drains are told: for check mode. ``lines`` are the nodes of the live slurm.conf, None where there is none: a victim that neither
+    they are once the drains are made: for check mode. ``lines`` are the nodes of the live slurm.conf, None where there is none: a victim that neither
     it nor slurmctld has was never a node, and goes; that is what a StatefulSet has more that somebody has scaled by hand.
-    Raises AnswerError for answers that can not be.
+    Raises OutputError for answers that can not be.
     """
     sizes, known = list(sizes), {node.name: node for node in nodes}
     if not known:
-        raise answer.AnswerError("slurmctld says that it has no nodes at all, which can not be while their pods run.")
+        raise output.OutputError("slurmctld reports no nodes at all, which is impossible while their pods run.")
     on, named = draining.by_node(found), list(named)
-    held = _held_by_name(on, named, {name for size in sizes for name in size.victims})
+    required_by = _required_by_name(on, named, {name for size in sizes for name in size.victims})
     victims = [known[name] for size in sizes for name in size.victims if name in known]
     stays = [known[name] for size in sizes for name in size.stays if name in known]
     result = Step(
@@ -107,14 +107,14 @@ def step(
     # A drain that ends by itself, as that of the jail's check, is taken over first: else a job could start before the pod ends.
     by_others = {node.name for node in result.drain.foreign}
     overdue: list[tuple[Task, str]] = []
-    going: set[str] = set()
+    removable: set[str] = set()
     for size in sizes:
-        keep = waited = size.wanted
+        retain = waited = size.wanted
         for number, name in enumerate(size.victims, size.wanted):
             node = known.get(name)
             if node is None and lines is not None and name not in lines:
                 continue
-            there = [*on.get(name, []), *held.get(name, [])]
+            there = [*on.get(name, []), *required_by.get(name, [])]
             if node is None:
                 result.unknown.append(name)
             elif node.busy or there or not (taken or node_plan.lasting(node) or (node.out and name in by_others)):
@@ -123,42 +123,42 @@ def step(
                     overdue += draining.overdue(node, there, now=now, policy=size.policy, deadline=size.deadline, rules=size.jobs)
             else:
                 continue
-            keep = number + 1
+            retain = number + 1
             if node is None or node.busy or there:
-                waited = keep
+                waited = retain
         if size.victims:
-            result.stay[size.name] = keep
-        going |= set(size.victims[waited - size.wanted :])
-    gone = [node.name for node in victims]
-    # A job is told one thing a call, and one that requires a node that goes has that before it.
-    free = [one for one in named if not one.required & set(gone)]
-    result.deeds = [*draining.deeds(overdue), *draining.freed(overdue, named, gone), *draining.spared(free, going, gone)]
+            result.stay[size.name] = retain
+        removable |= set(size.victims[waited - size.wanted :])
+    removed = [node.name for node in victims]
+    # A job gets one action a call, and one that requires a removed node gets that first.
+    free = [one for one in named if not one.required & set(removed)]
+    result.actions = [*draining.actions(overdue), *draining.freed(overdue, named, removed), *draining.spared(free, removable, removed)]
     return result
 
 
-def _held_by_name(on: dict[str, list[Task]], named: Iterable[Named], victims: set[str]) -> dict[str, list[Task]]:
+def _required_by_name(on: dict[str, list[Task]], named: Iterable[Named], victims: set[str]) -> dict[str, list[Task]]:
     """Return the jobs that require each victim without being on it."""
     there = {task.number: task for name in victims for task in on.get(name, [])}
-    held: dict[str, list[Task]] = {}
+    required_by: dict[str, list[Task]] = {}
     for one in named:
         names = one.required & victims
-        # One that is on a victim is waited for there, and told by these words.
+        # One that is on a victim is waited for there, and reported with its nodes.
         task = there.get(one.task.number) or replace(one.task, names=hostlist.compress(names))
         for name in names:
             if task not in on.get(name, []):
-                held.setdefault(name, []).append(task)
-    return held
+                required_by.setdefault(name, []).append(task)
+    return required_by
 
 
-def leaving(text: str, sizes: Iterable[Size], wanted: Iterable[str]) -> list[str]:
+def removed_partitions(text: str, sizes: Iterable[Size], wanted: Iterable[str]) -> list[str]:
     """Return the partitions of the live slurm.conf that the document (``wanted``) no longer has, of those with nodes that it keeps.
 
     Those whose nodes all go are held for as long as these are.
     """
-    names, kept = set(wanted), {name for size in sizes for name in size.stays}
+    names, retained = set(wanted), {name for size in sizes for name in size.stays}
     lines = [dict(conf.parse_pairs(line)) for line in text.splitlines() if line.startswith("PartitionName=")]
     return [
-        pairs["PartitionName"] for pairs in lines if pairs["PartitionName"] not in names and kept & set(hostlist.expand(pairs["Nodes"]))
+        pairs["PartitionName"] for pairs in lines if pairs["PartitionName"] not in names and retained & set(hostlist.expand(pairs["Nodes"]))
     ]
 
 
@@ -171,41 +171,41 @@ def inside(names: Iterable[str], found: Iterable[Task]) -> dict[str, list[Task]]
     return {name: tasks for name, tasks in all_of.items() if tasks}
 
 
-def held(
+def retained_config(
     text: str,
     sizes: Iterable[Size],
     stay: dict[str, int],
     unknown: Iterable[str] = (),
     gres: str = "",
-    keep: Iterable[str] = (),
+    retain: Iterable[str] = (),
     plugstack: str = "",
     ending: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return what has to stay of the live configuration ``text`` (slurm.conf): ``{"nodes", "partitions"}``, {} where nothing has to.
+    """Return what has to be retained of the live configuration ``text`` (slurm.conf): ``{"nodes", "partitions"}``, {} where nothing has to.
 
     ``stay`` has for each set that shrinks how many nodes it keeps; ``ending`` are others whose pods have not ended yet. ``nodes`` are lines as lists of
     pairs, narrowed to the nodes that go but can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was; those of
-    ``keep`` have the nodes that stay, too. ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``plugstack`` (plugstack.conf) adds ``jail`` to a
+    ``retain`` have the nodes that stay, too. ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``plugstack`` (plugstack.conf) adds ``jail`` to a
     partition whose jobs have a jail of their own: the words that lead them there. ``unknown`` are nodes that slurmctld does not know, so that they need
     no line.
     Raises CorralError where another has none, and ConfError for a line that Slurm would not read.
     """
-    sizes, keep = list(sizes), set(keep)
+    sizes, retain = list(sizes), set(retain)
     busy = {f"{size.name}-{number}" for size in sizes for number in range(size.wanted, stay.get(size.name, 0))}
     names = busy | set(ending)
-    if not names and not keep:
+    if not names and not retain:
         return {}
     stays = {name for size in sizes for name in size.stays}
     nodes: list[list[list[str]]] = []
     partitions: list[dict[str, Any]] = []
     for line in text.splitlines():
         if line.startswith("NodeName="):
-            kept = conf.narrowed(dict(conf.parse_pairs(line)), names.__contains__)
-            if kept:
-                nodes.append([list(pair) for pair in kept.items()])
+            retained = conf.narrowed(dict(conf.parse_pairs(line)), names.__contains__)
+            if retained:
+                nodes.append([list(pair) for pair in retained.items()])
         elif line.startswith("PartitionName="):
             pairs = dict(conf.parse_pairs(line))
-            there = names | stays if pairs["PartitionName"] in keep else names
+            there = names | stays if pairs["PartitionName"] in retain else names
             among = [name for name in hostlist.expand(pairs["Nodes"]) if name in there]
             if among:
                 line_was = [list(pair) for pair in pairs.items()]
@@ -215,8 +215,8 @@ def held(
     lost = busy - set(unknown) - {name for pairs in nodes for name in hostlist.expand(dict(pairs)["NodeName"])}
     if lost:
         raise CorralError(
-            f"The live slurm.conf has no line of {hostlist.compress(lost)}, so it can not be kept until it is free, and nothing was changed there; "
-            "see who has edited the ConfigMap, or raise replicas again until a run has written it anew."
+            f"The live slurm.conf has no line of {hostlist.compress(lost)}, so it cannot be retained until it is free, and nothing was changed there; "
+            "see who has edited the ConfigMap, or raise replicas again until a run has written it again."
         )
     resources = resources_of(names, gres)
     return {"nodes": nodes, "partitions": partitions, **({"gres": resources} if resources else {})}

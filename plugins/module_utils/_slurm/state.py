@@ -9,7 +9,7 @@ FOLDER = "/var/spool/slurmctld"
 # A volume that hangs keeps nobody from the other answer.
 _DF = f"timeout -s KILL 5 df --block-size=1 --output=size,avail {FOLDER} 2>/dev/null"
 # Share of the volume from which on it is told, and the room below which it counts as full (as in images/slurm/controller.py).
-TOLD = 0.9
+WARN_AT = 0.9
 ROOM = 8 << 20
 
 
@@ -29,14 +29,14 @@ def room(line: str, where: str) -> str:
 
     ``line`` is that of ``split``, in bytes; ``where`` is the pod that it comes from.
     """
-    words = line.split()[-2:]
-    if len(words) != 2 or not all(word.isdigit() for word in words):
+    fields = line.split()[-2:]
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
         return ""
-    size, free = (int(word) for word in words)
-    if size <= 0 or size - free < TOLD * size:
+    size, free = (int(field) for field in fields)
+    if size <= 0 or size - free < WARN_AT * size:
         return ""
     share = f"{100 * (size - free) // size} % of {_amount(size)}, {_amount(free)} left"
-    advice = "make the claim larger, or take away what is not Slurm's; docs/ha.md tells how"
+    advice = "make the claim larger, or delete what is not Slurm's; docs/ha.md explains how"
     if free < min(ROOM, size // 20):
         return f"The state volume of slurmctld in {where} is full ({share}), so jobs are refused and what changes is not saved: {advice}."
     return f"The state volume of slurmctld in {where} is nearly full ({share}); once it is full jobs are refused: {advice}."

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, reasons
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import output, reasons
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.nodes import Node
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.partitions import Partition
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.reservations import Reservation
@@ -25,11 +25,12 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
     ("MAINTENANCE", "maintenance", "the maintenance reservation {reservation} holds it",
      "wait for the reservation's end{until}, or delete it with slurm_reservation"),
     ("RESERVED", "reservation", "the reservation {reservation} holds it", "submit with --reservation={reservation} if you may, or wait for its end{until}"),
-    ("INVALID_REG", "registration", "slurmd registered with less than slurm.conf promises", "compare the node set in the document with what its machines have"),
-    ("FUTURE", "future", "it has not registered since slurmctld knows it", "see that pod {pod} runs; it comes into service when slurmd registers"),
+    ("INVALID_REG", "registration", "slurmd registered with less than slurm.conf promises",
+     "compare the node set in the document with the hardware of its Kubernetes nodes"),
+    ("FUTURE", "future", "it has not registered since slurmctld knows it", "check that pod {pod} runs; it comes into service when slurmd registers"),
     ("NOT_RESPONDING", "silent", "slurmd does not answer slurmctld",
-     "see that pod {pod} runs and its machine is reachable; it comes back by itself when slurmd answers"),
-    ("UNKNOWN", "unregistered", "slurmd has not registered since slurmctld started", "see that pod {pod} runs; it comes into service when slurmd registers"),
+     "check that pod {pod} runs and its Kubernetes node is reachable; it comes back by itself when slurmd answers"),
+    ("UNKNOWN", "unregistered", "slurmd has not registered since slurmctld started", "check that pod {pod} runs; it comes into service when slurmd registers"),
 )  # fmt: skip
 # Made by the workers' health check (images/slurm/entry/health.sh) instead of draining the whole cluster.
 _JAIL_OUTAGE = "corral-jail-outage"
@@ -43,7 +44,7 @@ _SILENCE = frozenset({"pod", "no-address", "silent", "rebooted", "unregistered",
 
 @dataclass(frozen=True)
 class Pod:
-    """A node's pod: its name, and what is wrong with it or with its machine in words of Kubernetes; ``trouble`` is "" for none.
+    """A node's pod: its name, and what is wrong with it or with its Kubernetes node in words of Kubernetes; ``trouble`` is "" for none.
 
     ``there`` is False when it does not exist, None when it could not be asked for; ``note`` is what else is to be known.
     """
@@ -51,13 +52,13 @@ class Pod:
     name: str
     there: bool | None = None
     trouble: str = ""
-    machine: str = ""
+    kubernetes_node: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer for one node; ``cause`` is a word for programs, ``summary`` one sentence for people."""
+    """The response for one node; ``cause`` is a word for programs, ``summary`` one sentence for people."""
 
     node: str
     state: str
@@ -86,7 +87,7 @@ def explain(
     reservations: Mapping[str, Reservation] | None = None,
     now: float,
 ) -> Verdict:
-    """Say who took ``node`` out, since when, why and what to do next."""
+    """Report who took ``node`` out, since when, why and what to do next."""
     pod = pod or Pod(node.name)
     reservation = (reservations or {}).get(node.reservation)
     # Of a node whose name had no address slurmctld says so in the reason, though it is not out.
@@ -103,29 +104,29 @@ def explain(
         "cluster": cluster or "CLUSTER",
         "text": reasons.text(standing),
         "reservation": node.reservation or "of another",
-        "until": f" ({answer.stamp(reservation.end)})" if reservation else "",
+        "until": f" ({output.stamp(reservation.end)})" if reservation else "",
         "shut": ", ".join(shut),
     }
-    cause, who, meaning, todo = _cause(node, standing)
+    cause, who, explanation, todo = _cause(node, standing)
     if cause == "none" and shut:
-        cause, who, meaning, todo = "partition", "the document or an administrator", "no partition of it takes jobs ({shut})", _OPEN
+        cause, who, explanation, todo = "partition", "the document or an administrator", "no partition of it takes jobs ({shut})", _OPEN
     # Only our own sentences hold places; what others wrote is added as it is.
-    why, following = meaning.format(**places), todo.format(**places)
+    why, following = explanation.format(**places), todo.format(**places)
     if pod.there is False and cause in _SILENCE:
         cause, why = "no-pod", f"{why}: pod {pod.name} does not exist"
         following = f"run {reasons.SITE.format(**places)} again, which makes it, or see whether its StatefulSet was scaled down"
     elif pod.trouble and cause in _SILENCE:
         cause, why = "pod", f"{why}: {pod.trouble.rstrip('.')}"
         following = (
-            f"mend that (see 'kubectl describe pod -n {places['namespace']} {pod.name}'); the node comes back by itself when slurmd answers"
+            f"fix that (see 'kubectl describe pod -n {places['namespace']} {pod.name}'); the node comes back by itself when slurmd answers"
         )
-    elif pod.machine and cause in _SILENCE:
-        cause, why = "machine", f"{why}: {pod.machine.rstrip('.')}"
-        following = "mend the machine or move the pod by deleting it; the node comes back by itself when slurmd answers"
+    elif pod.kubernetes_node and cause in _SILENCE:
+        cause, why = "kubernetes-node", f"{why}: {pod.kubernetes_node.rstrip('.')}"
+        following = "repair the Kubernetes node, or move the pod by deleting it; the node comes back by itself when slurmd answers"
     since = (
         node.reason_time
         if counts and node.reason
-        else answer.stamp(reservation.start)
+        else output.stamp(reservation.start)
         if cause in ("maintenance", "reservation") and reservation
         else ""
     )
@@ -145,7 +146,7 @@ def explain(
     )
 
 
-def stranger(name: str, *, pod: Pod, known: str, namespace: str = "", cluster: str = "") -> Verdict:
+def unknown(name: str, *, pod: Pod, known: str, namespace: str = "", cluster: str = "") -> Verdict:
     """Answer for a name that slurmctld does not know: it takes no jobs, whoever asks for it."""
     why = f"slurm.conf has no such node; it has {known or 'none'}"
     site = reasons.SITE.format(namespace=namespace or "NAMESPACE", cluster=cluster or "CLUSTER")
@@ -169,14 +170,14 @@ def _cause(node: Node, standing: str) -> tuple[str, str, str, str]:
         kind = reasons.classify(standing)
         following = kind.next
         if kind.key in ("admin", "person", "owned") and "NOT_RESPONDING" in node.state:
-            following += "; slurmd does not answer either, so see that pod {pod} runs"
-        return kind.key, _who(node, standing, kind), kind.meaning, following
+            following += "; slurmd does not answer either, so check that pod {pod} runs"
+        return kind.key, _who(node, standing, kind), kind.explanation, following
     if node.reservation == _JAIL_OUTAGE:
         return (
             "jail",
             "the jail's health check",
             "too many nodes could not enter the jail, so the reservation {reservation} keeps jobs waiting",
-            "mend the jail's volume; the health check deletes the reservation by itself",
+            "repair the jail's volume; the health check deletes the reservation by itself",
         )
     for flag, cause, why, following in _FLAGS:
         if flag in node.state:
@@ -202,8 +203,8 @@ def _evidence(node: Node, pod: Pod, cause: str, partitions: Mapping[str, Partiti
     found: list[str] = []
     if pod.trouble and cause != "pod":
         found.append(pod.trouble)
-    if pod.machine and cause != "machine":
-        found.append(pod.machine)
+    if pod.kubernetes_node and cause != "kubernetes-node":
+        found.append(pod.kubernetes_node)
     if pod.note:
         found.append(pod.note)
     shut = [f"{name} is {partitions[name].state}" for name in node.partitions if name in partitions and partitions[name].state != "UP"]

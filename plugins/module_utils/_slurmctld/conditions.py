@@ -18,11 +18,11 @@ DRAINED = "corral.hpc/SlurmNodeDrained"
 Condition = dict[str, str]
 
 # The first that a node has is the reason of its condition.
-_TELLING = (
+_BY_PRIORITY = (
     "INVALID_REG", "FUTURE", "POWERING_UP", "POWERING_DOWN", "POWERED_DOWN", "REBOOT_ISSUED", "NOT_RESPONDING", "DOWN", "ERROR", "FAIL",
     "UNKNOWN", "DRAIN", "REBOOT_REQUESTED", "MAINTENANCE", "RESERVED", "COMPLETING", "ALLOCATED", "MIXED", "IDLE",
 )  # fmt: skip
-# What comes and goes with each look of the scheduler, or says only how the node was made.
+# What comes and goes with each poll of the scheduler, or says only how the node was made.
 _NOISE = frozenset({"PLANNED", "BLOCKED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
 
 
@@ -31,9 +31,9 @@ def wanted(node: Node | None, *, free: bool) -> list[Condition]:
     if node is None:
         message = "slurmctld does not know this node."
         return [_condition(kind, "Unknown", "NotInSlurm", message) for kind in (READY, DRAINED)]
-    words = [word for word in node.state if word not in _NOISE]
-    message = "+".join(words) + (f": {node.reason}" if node.out and node.reason else "")
-    telling = next((word for word in _TELLING if word in words), words[0] if words else "UNKNOWN")
+    flags = [flag for flag in node.state if flag not in _NOISE]
+    message = "+".join(flags) + (f": {node.reason}" if node.out and node.reason else "")
+    main = next((flag for flag in _BY_PRIORITY if flag in flags), flags[0] if flags else "UNKNOWN")
     ready = "True" if node.in_service else "False"
     if not node.drained:
         drained = _condition(DRAINED, "False", "InService" if ready == "True" else "NotDrained", "")
@@ -41,7 +41,7 @@ def wanted(node: Node | None, *, free: bool) -> list[Condition]:
         drained = _condition(DRAINED, "True", "Drained", node.reason)
     else:
         drained = _condition(DRAINED, "False", "Draining", f"Jobs are on it: {node.reason}")
-    return [_condition(READY, ready, telling.title().replace("_", ""), message), drained]
+    return [_condition(READY, ready, main.title().replace("_", ""), message), drained]
 
 
 def differing(wish: list[Condition], live: list[dict[str, Any]], now: str) -> list[Condition]:

@@ -40,8 +40,8 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Submit a job, or cancel, hold, release or requeue jobs; the parameters are those of the module slurm_job."""
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
-        deed = _present if params["state"] == "present" else _other
-        result = deed(slurmctld, params, check=check, diff=diff)
+        action = _present if params["state"] == "present" else _other
+        result = action(slurmctld, params, check=check, diff=diff)
         return {**result, "requests": client.requests}
 
 
@@ -62,10 +62,10 @@ def info(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         warnings: list[str] = []
         try:
             found = _found(Slurmctld(client, params), *filters)
-            if params.get("leaving"):
-                warnings = jobs.leaving(found)
+            if params.get("removed_users"):
+                warnings = jobs.of_removed_users(found)
         except CorralError as error:
-            if not params.get("leaving"):
+            if not params.get("removed_users"):
                 raise
             users = ", ".join(params["user"])
             found, warnings = [], [f"It is not known which jobs are of {users}, whom the document no longer has: {error}"]
@@ -86,7 +86,7 @@ def _present(slurmctld: Slurmctld, params: dict[str, Any], *, check: bool, diff:
             place = _place(slurmctld, params)
             done = _as_user(slurmctld, place, user, str(params.get("chdir") or ""), ["sbatch", *words], script.encode())
             if done.code != 0:
-                raise KubeError(f"Could not submit job {name} as {user}: {done.words.rstrip('.')}.")
+                raise KubeError(f"Could not submit job {name} as {user}: {done.summary.rstrip('.')}.")
             job = _one(slurmctld, jobs.submitted(done.stdout))
     text = ""
     if job is not None and params["wait"] and not check:
@@ -102,12 +102,12 @@ def _ended(
 ) -> tuple[jobs.Job, str]:
     """Wait for a job's end and return it with the end of its output. Raises CorralError for one that failed, unless that is fine."""
 
-    def look() -> tuple[jobs.Job, str]:
+    def probe() -> tuple[jobs.Job, str]:
         now = _one(slurmctld, job.id)
-        return now, "" if now.ended else now.words
+        return now, "" if now.ended else now.summary
 
     timeout = float(params["wait_timeout"])
-    last, missing = wait(timeout, look, "waiting")
+    last, missing = wait(timeout, probe, "waiting")
     data = {"changed": changed, "job": (last or job).to_dict()}
     if missing or last is None:
         raise WaitTimeout(
@@ -118,7 +118,7 @@ def _ended(
         said = " | ".join(line.strip() for line in text.splitlines()[-5:] if line.strip())[-500:]
         lines = f"; its last lines: {said}" if said else ""
         hint = "" if changed else "; it was submitted before, and resubmit: failed submits it again"
-        words = last.words
+        words = last.summary
         raise CorralError(f"{words[0].upper()}{words[1:].rstrip('.')}{lines}{hint}.", data={**data, "output": text})
     return last, text
 
@@ -139,9 +139,9 @@ def _other(slurmctld: Slurmctld, params: dict[str, Any], *, check: bool, diff: b
         )
     if state == "requeued":  # of jobs that had one name after another, the last is meant
         found = found[-1:]
-    planned = jobs.deeds(found, state)
+    planned = jobs.actions(found, state)
     if not check:
-        slurmctld.tell_each((command, f"have job {job.id} ({job.name} of {job.user}) {state}") for job, command, _after in planned)
+        slurmctld.execute_each((command, f"have job {job.id} ({job.name} of {job.user}) {state}") for job, command, _after in planned)
         if planned:
             found = _found(slurmctld, *filters)
         if params["wait"] and state == "absent":
@@ -160,11 +160,11 @@ def _other(slurmctld: Slurmctld, params: dict[str, Any], *, check: bool, diff: b
 
 
 def _gone(slurmctld: Slurmctld, filters: list[str], timeout: float, changed: bool) -> list[jobs.Job]:
-    def look() -> tuple[list[jobs.Job], str]:
+    def probe() -> tuple[list[jobs.Job], str]:
         found = _found(slurmctld, *filters)
-        return found, "; ".join(job.words for job in found if not job.ended)
+        return found, "; ".join(job.summary for job in found if not job.ended)
 
-    found, missing = wait(timeout, look, "waiting")
+    found, missing = wait(timeout, probe, "waiting")
     if missing:
         raise WaitTimeout(
             f"After {timeout:g} s not all cancelled jobs have ended: {missing.rstrip('.')}; run again to go on waiting.",

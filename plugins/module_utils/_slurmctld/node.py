@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, draining, hostlist, jobs, node_plan, nodes
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import draining, hostlist, jobs, node_plan, nodes, output
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.jobs import Job
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Refused, Slurmctld, connected, difference, wait
 
@@ -21,19 +21,19 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """
     names = hostlist.expand(str(params["nodes"]))
     if not names:
-        raise CorralError("No node is named; say in 'nodes' which, as a hostlist like gpu-[0-3].")
+        raise CorralError("No node is named; name them in 'nodes', as a hostlist like gpu-[0-3].")
     wish = node_plan.wanted(params)
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
         live = slurmctld.nodes_named(names)
         plan = node_plan.plan(live, wish)
         if plan.changed and not check:
-            live = _tell(slurmctld, names, plan)
+            live = _execute(slurmctld, names, plan)
         changed = plan.changed
         if params["wait"] and wish.state and not check:
-            press = _Press(slurmctld, params)
-            live = _wait(slurmctld, names, wish.state, float(params["wait_timeout"]), plan, press)
-            changed |= press.told
+            policy = _JobPolicy(slurmctld, params)
+            live = _wait(slurmctld, names, wish.state, float(params["wait_timeout"]), plan, policy)
+            changed |= policy.acted
         result: dict[str, Any] = {
             "changed": changed,
             "cluster": slurmctld.cluster,
@@ -50,10 +50,10 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         return result
 
 
-def _tell(slurmctld: Slurmctld, names: list[str], plan: node_plan.Plan) -> list[nodes.Node]:
+def _execute(slurmctld: Slurmctld, names: list[str], plan: node_plan.Plan) -> list[nodes.Node]:
     """Run the plan's commands and return the nodes as they are then."""
     try:
-        slurmctld.tell_each((command, f"change nodes {command[2].removeprefix('nodename=')}") for command in plan.commands())
+        slurmctld.execute_each((command, f"change nodes {command[2].removeprefix('nodename=')}") for command in plan.commands())
     except KubeError as error:
         error.data["changed"] = error.data["changed"] or _moved(slurmctld, plan)
         raise
@@ -65,7 +65,7 @@ def _moved(slurmctld: Slurmctld, plan: node_plan.Plan) -> bool:
     try:
         live = {node.name: node for node in slurmctld.read_nodes()}
     except CorralError:
-        return True  # nobody knows; a reader shall look
+        return True  # nobody knows; a reader should look
     for name, before in plan.before.items():
         node = live.get(name)
         if node is None:
@@ -80,7 +80,7 @@ def _moved(slurmctld: Slurmctld, plan: node_plan.Plan) -> bool:
     return False
 
 
-class _Press:
+class _JobPolicy:
     """What becomes of jobs on drained nodes when the deadline is over."""
 
     def __init__(self, slurmctld: Slurmctld, params: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ class _Press:
         self._policy = str(params["policy"])
         self._deadline = float(params["deadline"])
         self._refused: set[str] = set()
-        self.told = False
+        self.acted = False
 
     def on(self, live: list[nodes.Node]) -> None:
         """Requeue or cancel what is due. A job that slurmctld refuses to requeue is waited for."""
@@ -97,36 +97,36 @@ class _Press:
             return
         names = hostlist.compress(node.name for node in live)
         text = self._slurmctld.ask(["squeue", "--json", f"--nodelist={names}", jobs.ON_NODES], "the jobs on drained nodes")
-        now = answer.seconds(self._slurmctld.ask(["date", "+%s"], "its time"))
-        for command, what in draining.pressed(
+        now = output.seconds(self._slurmctld.ask(["date", "+%s"], "its time"))
+        for command, what in draining.overdue_actions(
             live, draining.tasks(text), owner=self._owner, policy=self._policy, deadline=self._deadline, now=now
         ):
             if command[-1] in self._refused:
                 continue
             try:
-                self._slurmctld.tell(command, what)
+                self._slurmctld.execute(command, what)
             except Refused:
                 self._refused.add(command[-1])
                 continue
-            self.told = True
+            self.acted = True
 
 
-def _wait(slurmctld: Slurmctld, names: list[str], state: str, timeout: float, plan: node_plan.Plan, press: _Press) -> list[nodes.Node]:
+def _wait(slurmctld: Slurmctld, names: list[str], state: str, timeout: float, plan: node_plan.Plan, policy: _JobPolicy) -> list[nodes.Node]:
     """Wait until no job is left on the nodes, or until resumed ones are in service. Raises WaitTimeout."""
 
     def free() -> tuple[list[nodes.Node], str]:
         live = slurmctld.nodes_named(names)
         busy = [node.name for node in live if node.busy]
         if busy and state == "drained":
-            press.on([node for node in live if node.busy])
-        return live, _jobs_in_words(slurmctld.jobs_on(busy), busy) if busy else ""
+            policy.on([node for node in live if node.busy])
+        return live, _describe_jobs(slurmctld.jobs_on(busy), busy) if busy else ""
 
     foreign = {node.name for node in plan.foreign}
 
     def in_service() -> tuple[list[nodes.Node], str]:
         live = slurmctld.nodes_named(names)
         away = [node for node in live if node.name not in foreign and not node.in_service]
-        return live, "; ".join(node.words for node in away[:5]) + (f" and {len(away) - 5} more" if len(away) > 5 else "")
+        return live, "; ".join(node.summary for node in away[:5]) + (f" and {len(away) - 5} more" if len(away) > 5 else "")
 
     shown = hostlist.compress(names)
     live, missing = wait(timeout, in_service if state == "resumed" else free, f"nodes {shown}")
@@ -135,13 +135,13 @@ def _wait(slurmctld: Slurmctld, names: list[str], state: str, timeout: float, pl
         hint = "" if state == "resumed" else ", or end the jobs with slurm_job (state: absent)"
         raise WaitTimeout(
             f"Nodes of {shown} {words} after {timeout:g} s: {missing.rstrip('.')}; run again to go on waiting{hint}.",
-            data={"changed": plan.changed or press.told},
+            data={"changed": plan.changed or policy.acted},
         )
     return live or []
 
 
-def _jobs_in_words(found: list[Job], busy: list[str]) -> str:
-    """Say which jobs are on which nodes."""
+def _describe_jobs(found: list[Job], busy: list[str]) -> str:
+    """Report which jobs are on which nodes."""
     if not found:
         return f"{hostlist.compress(busy)} completes its last job"
     shown = "; ".join(f"job {job.id} ({job.name} of {job.user}) on {job.nodes}" for job in found[:5])
@@ -154,14 +154,14 @@ def _foreign(node: nodes.Node) -> dict[str, str]:
 
 def _warnings(live: list[nodes.Node], plan: node_plan.Plan, wish: node_plan.Wanted, check: bool) -> list[str]:
     found = [
-        f"{node.words}{f', since {node.reason_time}' if node.reason_time else ''}: not by {wish.owner}, so it is left as it is; "
+        f"{node.summary}{f', since {node.reason_time}' if node.reason_time else ''}: not by {wish.owner}, so it is left as it is; "
         "force: true changes it all the same."
         for node in plan.foreign
     ]
     foreign = {node.name for node in plan.foreign}
     if wish.state == "resumed" and not check:
         found.extend(
-            f"{node.words} though it was resumed: what took it out is still there; corral.slurm.slurm_why tells what to do."
+            f"{node.summary} though it was resumed: what took it out of service is still there; corral.slurm.slurm_why explains what to do."
             for node in live
             if node.out and node.name not in foreign
         )

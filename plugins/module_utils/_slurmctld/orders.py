@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What slurmctld is told so that nodes become free: drains, and what jobs have to do; with what changed by it."""
+"""Commands to slurmctld so that nodes become free: drains, and actions on jobs; with what they changed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import (
-    answer,
     draining,
     hostlist,
     jobs,
     node_plan,
     nodes,
+    output,
     rollout,
     scaling,
 )
@@ -22,47 +22,47 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld 
 
 
 class Orders:
-    """All that one task tells: ``changed``, ``before`` and ``after`` are for its result, ``refused`` has slurmctld's words by job."""
+    """All commands of one task: ``changed``, ``before`` and ``after`` are for its result, ``refused`` has slurmctld's errors by job."""
 
     def __init__(self) -> None:
         self.changed = False
         self.before: dict[str, Any] = {}
         self.after: dict[str, Any] = {}
         self.refused: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._given: set[str] = set()
 
-    def note(self, plans: Iterable[node_plan.Plan], deeds: list[draining.Deed]) -> None:
-        """Note what would be told, for check mode."""
+    def note(self, plans: Iterable[node_plan.Plan], actions: list[draining.Action]) -> None:
+        """Note what would be run, for check mode."""
         for plan in plans:
             self._note(plan)
-        self.changed |= bool(deeds)
+        self.changed |= bool(actions)
 
-    def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], deeds: Iterable[draining.Deed]) -> bool:
-        """Run the commands; True when there were any. A job is told once; one that can not be requeued is waited for."""
-        told = False
+    def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], actions: Iterable[draining.Action]) -> bool:
+        """Run the commands; True when there were any. A job gets one action; one that can not be requeued is waited for."""
+        executed = False
         for plan in plans:
             for command in plan.commands():
-                slurmctld.tell(command, f"change nodes {command[2].removeprefix('nodename=')}")
-                told = self.changed = True
+                slurmctld.execute(command, f"change nodes {command[2].removeprefix('nodename=')}")
+                executed = self.changed = True
             self._note(plan)
-        for command, what in deeds:
-            if command[-1] in self._told:
+        for command, what in actions:
+            if command[-1] in self._given:
                 continue
-            self._told.add(command[-1])
+            self._given.add(command[-1])
             try:
-                slurmctld.tell(command, what)
+                slurmctld.execute(command, what)
             except Refused as error:
                 self.refused[command[-1]] = f"{error} It is waited for."
                 continue
-            told = self.changed = True
+            executed = self.changed = True
             self.before[what] = "running"
             self.after[what] = "told"
-        return told
+        return executed
 
     @property
     def refusals(self) -> str:
         """Sentences that go behind another."""
-        return "".join(f" {words}" for words in self.refused.values())
+        return "".join(f" {message}" for message in self.refused.values())
 
     def _note(self, plan: node_plan.Plan) -> None:
         self.changed |= plan.changed
@@ -73,8 +73,8 @@ class Orders:
 def nodes_and_tasks(
     slurmctld: Slurmctld, names: Iterable[str], what: str, *, also: Iterable[str] = ()
 ) -> tuple[list[nodes.Node], list[draining.Task]]:
-    """Return all nodes that slurmctld shows, with those of ``names`` and ``also`` that it has and hides, and the tasks on ``names``; ``what`` these
-    are, in words.
+    """Return all nodes that slurmctld shows, with those of ``names`` and ``also`` that it has and hides, and the tasks on ``names``; ``what`` describes
+    them.
 
     Hidden are nodes that have never registered as slurm.conf promises: their pods have not come up, or have fewer CPUs than the document says.
     """
@@ -96,4 +96,4 @@ def clock(slurmctld: Slurmctld, sets: Iterable[scaling.Size | rollout.NodeSet]) 
     """Return slurmctld's time where jobs on nodes of one of the sets have a deadline, else a time before all."""
     if all(policy == "Wait" for one in sets for policy in (one.policy, *(rule.policy for rule in one.jobs))):
         return float("-inf")
-    return answer.seconds(slurmctld.ask(["date", "+%s"], "its time"))
+    return output.seconds(slurmctld.ask(["date", "+%s"], "its time"))

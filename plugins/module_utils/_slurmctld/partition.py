@@ -21,7 +21,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         commands = partitions.commands(live, state)
         differing = [partition for partition in live if partition.state != state]
         if commands and not check:
-            slurmctld.tell_each((command, f"set {command[2]} {state}") for command in commands)
+            slurmctld.execute_each((command, f"set {command[2]} {state}") for command in commands)
         result: dict[str, Any] = {
             "changed": bool(commands),
             "partitions": [(partition if check else replace(partition, state=state)).to_dict() for partition in live],

@@ -27,7 +27,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             commands = reservations.commands(live, wish)
             before, after = reservations.difference(live, wish)
         if commands and not check:
-            slurmctld.tell_each((command, f"{command[1]} reservation {wish.name}") for command in commands)
+            slurmctld.execute_each((command, f"{command[1]} reservation {wish.name}") for command in commands)
             live = _named(slurmctld, wish.name)
         result: dict[str, Any] = {
             "changed": bool(commands),

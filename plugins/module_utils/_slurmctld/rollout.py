@@ -20,7 +20,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import d
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, WaitFailed, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import Asked, Patience, Trouble, describe, mounts
-from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck import REVISION, observed
+from ansible_collections.corral.slurm.plugins.module_utils._kube.stuck_pods import REVISION, observed
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import draining, hostlist, rollout
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import workers
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.orders import Orders, clock, nodes_and_tasks
@@ -31,9 +31,9 @@ _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
 _PODS = BUILTIN["", "Pod"]
 _CONTAINER = "slurmd"
 _LATER = "A later run goes on from here."
-# A pod needs some seconds to end and to start, and each look is two commands in slurmctld's pod.
+# A pod needs some seconds to end and to start, and each poll is two commands in slurmctld's pod.
 _PAUSE = 2.0
-_SAY_AGAIN = 15.0
+_LOG_AGAIN = 15.0
 # Looks that may follow at once on one that told something, before anything has moved.
 _UNSEEN = 3
 _PROGRESS = logging.getLogger("corral.slurm.progress")
@@ -43,20 +43,20 @@ Object = dict[str, Any]
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Replace pods of an older template; ``params`` are those of a slurmctld (see args.py), ``selector``, ``node_sets`` (see
-    model.Rollout), ``outdated``, ``kept_lines``, ``wait_timeout``, ``start_timeout`` and ``must_finish``.
+    model.Rollout), ``outdated``, ``retained_lines``, ``wait_timeout``, ``start_timeout`` and ``must_finish``.
 
-    Returns ``changed``, ``node_sets``, ``waiting``, ``relines``, ``left``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
+    Returns ``changed``, ``node_sets``, ``waiting``, ``config_updates``, ``left``, ``lines``, ``requests``, and ``warnings``. Raises CorralError.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
         try:
-            words = work.plan() if check else work.go(float(params["wait_timeout"]))
+            message = work.plan() if check else work.go(float(params["wait_timeout"]))
         except CorralError as error:
             error.data.update(work.result())
             raise
         result = {**work.result(), "requests": client.requests}
-        if words:
-            result["warnings"] = [words]
+        if message:
+            result["warnings"] = [message]
         if diff and work.orders.changed:
             result["diff"] = difference("nodes whose pods are replaced, and jobs on them", work.orders.before, work.orders.after)
         return result
@@ -91,13 +91,13 @@ class _Work:
         self.orders = Orders()
 
     def plan(self) -> str:
-        """Say what would be done. All pods count as stale of sets whose template this very run would change."""
+        """Describe what would be done. All pods count as stale of sets whose template this very run would change."""
         step, tasks = self._ask()
-        self.orders.note((step.drain, step.resume), step.deeds)
-        self._note_deletes([name for one in step.sets for name in one.stale if name not in one.kept])
+        self.orders.note((step.drain, step.resume), step.actions)
+        self._note_deletes([name for one in step.sets for name in one.stale if name not in one.blocked])
         self._last = step
-        on = draining.words(draining.by_node(tasks))
-        return f"Pods would be replaced: {'; '.join(filter(None, (step.words, on)))}." if self.orders.changed else ""
+        on = draining.summary(draining.by_node(tasks))
+        return f"Pods would be replaced: {'; '.join(filter(None, (step.summary, on)))}." if self.orders.changed else ""
 
     def go(self, timeout: float) -> str:
         """Replace what can be replaced, until all is done, or until nothing has moved for ``timeout`` seconds. Raises WaitFailed, WaitTimeout, KubeError.
@@ -106,10 +106,10 @@ class _Work:
         """
         problem: CorralError | None = None
         refused = ""
-        moved, seen, idle, said, said_at = time.monotonic(), "", 0, "", time.monotonic()
+        moved, seen, idle, logged, logged_at = time.monotonic(), "", 0, "", time.monotonic()
         while True:
             try:
-                again, problem, refused = self._look(), None, ""
+                again, problem, refused = self._poll(), None, ""
             except Forbidden:
                 raise
             except Refused as error:  # another run, or a person, may have been faster
@@ -119,22 +119,24 @@ class _Work:
             except CorralError as error:  # slurmctld's pod may be starting just now
                 again, problem = False, error
             step, now = self._last, time.monotonic()
-            words = str(problem) if problem or step is None else step.words
-            state = repr([(one.stale, one.starting, one.former, step.relines) for one in step.sets]) if step and not problem else seen
+            message = str(problem) if problem or step is None else step.summary
+            state = (
+                repr([(one.stale, one.starting, one.former, step.config_updates) for one in step.sets]) if step and not problem else seen
+            )
             if state != seen:
                 moved, seen, idle = now, state, 0
-            # What was told shows at the next look; where it does not, somebody undoes it.
+            # What was told shows at the next poll; where it does not, somebody undoes it.
             idle += again
             again &= idle <= _UNSEEN
-            if words and (words != said or now - said_at >= _SAY_AGAIN):
-                _PROGRESS.info("roll-out: %s", words)
-                said, said_at = words, now
+            if message and (message != logged or now - logged_at >= _LOG_AGAIN):
+                _PROGRESS.info("roll-out: %s", message)
+                logged, logged_at = message, now
             if step and not problem and not again and (step.done or self._only_failed(step)):
                 break
             starts = not problem and step is not None and self._starts(step)
             # Whoever runs this changes the lines then, and goes on with the nodes.
-            relines = not problem and step is not None and bool(step.relines)
-            if not again and not starts and (relines or now - moved >= timeout):
+            config_updates = not problem and step is not None and bool(step.config_updates)
+            if not again and not starts and (config_updates or now - moved >= timeout):
                 break
             if not again:
                 time.sleep(_PAUSE)
@@ -164,8 +166,8 @@ class _Work:
             "left": hostlist.compress(
                 name for one in (step.sets if step else ()) if self._type(one.name) != "OnDelete" for name in (*one.stale, *one.former)
             ),
-            "lines": [one.words for one in step.sets if one.stale or one.starting or one.former] if step else [],
-            "relines": step.relines if step else [],
+            "lines": [one.summary for one in step.sets if one.stale or one.starting or one.former] if step else [],
+            "config_updates": step.config_updates if step else [],
         }
 
     def _end(self, timeout: float) -> str:
@@ -173,14 +175,14 @@ class _Work:
         step = self._last
         if self.failed:
             raise WaitFailed(" ".join(self._stopped(name, why) for name, why in self.failed.items()))
-        if step is None or not step.words or step.relines:
+        if step is None or not step.summary or step.config_updates:
             return ""
-        goes_on = step.waiting or any(one.starting or len(one.stale) + len(one.former) > len(one.kept) for one in step.sets)
+        goes_on = step.waiting or any(one.starting or len(one.stale) + len(one.former) > len(one.blocked) for one in step.sets)
         # What the document has wait for somebody was said; only what nobody has asked for is worth a warning.
-        if not goes_on and not any(self._type(one.name) == "RollingUpdate" and one.kept for one in step.sets):
+        if not goes_on and not any(self._type(one.name) == "RollingUpdate" and one.blocked for one in step.sets):
             return ""
         moved = "" if step.done else f" when nothing had moved for {timeout:g} s"
-        sentence = f"Not all pods of an older template were replaced{moved}: {step.words}.{self.orders.refusals} {_LATER}"
+        sentence = f"Not all pods of an older template were replaced{moved}: {step.summary}.{self.orders.refusals} {_LATER}"
         if self._params["must_finish"]:
             raise WaitTimeout(sentence)
         return sentence
@@ -207,18 +209,18 @@ class _Work:
             "as it was before; pods that do not start are replaced first."
         )
 
-    def _look(self) -> bool:
-        """Do what can be done now; True when something was, so that the next look should come at once."""
+    def _poll(self) -> bool:
+        """Do what can be done now; True when something was, so that the next poll should come at once."""
         step, _tasks = self._ask()
         self._last = step
-        told = self.orders.give(self._slurmctld, (step.resume, step.drain), step.deeds)
+        executed = self.orders.give(self._slurmctld, (step.resume, step.drain), step.actions)
         for name in step.replace:
             seen = self._pods[name]["metadata"]
             ref = Ref(_PODS, self._namespace, str(seen["name"]))
             if delete(self._client, ref, uid=str(seen["uid"]), version=str(seen["resourceVersion"]), propagation="Background"):
                 self._note_deletes([name])
         self._judge(step)
-        return told or bool(step.replace)
+        return executed or bool(step.replace)
 
     def _note_deletes(self, names: list[str]) -> None:
         for name in names:
@@ -248,7 +250,7 @@ class _Work:
             if revision:
                 self._pods[name] = pod
                 stale = labels.get(REVISION) != revision
-                pods[name] = _pod(pod, stale=stale, former=not stale and name in self._params["kept_lines"])
+                pods[name] = _pod(pod, stale=stale, former=not stale and name in self._params["retained_lines"])
         sets = [one for one in self._sets if revisions.get(one.name)]
         begun = [name for name, one in pods.items() if one.stale or one.former]
         # Also those whose new pod is there: slurmctld hides a drained node that has never registered until it does.
@@ -265,20 +267,20 @@ class _Work:
                     self._given_up.add(name)
                     # The first one's words are enough, and they cost requests.
                     if one.name not in self.failed:
-                        self.failed[one.name] = f"{name} does not come up with the new template{self._words(name, trouble).rstrip('.')}"
+                        self.failed[one.name] = f"{name} does not come up with the new template{self._explain(name, trouble).rstrip('.')}"
 
     def _verdict(self, node_set: str, name: str) -> tuple[bool, Trouble | None]:
         """Return whether a node that starts never will, or its time is over, and the trouble of its pod that has lasted too long."""
         pod, now = self._pods.get(name), time.monotonic()
         if pod is not None and pod["metadata"].get("deletionTimestamp"):
             return now - self._away.setdefault(name, now) >= self._start_timeout, None
-        trouble = self._told_by_events(node_set, name, pod, now)
+        trouble = self._trouble_by_events(node_set, name, pod, now)
         if pod is None:
             return trouble is not None or now - self._away.setdefault(name, now) >= self._start_timeout, trouble
         trouble = trouble or self._patience.exhausted(pod, now, old=False)
         return trouble is not None or self._age(pod) >= self._start_timeout, trouble
 
-    def _told_by_events(self, node_set: str, name: str, pod: Object | None, now: float) -> Trouble | None:
+    def _trouble_by_events(self, node_set: str, name: str, pod: Object | None, now: float) -> Trouble | None:
         """A pod that is refused is not there to tell, and one without what it mounts just waits."""
         if pod is None:
             live = self._stateful_sets[node_set]
@@ -300,8 +302,8 @@ class _Work:
         missing, _warning = evidence.of_mounts(self._client, ref, pod, since=None)
         return Trouble("event", "FailedMount", f"pod {ref.name} can not have its volumes: {missing}") if missing else None
 
-    def _words(self, name: str, trouble: Trouble | None) -> str:
-        """Say why a node does not come up, to follow on a sentence that says so."""
+    def _explain(self, name: str, trouble: Trouble | None) -> str:
+        """Explain why a node does not come up, as the end of a sentence."""
         pod = self._pods.get(name)
         if trouble and trouble.cause == "event":
             return f": {trouble.text}"
@@ -309,7 +311,7 @@ class _Work:
         if pod is None:
             return f"{late}: its StatefulSet has made no pod; see its events"
         if pod["metadata"].get("deletionTimestamp"):
-            return f"{late}: {describe(pod)}; see whether its machine is well"
+            return f"{late}: {describe(pod)}; check its Kubernetes node"
         ref = Ref(_PODS, self._namespace, str(pod["metadata"]["name"]))
         details = evidence.why(self._client, ref, pod, [pod]) or (trouble.text if trouble else "")
         return (
@@ -332,7 +334,7 @@ def _pod(pod: Object, *, stale: bool, former: bool) -> rollout.Pod:
     return rollout.Pod(
         stale=stale,
         ready=ready,
-        going=bool(pod["metadata"].get("deletionTimestamp")),
+        ending=bool(pod["metadata"].get("deletionTimestamp")),
         started=max((_seconds((one or {}).get("startedAt")) for one in running), default=0.0),
         born=_seconds(pod["metadata"].get("creationTimestamp")),
         runs=ready or bool(running),

@@ -28,7 +28,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
 )
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, draining, hardware, hostlist, jobs, partitions, scaling
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import workers
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.hardware import keepers_of
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.hardware import nodes_to_retain
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.orders import Orders, clock, nodes_and_tasks
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected, difference, wait
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.workers import NODE_SET
@@ -64,7 +64,7 @@ said=$(cgroup "$new") && ! cgroup "$old" >/dev/null && { printf '%s\\n' "$said";
 exit 0
 """
 _MISSING, _BROKEN, _UNLOADABLE, _CGROUP = 3, 4, 5, 6
-# Jobs end in minutes or hours, and each look is four commands in slurmctld's pod.
+# Jobs end in minutes or hours, and each poll is four commands in slurmctld's pod.
 _SLOWEST = 5.0
 
 
@@ -73,13 +73,13 @@ def decide(client: Client, params: dict[str, Any], *, check: bool, preflight: bo
 
     ``params`` are ``namespace``, ``pod``, ``container``, ``selector`` (of the StatefulSets), ``config_map`` (slurm.conf of the pass before), ``node_sets``,
     ``partitions``, ``policy``, ``deadline`` and ``jobs`` (see model.Scaling), ``slurm_conf`` and ``files`` as the document makes them, ``image`` and
-    ``maintenance``. Returns ``shrinks``, ``held`` (for retained.retain), ``retired`` (StatefulSets of sets that the document no longer has and that stay),
-    ``kept_lines``, and ``retained``, which is all of it in short. In check mode nodes that would be drained count as drained. Raises CorralError.
+    ``maintenance``. Returns ``shrinks``, ``retained_config`` (for retained.retain), ``retired`` (StatefulSets of removed sets that stay),
+    ``retained_lines``, and ``retained``, which is all of it in short. In check mode nodes that would be drained count as drained. Raises CorralError.
     """
     work = _Work(client, params, check=check)
     if preflight:
         work.preflight()
-    work.look()
+    work.observe()
     return work.decision()
 
 
@@ -92,22 +92,22 @@ def order(params: dict[str, Any], *, check: bool, diff: bool, decided: dict[str,
     with connected(params) as client:
         work = _Work(client, params, check=check)
         try:
-            words = work.begin() if not params["wait"] or check else work.wait(float(params["wait_timeout"]), decided)
+            message = work.begin() if not params["wait"] or check else work.wait(float(params["wait_timeout"]), decided)
         except CorralError as error:
             error.data["changed"] = work.orders.changed
             raise
         result: dict[str, Any] = {"changed": work.orders.changed, "waiting": work.waiting(), "requests": client.requests}
-        if words:
-            result["warnings"] = [words]
+        if message:
+            result["warnings"] = [message]
         if diff and work.orders.changed:
             result["diff"] = difference("nodes that go, and jobs on them", work.orders.before, work.orders.after)
         return result
 
 
-def is_less(retained: dict[str, Any], than: dict[str, Any]) -> bool:
+def is_less(retained: dict[str, Any], before: dict[str, Any]) -> bool:
     """True when less has to stay than before, so that a pass would come further. Both are ``retained`` of a decision."""
-    pods = [(count, than["pods"].get(name, count)) for name, count in retained["pods"].items()]
-    lines = [({*retained[key]}, {*than[key]}) for key in ("lines", "partitions", "kept_lines")]
+    pods = [(count, before["pods"].get(name, count)) for name, count in retained["pods"].items()]
+    lines = [({*retained[key]}, {*before[key]}) for key in ("lines", "partitions", "retained_lines")]
     grows = any(now > before for now, before in pods) or any(now - before for now, before in lines)
     return not grows and any(now < before for now, before in (*pods, *lines))
 
@@ -125,7 +125,7 @@ def _packed(files: dict[str, str]) -> bytes:
 
 
 class _Work:
-    """One call. ``stay`` is the number of nodes that each shrinking set must keep, ``kept`` are the partitions that must stay; both begin with all."""
+    """One call. ``stay`` is the number of nodes that each shrinking set must keep, ``retained_partitions`` are those that must stay; both begin with all."""
 
     def __init__(self, client: Client, params: dict[str, Any], *, check: bool) -> None:
         self._client = client
@@ -139,18 +139,18 @@ class _Work:
         self.orders = Orders()
         self.victims = [name for size in self._sizes for name in size.victims]
         self.stay = {size.name: size.live for size in self._sizes if size.victims}
-        self.leaving = self._read_leaving()
-        self.kept = set(self.leaving)
+        self.removed_partitions = self._read_removed_partitions()
+        self.retained_partitions = set(self.removed_partitions)
 
     @property
     def shrinks(self) -> bool:
         """True when something is to go."""
-        return bool(self.victims or self.leaving)
+        return bool(self.victims or self.removed_partitions)
 
     def preflight(self) -> None:
         """Have Slurm's parsers read files that are to come, and slurmctld load the plugins, before anything is done. Raises CorralError with their words.
 
-        It runs where slurmctld does, so on a first run, where the controller's pod is away, and where it is of another image than the one that shall
+        It runs where slurmctld does, so on a first run, where the controller's pod is away, and where it is of another image than the one that should
         read the file (another release has other keys and plugins), there is nobody to ask.
         """
         text = str(self._params.get("slurm_conf") or "")
@@ -174,8 +174,8 @@ class _Work:
             file = done.stdout.strip()
             wrong = f"{new.get(file, file)} is a plugin that the image does not have"
         elif done.code == _UNLOADABLE:
-            file, _line, said = done.stdout.partition("\n")
-            wrong = f"{new.get(file, file)} is a plugin that slurmctld can not load ({' '.join(said.split())[:300]})"
+            file, _line, output = done.stdout.partition("\n")
+            wrong = f"{new.get(file, file)} is a plugin that slurmctld can not load ({' '.join(output.split())[:300]})"
         elif done.code in (_BROKEN, _CGROUP):
             wrong = conf.refused(done.stdout) or "it can not be read"
         else:
@@ -195,8 +195,8 @@ class _Work:
             return False
         return not image or any(one["name"] == slurmctld.container and one.get("image") == image for one in found["spec"]["containers"])
 
-    def look(self) -> None:
-        """See what can go, and tell nobody anything. Where slurmctld can not be asked, all stays."""
+    def observe(self) -> None:
+        """Find out what can be removed, without changing anything. Where slurmctld can not be asked, all stays."""
         if not self.shrinks:
             return
         try:
@@ -207,19 +207,19 @@ class _Work:
             return
 
     def begin(self) -> str:
-        """Do what can be done now; return a sentence for whoever reads the run, "" where the wait will tell it."""
+        """Do what can be done now; return a sentence for the run's log, "" where the wait will log it."""
         if not self.shrinks:
             return ""
         try:
-            words = self._look()
+            message = self._poll()
         except Forbidden:
             raise
         except CorralError as error:
-            return self._not_asked(error)
-        return f"{self._going()} would be {'drained' if self.victims else 'closed'}; {words}." if words and self._check else ""
+            return self._unreachable(error)
+        return f"{self._removed()} would be {'drained' if self.victims else 'closed'}; {message}." if message and self._check else ""
 
     def wait(self, timeout: float, decided: dict[str, Any] | None) -> str:
-        """Look until all can go, or more than was decided, or until the time is over; return what is then missing as a sentence.
+        """Poll until all can be removed, or more than was decided, or until the time is over; return what is then missing as a sentence.
 
         Raises KubeError, WaitTimeout.
         """
@@ -227,22 +227,22 @@ class _Work:
             return ""
         problem: list[CorralError] = []
 
-        def look() -> tuple[None, str]:
+        def observe() -> tuple[None, str]:
             problem.clear()
             try:
-                words = self._look()
+                message = self._poll()
             except Forbidden:
                 raise
             except CorralError as error:
                 problem.append(error)
                 return None, str(error)
-            return None, "" if decided and is_less(self.decision()["retained"], decided) else words
+            return None, "" if decided and is_less(self.decision()["retained"], decided) else message
 
-        _none, missing = wait(timeout, look, f"{self._going('nodes ')} go when their jobs have ended", slowest=_SLOWEST)
+        _none, missing = wait(timeout, observe, f"{self._removed('nodes ')} go when their jobs have ended", slowest=_SLOWEST)
         if not problem:
             wait(float(self._params["end_timeout"]), lambda: (None, self._ending()), "pods of nodes that go")
         if problem:
-            raise KubeError(self._not_asked(problem[0]))
+            raise KubeError(self._unreachable(problem[0]))
         if not missing:
             return ""
         what, how = ("nodes", "drained") if self.victims else ("partitions", "closed for new jobs")
@@ -266,39 +266,42 @@ class _Work:
         lines = conf.nodes(self._live_config().get("slurm.conf", "")) if there else set()
         # The line of a node outlives its pod, so that slurmd never sees a configuration without itself.
         ending = {name for name in self.victims if name in there and name in lines}
-        kept_lines = sorted(self._keepers())
+        retained_lines = sorted(self._retained_nodes())
         live = self._live_config()
-        held = (
-            scaling.held(
+        retained_config = (
+            scaling.retained_config(
                 live.get("slurm.conf", ""),
                 self._sizes,
                 self.stay,
                 unknown=self._last.unknown if self._last else [],
                 gres=live.get("gres.conf", ""),
-                keep=self.kept,
+                retain=self.retained_partitions,
                 plugstack=live.get("plugstack.conf", ""),
                 ending=ending,
             )
-            if self.victims or self.kept
+            if self.victims or self.retained_partitions
             else {}
         )
         more = {size.name: pods[size.name] for size in self._sizes if size.name in wanted and pods.get(size.name, 0) > size.wanted}
-        if held or more:
-            held = {"nodes": [], "partitions": [], **held, "replicas": more}
-        if kept_lines:
-            held["hardware"] = hardware.kept(live["slurm.conf"], str(self._params["slurm_conf"]), kept_lines)
-            held["gres"] = [*held.get("gres", ()), *scaling.resources_of(set(kept_lines), live.get("gres.conf", ""))]
+        if retained_config or more:
+            retained_config = {"nodes": [], "partitions": [], **retained_config, "replicas": more}
+        if retained_lines:
+            retained_config["hardware"] = hardware.retained(live["slurm.conf"], str(self._params["slurm_conf"]), retained_lines)
+            retained_config["gres"] = [
+                *retained_config.get("gres", ()),
+                *scaling.resources_of(set(retained_lines), live.get("gres.conf", "")),
+            ]
         gone = [name for name in pods if name not in wanted and (pods[name] or any(one.startswith(f"{name}-") for one in there | ending))]
         return {
             "shrinks": self.shrinks,
-            "held": held,
+            "retained_config": retained_config,
             "retired": [self._smaller(name, pods[name]) for name in gone],
-            "kept_lines": kept_lines,
+            "retained_lines": retained_lines,
             "retained": {
                 "pods": pods,
-                "lines": sorted({name for line in held.get("nodes", ()) for name in hostlist.expand(dict(line)["NodeName"])}),
-                "partitions": sorted(self.kept),
-                "kept_lines": kept_lines,
+                "lines": sorted({name for line in retained_config.get("nodes", ()) for name in hostlist.expand(dict(line)["NodeName"])}),
+                "partitions": sorted(self.retained_partitions),
+                "retained_lines": retained_lines,
             },
         }
 
@@ -307,31 +310,31 @@ class _Work:
         return set(workers.pods(self._client, self._namespace, str(self._params["selector"])))
 
     def _ending(self) -> str:
-        """Say which pods of nodes that go are still there, though their sets have no place for them; "" for none."""
+        """Report which pods of nodes that go are still there, though their sets have no place for them; "" for none."""
         replicas = {size.name: size.replicas for size in self._sizes}
         over = [name for name in self._pods() & set(self.victims) if int(name.rpartition("-")[2]) >= replicas[name.rpartition("-")[0]]]
         return f"{hostlist.compress(over)} end" if over else ""
 
-    def _keepers(self) -> set[str]:
+    def _retained_nodes(self) -> set[str]:
         """Return the nodes that must not have their line of the document yet."""
         wanted = str(self._params.get("slurm_conf") or "")
         before = self._live_config().get("slurm.conf", "") if wanted and self._live else ""
-        return keepers_of(self._client, Slurmctld(self._client, self._params), self._params, before, wanted) if before else set()
+        return nodes_to_retain(self._client, Slurmctld(self._client, self._params), self._params, before, wanted) if before else set()
 
-    def _look(self) -> str:
-        """Tell slurmctld what is to be told, and look at what came of it. Returns what is waited for."""
+    def _poll(self) -> str:
+        """Run the commands, and query the result. Returns what is waited for."""
         slurmctld = Slurmctld(self._client, self._params)
         step = self._ask(slurmctld)
         if self._check:
-            self.orders.note((step.drain, step.resume), step.deeds)
+            self.orders.note((step.drain, step.resume), step.actions)
             self._note_closed(step)
-        elif self.orders.give(slurmctld, (step.resume, step.drain), step.deeds) | self._close(slurmctld, step):
+        elif self.orders.give(slurmctld, (step.resume, step.drain), step.actions) | self._close(slurmctld, step):
             step = self._ask(slurmctld)
         self._take(step)
-        return step.words
+        return step.summary
 
     def _take(self, step: scaling.Step) -> None:
-        self._last, self.stay, self.kept = step, step.stay, set(step.partitions)
+        self._last, self.stay, self.retained_partitions = step, step.stay, set(step.partitions)
 
     def _ask(self, slurmctld: Slurmctld) -> scaling.Step:
         live, found = nodes_and_tasks(slurmctld, self.victims, "the jobs on nodes that go")
@@ -341,10 +344,12 @@ class _Work:
         reason = scaling.MAINTENANCE if self._params.get("maintenance") else scaling.REASON
         named = self._naming(slurmctld)
         step = scaling.step(self._sizes, live, found, now=now, taken=self._check, lines=lines or None, reason=reason, named=named)
-        if self.leaving:
-            step.close = [one for one in slurmctld.read_partitions() if one.name in self.leaving and one.state not in _CLOSED]
-            command = ["squeue", "--json", f"--partition={','.join(self.leaving)}", jobs.NOT_ENDED]
-            step.partitions = scaling.inside(self.leaving, draining.tasks(slurmctld.ask(command, "the jobs in partitions that go")))
+        if self.removed_partitions:
+            step.close = [one for one in slurmctld.read_partitions() if one.name in self.removed_partitions and one.state not in _CLOSED]
+            command = ["squeue", "--json", f"--partition={','.join(self.removed_partitions)}", jobs.NOT_ENDED]
+            step.partitions = scaling.inside(
+                self.removed_partitions, draining.tasks(slurmctld.ask(command, "the jobs in partitions that go"))
+            )
         return step
 
     def _naming(self, slurmctld: Slurmctld) -> list[draining.Named]:
@@ -359,9 +364,9 @@ class _Work:
         return draining.naming(slurmctld.ask(command, "the jobs that name nodes that go"), mark, self.victims)
 
     def _close(self, slurmctld: Slurmctld, step: scaling.Step) -> bool:
-        """Have partitions that go take no more jobs; True when there was one that did."""
+        """Close removed partitions for new jobs; True when there was one that did."""
         for command in partitions.commands(step.close, "DRAIN"):
-            slurmctld.tell(command, f"close partition {command[2].removeprefix('partitionname=')}")
+            slurmctld.execute(command, f"close partition {command[2].removeprefix('partitionname=')}")
         self._note_closed(step)
         return bool(step.close)
 
@@ -370,21 +375,21 @@ class _Work:
         self.orders.before.update({f"partition {one.name}": {"state": one.state} for one in step.close})
         self.orders.after.update({f"partition {one.name}": {"state": "DRAIN"} for one in step.close})
 
-    def _going(self, nodes: str = "") -> str:
-        """Name what goes; ``nodes`` is the word before the nodes."""
+    def _removed(self, nodes: str = "") -> str:
+        """Name what is removed; ``nodes`` is the text before the nodes."""
         parts = [nodes + hostlist.compress(self.victims)] if self.victims else []
-        return " and ".join([*parts, *(f"partition {name}" for name in self.leaving)])
+        return " and ".join([*parts, *(f"partition {name}" for name in self.removed_partitions)])
 
-    def _not_asked(self, error: CorralError) -> str:
+    def _unreachable(self, error: CorralError) -> str:
         what = "node" if self.victims else "partition"
-        return f"{str(error).rstrip('.')}; so no {what} was taken away, and {self._going()} stay as they are. {_LATER}"
+        return f"{str(error).rstrip('.')}; so no {what} was taken away, and {self._removed()} stay as they are. {_LATER}"
 
-    def _read_leaving(self) -> list[str]:
+    def _read_removed_partitions(self) -> list[str]:
         """Return the partitions that the document no longer has, whose nodes it keeps."""
         wanted = self._params.get("partitions")
         if wanted is None or not self._live:
             return []
-        return scaling.leaving(self._live_config().get("slurm.conf", ""), self._sizes, wanted)
+        return scaling.removed_partitions(self._live_config().get("slurm.conf", ""), self._sizes, wanted)
 
     def _read_live(self) -> dict[str, dict[str, Any]]:
         """Return the StatefulSets of node sets by the set's name."""
@@ -402,7 +407,7 @@ class _Work:
     def _read_sizes(self) -> list[scaling.Size]:
         wanted = {str(one["name"]): one for one in self._params["node_sets"]}
         gone = {"replicas": 0, "policy": self._params["policy"], "deadline": self._params["deadline"], "jobs": self._params["jobs"]}
-        left = self._left_lines() if self._live else {}
+        left = self._leftover_lines() if self._live else {}
         return [
             scaling.Size(
                 name=name,
@@ -416,7 +421,7 @@ class _Work:
             for name, live in sorted(self._live.items())
         ]
 
-    def _left_lines(self) -> dict[str, int]:
+    def _leftover_lines(self) -> dict[str, int]:
         """Return for each set how many nodes it had by the live slurm.conf, where that has one of it that the document's has not: its pod may be gone."""
         live, wanted = self._live_config().get("slurm.conf", ""), str(self._params.get("slurm_conf") or "")
         found: dict[str, int] = {}

@@ -30,9 +30,9 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlis
 # slurmctld may be starting, or hold its locks: scontrol gives up after ten seconds by itself.
 COMMAND = 30.0
 _PAUSE, _MAX_PAUSE = 0.2, 1.0
-_SAY_AGAIN = 15.0
+_LOG_AGAIN = 15.0
 
-# In what scontrol says of a slurmctld that has not answered (slurm_errno.c, and the system's own words); whatever else it says is an answer.
+# In what scontrol says of a slurmctld that has not responded (slurm_errno.c, and the system's own words); whatever else it says is an answer.
 _NO_ANSWER = (
     "contact slurm controller",
     "socket timed out",
@@ -49,7 +49,7 @@ Answer = TypeVar("Answer")
 
 
 class Refused(KubeError):
-    """slurmctld answered, and said no."""
+    """slurmctld refused a command."""
 
 
 class Slurmctld:
@@ -80,7 +80,7 @@ class Slurmctld:
     def _move(self, pod: str) -> None:
         self.pod, self.ref = pod, Ref(BUILTIN["", "Pod"], self.namespace, pod)
 
-    def _said(self, command: list[str], failed: str) -> Output:
+    def _run(self, command: list[str], failed: str) -> Output:
         """Run a command. Raises KubeError, whose sentence begins with ``failed``, where it can not be run."""
         try:
             return self.run(command)
@@ -91,25 +91,25 @@ class Slurmctld:
 
     def ask(self, command: list[str], what: str) -> str:
         """Return what a command prints. Raises KubeError: ``what`` completes "slurmctld can not be asked for"."""
-        done = self._said(command, f"slurmctld in {self.ref} can not be asked for {what}")
+        done = self._run(command, f"slurmctld in {self.ref} can not be asked for {what}")
         if done.code != 0:
-            raise KubeError(f"slurmctld in {self.ref} can not be asked for {what}: {done.words.rstrip('.')}; see its log.")
+            raise KubeError(f"slurmctld in {self.ref} can not be asked for {what}: {done.summary.rstrip('.')}; see its log.")
         return done.stdout
 
-    def tell(self, command: list[str], what: str) -> None:
-        """Run a command that changes something. Raises Refused with slurmctld's own words: ``what`` completes "Could not"."""
-        done = self._said(command, f"Could not {what}")
-        if done.code != 0 and silent(done.words):
-            raise KubeError(f"Could not {what}: slurmctld in {self.ref} does not answer: {done.words.rstrip('.')}.{self._state()}")
+    def execute(self, command: list[str], what: str) -> None:
+        """Run a command that changes something. Raises Refused with slurmctld's own error: ``what`` completes "Could not"."""
+        done = self._run(command, f"Could not {what}")
+        if done.code != 0 and silent(done.summary):
+            raise KubeError(f"Could not {what}: slurmctld in {self.ref} does not answer: {done.summary.rstrip('.')}.{self._state()}")
         if done.code != 0:
-            raise Refused(f"Could not {what}: slurmctld in {self.ref} refuses: {done.words.rstrip('.')}.")
+            raise Refused(f"Could not {what}: slurmctld in {self.ref} refuses: {done.summary.rstrip('.')}.")
 
-    def tell_each(self, steps: Iterable[tuple[list[str], str]]) -> None:
-        """Tell several commands in turn, each with its ``what``. An error says by ``changed`` whether one before it was carried out."""
+    def execute_each(self, steps: Iterable[tuple[list[str], str]]) -> None:
+        """Run several commands in turn, each with its ``what``. An error has ``changed``: whether one before it was carried out."""
         done = False
         try:
             for command, what in steps:
-                self.tell(command, what)
+                self.execute(command, what)
                 done = True
         except KubeError as error:
             error.data["changed"] = done
@@ -176,11 +176,11 @@ class Slurmctld:
         labels = ["app.kubernetes.io/part-of=corral", "app.kubernetes.io/component=controller"]
         query = {"labelSelector": ",".join([*labels, *([f"app.kubernetes.io/instance={cluster}"] if cluster else [])])}
         kind = BUILTIN["", "Pod"]
-        pods = self.client.items(kind.path(self.namespace), what=f"look for slurmctld in {self.namespace}", query=query)
+        pods = self.client.items(kind.path(self.namespace), what=f"find slurmctld in {self.namespace}", query=query)
         where = f"Namespace {self.namespace}"
         if not pods and anywhere:
             try:
-                pods = self.client.items(kind.path(None), what="look for slurmctld in all namespaces", query=query)
+                pods = self.client.items(kind.path(None), what="find slurmctld in all namespaces", query=query)
                 where = "Kubernetes"
             except Forbidden:
                 pass  # then it is the namespace's affair
@@ -193,15 +193,13 @@ class Slurmctld:
             name = min((bool(describe(pod)), str(pod["metadata"]["name"])) for pod in pods)[1]
             return next(iter(by_cluster)).partition("/")[0], name
         names = ", ".join(one.removesuffix("-controller") for one in sorted(by_cluster))
-        found = f"the clusters {names}: say in 'namespace' and 'cluster' (of a playbook: slurm_namespace and slurm_name) which is meant"
+        found = f"the clusters {names}: name one of them in 'namespace' and 'cluster' (of a playbook: slurm_namespace and slurm_name)"
         if not names:
-            found = (
-                f"none{f' called {cluster}' if cluster else ''}; say in 'namespace' (of a playbook: slurm_namespace) where the cluster is"
-            )
+            found = f"none{f' called {cluster}' if cluster else ''}; give the cluster's namespace in 'namespace' (of a playbook: slurm_namespace)"
         raise KubeError(f"{where} should hold one pod that runs slurmctld and holds {found}.")
 
     def _state(self) -> str:
-        """Say how the pod is, where that explains that it can not be asked."""
+        """Describe the pod, where that explains why it can not be asked."""
         try:
             words = describe(self.client.get(self.ref.path, what=f"read {self.ref}").data)
         except KubeError:
@@ -209,9 +207,9 @@ class Slurmctld:
         return f" Now {words}." if words else ""
 
 
-def silent(said: str) -> bool:
-    """True for words of a command that slurmctld has not answered: it hangs, starts, or is gone. It may have done all the same what it was told."""
-    return any(words in said.lower() for words in _NO_ANSWER)
+def silent(logged: str) -> bool:
+    """True for words of a command that slurmctld has not responded: it hangs, starts, or is gone. It may have done all the same what it was told."""
+    return any(words in logged.lower() for words in _NO_ANSWER)
 
 
 def _show_nodes(future: bool) -> list[str]:
@@ -250,21 +248,21 @@ def run_in_controller(
 
 def wait(
     timeout: float,
-    look: Callable[[], tuple[Answer, str]],
+    probe: Callable[[], tuple[Answer, str]],
     what: str,
     *,
     slowest: float | None = None,
 ) -> tuple[Answer | None, str]:
-    """Look until nothing is missing: ``look`` gives an answer and what it lacks in words, "" for nothing. ``slowest``: seconds between two looks at most.
+    """Poll until nothing is missing: ``probe`` returns a result and what it lacks as a text, "" for nothing. ``slowest``: seconds between two polls at most.
 
-    Returns the last answer with those words when the time is over. slurmctld that does not answer is asked again.
+    Returns the last result with that text when the time is over. A slurmctld that does not respond is asked again.
     """
     deadline = time.monotonic() + timeout
     last: Answer | None = None
-    missing, said, said_at = "slurmctld was not asked", "", time.monotonic()
+    missing, logged, logged_at = "slurmctld was not asked", "", time.monotonic()
     for _left in until(deadline, slowest):
         try:
-            last, missing = look()
+            last, missing = probe()
         except (Forbidden, Refused):
             raise
         except CorralError as error:  # its pod may be starting just now
@@ -272,9 +270,9 @@ def wait(
         if not missing:
             return last, ""
         now = time.monotonic()
-        if missing != said or now - said_at >= _SAY_AGAIN:
+        if missing != logged or now - logged_at >= _LOG_AGAIN:
             _PROGRESS.info("%s: %s (%d s left)", what, missing, max(0, round(deadline - now)))
-            said, said_at = missing, now
+            logged, logged_at = missing, now
     return last, missing
 
 

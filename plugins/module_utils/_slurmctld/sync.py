@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend of slurm_sync: what Kubernetes has decided about machines goes to slurmctld, and what slurmctld says of nodes goes to their pods.
+"""The backend of slurm_sync: applies Kubernetes' decisions about its nodes to slurmctld, and shows slurmctld's node states on the nodes' pods.
 
 A PodDisruptionBudget of the cluster lets no worker pod be evicted but those with the label EVICTABLE. It is given here, and taken before a node is
 resumed. A pod without it, a new one among them, is protected.
@@ -35,10 +35,10 @@ Object = dict[str, Any]
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Look once, or again and again for ``duration`` seconds; the parameters are those of the module slurm_sync.
+    """Poll once, or repeatedly for ``duration`` seconds; the parameters are those of the module slurm_sync.
 
-    Returns ``changed``, ``leaving``, ``requests``, ``warnings``, and, where there are workers, ``counts`` (see nodes.counts). Raises CorralError: of several
-    looks for the last one only.
+    Returns ``changed``, ``draining``, ``requests``, ``warnings``, and, where there are workers, ``counts`` (see nodes.counts). Raises CorralError: of several
+    polls for the last one only.
     """
     with connected(params) as client:
         work = _Work(client, params, check=check)
@@ -46,16 +46,16 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         while True:
             last = time.monotonic() + float(params["interval"]) > until
             try:
-                work.look()
+                work.poll()
             except CorralError as error:
                 if last or isinstance(error, Forbidden):
                     error.data["changed"] = work.changed
                     raise
-                work.say(str(error))
+                work.log(str(error))
             if last:
                 break
             time.sleep(float(params["interval"]))
-        result: dict[str, Any] = {"changed": work.changed, "leaving": work.leaving, "requests": client.requests}
+        result: dict[str, Any] = {"changed": work.changed, "draining": work.draining_nodes, "requests": client.requests}
         if work.counts:
             result["counts"] = work.counts
         if work.warnings:
@@ -70,16 +70,16 @@ class _Work:
         self._client = client
         self._params = params
         self._check = check
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self.changed = False
         self.before: Object = {}
         self.after: Object = {}
-        self.leaving: list[Object] = []
+        self.draining_nodes: list[Object] = []
         self.counts: dict[str, int] = {}
         self.warnings: dict[str, str] = {}
 
-    def look(self) -> None:
-        """See how things are, and do what follows. Raises CorralError."""
+    def poll(self) -> None:
+        """Read the state, and act on it. Raises CorralError."""
         slurmctld = Slurmctld(self._client, self._params)
         causes = self._causes()
         pods = {_node(pod): pod for pod in slurmctld.cluster_pods("worker")}
@@ -90,7 +90,7 @@ class _Work:
             # Before slurmctld may send a job there.
             for name in step.resume.after:
                 self._mark(pods[name], name, evictable=False)
-            live = self._tell(slurmctld, step, live)
+            live = self._execute(slurmctld, step, live)
         known = {node.name: node for node in live}
         unneeded = self._unneeded(places, live)
         # Drained ones too, whoever did it: their conditions show when that has come to its end.
@@ -102,44 +102,44 @@ class _Work:
                 self._show(pod, place.node, known.get(place.node), free=place.node in free)
         if pods:
             self.counts = counts(live, hostlist.expand(str(self._params.get("nodes") or "")))
-        self.leaving = [_leaving(place, known.get(place.node), free) for place in places if place.leaves]
-        if self.leaving:
-            busy = [one["node"] for one in self.leaving if not one["free"]]
+        self.draining_nodes = [_draining(place, known.get(place.node), free) for place in places if place.must_drain]
+        if self.draining_nodes:
+            busy = [one["node"] for one in self.draining_nodes if not one["free"]]
             still = f"; jobs are left on {hostlist.compress(busy)}" if busy else "; no job is left there"
-            self.say(f"{hostlist.compress(one['node'] for one in self.leaving)} is drained for its machine{still}")
+            self.log(f"{hostlist.compress(one['node'] for one in self.draining_nodes)} is drained for its Kubernetes node{still}")
 
-    def say(self, words: str) -> None:
-        """Show a line of progress, once."""
-        if words not in self._said:
-            self._said = {words}
-            _PROGRESS.info("%s", words)
+    def log(self, message: str) -> None:
+        """Log a line of progress, once."""
+        if message not in self._logged:
+            self._logged = {message}
+            _PROGRESS.info("%s", message)
 
     def _causes(self) -> dict[str, str] | None:
-        """Return for each machine why it is to be left, "" for those that are not; None where machines can not be read."""
+        """Return for each Kubernetes node why it is to be emptied, "" for none; None where Kubernetes nodes can not be read."""
         try:
-            found = self._client.items("/api/v1/nodes", what="list the machines (nodes of Kubernetes)", query={})
+            found = self._client.items("/api/v1/nodes", what="list the Kubernetes nodes", query={})
         except Forbidden as error:
             self.warnings["machines"] = (
-                f"{str(error).rstrip('.')}; so cordons and taints are not seen here, and no worker pod is made evictable for them. "
-                "docs/rights.md tells which right it takes."
+                f"{str(error).rstrip('.')}; so cordons and taints are not observed, and no worker pod is made evictable for them. "
+                "docs/rights.md lists the right that it takes."
             )
             return None
         return {
-            str(one["metadata"]["name"]): kubernetes_nodes.cause(one, self._params["taints"], self._params["machine_conditions"])
+            str(one["metadata"]["name"]): kubernetes_nodes.cause(one, self._params["taints"], self._params["kubernetes_node_conditions"])
             for one in found
         }
 
-    def _tell(self, slurmctld: Slurmctld, step: sync.Step, live: list[Node]) -> list[Node]:
-        """Tell slurmctld, and return its nodes as they are then; in check mode as they would be."""
-        told = False
+    def _execute(self, slurmctld: Slurmctld, step: sync.Step, live: list[Node]) -> list[Node]:
+        """Run the commands, and return slurmctld's nodes afterwards; in check mode as they would be."""
+        executed = False
         for plan in step.plans:
             for command in plan.commands() if not self._check else ():
-                slurmctld.tell(command, f"change nodes {command[2].removeprefix('nodename=')}")
-                told = self.changed = True
+                slurmctld.execute(command, f"change nodes {command[2].removeprefix('nodename=')}")
+                executed = self.changed = True
             for name, after in plan.after.items():
                 self._note(f"node {name}", plan.before[name], after)
             live = [plan.foretold(node) for node in live]
-        return slurmctld.read_nodes() if told else live
+        return slurmctld.read_nodes() if executed else live
 
     def _unneeded(self, places: list[sync.Place], live: list[Node]) -> set[str]:
         eviction = self._params["eviction"]
@@ -153,7 +153,7 @@ class _Work:
         return sync.free(names, draining.tasks(slurmctld.ask(command, "the jobs on drained nodes")))
 
     def _mark(self, pod: Object, name: str, *, evictable: bool) -> None:
-        """Give a pod the label, or take it."""
+        """Add the label to a pod, or remove it."""
         labels = pod["metadata"].setdefault("labels", {})
         was = labels.get(EVICTABLE)
         wish = "true" if evictable else None
@@ -171,7 +171,7 @@ class _Work:
                 return
         except Forbidden as error:
             self.warnings["conditions"] = (
-                f"{str(error).rstrip('.')}; so Slurm's states are not shown as conditions of pods; docs/rights.md tells which right it takes."
+                f"{str(error).rstrip('.')}; so Slurm's states are not shown as conditions of pods; docs/rights.md lists the right that it takes."
             )
             return
         seen = {str(one.get("type")): f"{one.get('status')} ({one.get('reason', '')})" for one in live}
@@ -209,11 +209,11 @@ def _node(pod: Object) -> str:
 
 
 def _place(name: str, pod: Object, causes: dict[str, str] | None) -> sync.Place:
-    machine = str((pod.get("spec") or {}).get("nodeName") or "")
+    kubernetes_node = str((pod.get("spec") or {}).get("nodeName") or "")
     settled = not describe(pod) and not pod["metadata"].get("deletionTimestamp")
-    return sync.Place(node=name, machine=machine, cause=(causes or {}).get(machine), settled=settled)
+    return sync.Place(node=name, kubernetes_node=kubernetes_node, cause=(causes or {}).get(kubernetes_node), settled=settled)
 
 
-def _leaving(place: sync.Place, node: Node | None, free: set[str]) -> Object:
+def _draining(place: sync.Place, node: Node | None, free: set[str]) -> Object:
     state = "+".join(node.state) if node else ""
-    return {"node": place.node, "machine": place.machine, "cause": place.cause, "state": state, "free": place.node in free}
+    return {"node": place.node, "kubernetes_node": place.kubernetes_node, "cause": place.cause, "state": state, "free": place.node in free}

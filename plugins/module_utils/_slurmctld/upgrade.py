@@ -27,7 +27,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         pods = client.items(path, what=f"list the pods of Job {slurmctld.namespace}/{params['job']}", query=query)
         said = [text for text in map(_message, pods) if text]
         if not said:
-            raise KubeError(f"Job {slurmctld.namespace}/{params['job']} has not said the version of its image; run again.")
+            raise KubeError(f"Job {slurmctld.namespace}/{params['job']} has not printed the version of its image; run again.")
         wanted = releases.version(said[-1], "The new image")
         nodes: dict[str, int] = {}
         try:
@@ -38,13 +38,13 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         except KubeError as error:
             if isinstance(error, Forbidden) or not params.get("may_be_silent"):
                 raise
-            words = f"Slurm {wanted} was compared with nothing, since {error}"
-            return {"changed": False, "running": "", "wanted": wanted, "nodes": {}, "msg": words, "requests": client.requests}
+            message = f"Slurm {wanted} was compared with nothing, since {error}"
+            return {"changed": False, "running": "", "wanted": wanted, "nodes": {}, "msg": message, "requests": client.requests}
         problem = releases.refusal(running, wanted, nodes)
         if problem:
             raise CorralError(f"{problem} Nothing was changed.")
-        words = f"Slurm {wanted} runs already" if wanted == running else f"Slurm {wanted} follows on {running}"
-        return {"changed": False, "running": running, "wanted": wanted, "nodes": nodes, "msg": f"{words}.", "requests": client.requests}
+        message = f"Slurm {wanted} runs already" if wanted == running else f"Slurm {wanted} follows on {running}"
+        return {"changed": False, "running": running, "wanted": wanted, "nodes": nodes, "msg": f"{message}.", "requests": client.requests}
 
 
 def _message(pod: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence, lost
+from ansible_collections.corral.slurm.plugins.module_utils._kube import evidence, lost_keys
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
@@ -34,7 +34,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             asked = [known[name] for name in dict.fromkeys(names) if name in known]
         else:
             asked = [node for node in known.values() if _away(node) or why.closed(node, partitions)]
-        strangers = [name for name in dict.fromkeys(names) if name not in known]
+        unknown_names = [name for name in dict.fromkeys(names) if name not in known]
         reservations = {one.name: one for one in slurmctld.read_reservations()} if any(node.reservation for node in asked) else {}
         pods = _Pods(slurmctld)
         verdicts = [
@@ -48,7 +48,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             )
             for node in asked
         ]
-        verdicts += [why.stranger(name, pod=pods.of(name), known=hostlist.compress(known), **where) for name in strangers]
+        verdicts += [why.unknown(name, pod=pods.of(name), known=hostlist.compress(known), **where) for name in unknown_names]
         lines = [verdict.summary for verdict in verdicts] or ["All nodes are in service."]
         if full:
             lines.append(full)
@@ -61,11 +61,11 @@ def _away(node: nodes.Node) -> bool:
 
 
 class _Pods:
-    """The workers' pods and their machines; a right that is missing gives no words, and hides nothing of what Slurm says."""
+    """The workers' pods and their Kubernetes nodes; a right that is missing gives no words, and hides nothing of what Slurm says."""
 
     def __init__(self, slurmctld: Slurmctld) -> None:
         self._slurmctld = slurmctld
-        self._machines: dict[str, tuple[str, str]] = {}
+        self._kubernetes_nodes: dict[str, tuple[str, str]] = {}
         self._prefix = ""
         self._pods: dict[str, dict[str, Any]] | None = None
         try:
@@ -90,32 +90,32 @@ class _Pods:
             ref = Ref(BUILTIN["", "Pod"], self._slurmctld.namespace, name)
             # Its own words come first there, so that nothing is said twice.
             trouble = evidence.why(self._slurmctld.client, ref, pod, [pod]) or trouble
-        machine, note = self._machine(str((pod.get("spec") or {}).get("nodeName") or ""))
-        return why.Pod(name, there=True, trouble=trouble, machine=machine, note=note)
+        kubernetes_node, note = self._kubernetes_node(str((pod.get("spec") or {}).get("nodeName") or ""))
+        return why.Pod(name, there=True, trouble=trouble, kubernetes_node=kubernetes_node, note=note)
 
     def lost_keys(self) -> list[str]:
-        """Say which Secrets the pods run with that are gone: nothing else shows it before one of them is replaced."""
-        return lost.told(self._slurmctld.client, self._slurmctld.namespace, (self._pods or {}).values())
+        """Report which Secrets the pods run with that are gone: nothing else shows it before one of them is replaced."""
+        return lost_keys.warnings(self._slurmctld.client, self._slurmctld.namespace, (self._pods or {}).values())
 
-    def _machine(self, name: str) -> tuple[str, str]:
-        """Return what is wrong with a machine, and what else is to be known of it."""
+    def _kubernetes_node(self, name: str) -> tuple[str, str]:
+        """Return what is wrong with a Kubernetes node, and what else is to be known of it."""
         if not name:
             return "", ""
-        if name not in self._machines:
+        if name not in self._kubernetes_nodes:
             try:
                 live = self._slurmctld.client.get(f"/api/v1/nodes/{name}", what=f"read Node {name}").data
             except KubeError:  # mostly no right: nodes are the whole cluster's
                 live = {}
-            self._machines[name] = (
+            self._kubernetes_nodes[name] = (
                 _unready(name, live),
-                f"machine {name} is cordoned" if (live.get("spec") or {}).get("unschedulable") else "",
+                f"Kubernetes node {name} is cordoned" if (live.get("spec") or {}).get("unschedulable") else "",
             )
-        return self._machines[name]
+        return self._kubernetes_nodes[name]
 
 
-def _unready(name: str, machine: dict[str, Any]) -> str:
-    for condition in (machine.get("status") or {}).get("conditions") or ():
+def _unready(name: str, kubernetes_node: dict[str, Any]) -> str:
+    for condition in (kubernetes_node.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") != "True":
             message = " ".join(str(condition.get("message", "")).split())
-            return f"machine {name} is not ready ({condition.get('reason', 'no reason given')}: {message})"
+            return f"Kubernetes node {name} is not ready ({condition.get('reason', 'no reason given')}: {message})"
     return ""

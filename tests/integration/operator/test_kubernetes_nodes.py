@@ -82,7 +82,7 @@ def test_a_cordon_drains_and_comes_back_by_itself(cluster: Served) -> None:
     with scenario(cluster, "a machine is cordoned, and uncordoned again, under the operator", [submit(cluster, f"-w {name}", "first")]):
         began = time.monotonic()
         cluster.kubectl("cordon", "node2")
-        eventually(lambda: nodes(cluster)[name] == "draining|corral: sync: machine node2 is cordoned", "the node is drained", 15)
+        eventually(lambda: nodes(cluster)[name] == "draining|corral: sync: Kubernetes node node2 is cordoned", "the node is drained", 15)
         print(f"MEASURED cordon → node drained: {time.monotonic() - began:.1f} s")
         eventually(lambda: shown(pods(cluster)["node2"], DRAINED) == "False", "the pod shows it", 15)
         assert "disruption budget" in evict(cluster, pods(cluster)["node2"]["metadata"]["name"]), "the pod of a running job was evicted"

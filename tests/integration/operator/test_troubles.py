@@ -85,7 +85,7 @@ def test_a_cluster_that_can_not_be_created_reports_why_and_is_retried_less_and_l
     assert degraded["status"] == "True" and degraded["message"] == status["lastFailure"]
     said = broken.condition("Ready")["message"]
     # The task, the object, the reason, and what to do next.
-    assert said.startswith(f"Write the document's users into the jail: Job {broken.namespace}/broken-jail-users-"), said
+    assert said.startswith(f"Write the users into the shared jail: Job {broken.namespace}/broken-jail-users-"), said
     assert f"container users: the image {MISSING} can not be had" in said, said
     assert said.endswith("; check the name and the pull secrets."), said
     eventually(lambda: events(broken, "RunFailed") != [], "an event reports it")

@@ -89,7 +89,7 @@ def test_the_document_before_comes_back_without_a_job_lost(cluster: Served) -> N
         cluster.apply()
         eventually(lambda: at_rest(cluster) and "cpu-2" in nodes(cluster), "the cluster is larger")
         run = playbook("rollback", None, "-e", f"slurm_namespace={cluster.namespace}", "-e", f"slurm_name={NAME}")
-        assert run.rc == 0 and "the operator makes it so" in sentence(run.output), run.output
+        assert run.rc == 0 and "the operator applies it" in sentence(run.output), run.output
         eventually(lambda: at_rest(cluster) and "cpu-2" not in nodes(cluster), "it is as it was")
         assert "AvailableFeatures=plain" in cluster.slurm("scontrol", "show", "node", "cpu-0")
         assert state(cluster, job) == ["RUNNING"]

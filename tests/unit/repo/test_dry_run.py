@@ -27,7 +27,7 @@ def test_what_the_api_server_refuses_of_the_last_role_is_known_before_the_first_
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "ANSIBLE_NOCOLOR": "1"}
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stdout + done.stderr
-        assert "Send all objects to the API server as a dry run" in done.stdout
+        assert "Apply all objects as a dry run" in done.stdout
         assert "not in the valid range" in done.stdout
         # The namespace and the priority classes are shared with others; the ConfigMap notes which document is tried.
         kinds = {path.rsplit("/", 2)[-2 if "/configmaps/" in path else -1] for path in server.written}

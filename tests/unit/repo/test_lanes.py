@@ -101,10 +101,10 @@ def test_a_play_of_roles_does_all_that_the_site_does(tmp_path: Path) -> None:
                 (done.stdout + done.stderr).split()
             )
             said[name] = set(re.findall(r"^TASK \[(?:corral\.slurm\.\w+ : )?(.*?)\]", done.stdout, re.MULTILINE))
-            assert "changed: [localhost]" in done.stdout.partition("[corral.slurm.slurm_workers : Keep the document")[2]
+            assert "changed: [localhost]" in done.stdout.partition("[corral.slurm.slurm_workers : Record the document as applied")[2]
     # The play reads the document by itself, and makes one pass.
-    assert said["site"] - said["roles"] <= {"Read the document, and the cluster as it is", "Make another pass, which comes further"}
-    assert "Bring the nodes into service, and let those go that have no job left" in said["roles"]
+    assert said["site"] - said["roles"] <= {"Read the document and the live cluster", "Run another pass"}
+    assert "Resume new nodes, scale down drained ones and roll out templates" in said["roles"]
 
 
 def test_every_playbook_is_run() -> None:

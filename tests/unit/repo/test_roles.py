@@ -70,7 +70,7 @@ def test_templates_are_used_and_exist(role: str) -> None:
 
 CLUSTER = sorted({part.role for part in components.COMPONENTS})
 # Of one task alone, and not the model's.
-OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"within": defaultdict(list), "record": ""}, "unmade": []}
+OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"within": defaultdict(list), "record": ""}, "new_node_sets": []}
 APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {"upgrade_check.yml.j2", "users_job.yml.j2"}
 
 
@@ -125,7 +125,7 @@ def test_templates_make_the_objects_of_a_document_that_has_everything_twice(role
     own = {path.name for path in roles[0].glob("*.j2")} & APPLIED
     assert own
     for name in sorted(own):
-        objects, _origins = render([roles[0] / name], {"corral": model, **OWN, "unmade": model["scaling"]["scaled"]}, roles)
+        objects, _origins = render([roles[0] / name], {"corral": model, **OWN, "new_node_sets": model["scaling"]["scaled"]}, roles)
         names = [(item["kind"], item["metadata"]["name"]) for item in objects]
         assert len(set(names)) == len(names), name
         if name == "init_scripts.yml.j2":

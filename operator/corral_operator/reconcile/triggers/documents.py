@@ -9,7 +9,7 @@ import functools
 import logging
 import shutil
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import newer
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import unknown_fields
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator.api.client import Json, status_code
 from corral_operator.api.watch import Collection, Watch
@@ -45,7 +45,7 @@ class DocumentTriggers:
         self._validator = validator
         self._objects = objects
         # Fields of the API server's CustomResourceDefinition that this version does not know.
-        self._newer = newer.Additions()
+        self._newer = unknown_fields.Additions()
         self.watches: list[Watch] = []
 
     def watch(self) -> list[asyncio.Task[None]]:
@@ -73,11 +73,11 @@ class DocumentTriggers:
             if status_code(error) not in (401, 403, 404):
                 raise
             found = {}  # without permission, unknown fields are errors
-        self._newer = newer.additions(found) if found else newer.Additions()
+        self._newer = unknown_fields.additions(found) if found else unknown_fields.Additions()
 
     def without_unknown_fields(self, document: Json) -> Json:
         """Return a document without fields that a newer definition has added by default."""
-        return {**document, "spec": newer.without(document.get("spec"), self._newer)[0]} if self._newer else document
+        return {**document, "spec": unknown_fields.without(document.get("spec"), self._newer)[0]} if self._newer else document
 
     def _listed(self, scope: str, found: list[Json]) -> None:
         keys = {metadata.key(document) for document in found}
@@ -96,7 +96,7 @@ class DocumentTriggers:
         """Process the current state of a document."""
         document["metadata"].pop("managedFields", None)
         key, clusters = metadata.key(document), self._context.cache.clusters
-        document["spec"], unknown = newer.without(document.get("spec"), self._newer)
+        document["spec"], unknown = unknown_fields.without(document.get("spec"), self._newer)
         cluster = clusters.get(key)
         if cluster is None or cluster.document["metadata"]["uid"] != document["metadata"]["uid"]:
             if cluster is not None:

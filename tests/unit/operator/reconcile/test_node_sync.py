@@ -16,16 +16,16 @@ from corral_operator.reconcile import metadata
 from ..world import FAILED, Json, Request, World, document, path, run
 
 WAITS: list[Json] = [
-    {"kind": "ok", "task": "Tell", "changed": True, "draining": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": True}}
+    {"kind": "ok", "task": "Tell", "changed": True, "draining": {"nodes": ["cpu-0 (Kubernetes node n1 is cordoned)"], "busy": True}}
 ]
 FREE: list[Json] = [
-    {"kind": "ok", "task": "Tell", "changed": True, "draining": {"nodes": ["cpu-0 (machine n1 is cordoned)"], "busy": False}}
+    {"kind": "ok", "task": "Tell", "changed": True, "draining": {"nodes": ["cpu-0 (Kubernetes node n1 is cordoned)"], "busy": False}}
 ]
 NONE: list[Json] = [{"kind": "ok", "task": "Tell", "changed": True, "draining": {"nodes": [], "busy": False}}]
 
 
 class Syncs(World):
-    """A cluster at rest with a worker on n1, beside machine n2. Runs of sync report ``reported``, or fail."""
+    """A cluster at rest with a worker on n1, beside the Kubernetes node n2. Runs of sync report ``reported``, or fail."""
 
     reported = NONE
     fails = False
@@ -109,7 +109,7 @@ def test_a_condition_of_the_document_reaches_slurm(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         assert world.syncs() == 2
 
-    story(tmp_path, steps, {"workers": {"sync": {"machineConditions": ["KernelDeadlock"]}}})
+    story(tmp_path, steps, {"workers": {"sync": {"kubernetesNodeConditions": ["KernelDeadlock"]}}})
 
 
 def test_many_changes_at_once_are_one_run(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_only_what_matters_changes_the_fingerprint() -> None:
     assert pods.apply_event("MODIFIED", {**pod, "metadata": {**pod["metadata"], "annotations": {"a": "b"}}}) == []
     one = fingerprint(pods.of("a"), nodes, (["mine"], []))
     assert one not in (unknown, fingerprint(pods.of("a"), nodes, (["other"], [])))
-    assert (nodes.cause("n1", ["mine"]), nodes.cause("n1", ["other"])) == ("machine n1 has the taint mine", "")
+    assert (nodes.cause("n1", ["mine"]), nodes.cause("n1", ["other"])) == ("Kubernetes node n1 has the taint mine", "")
     assert pods.apply_event("MODIFIED", {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "now"}})[0].ready is False
     assert fingerprint(pods.of("a"), nodes, (["mine"], [])) != one
     assert pods.on({"n1"}) == {"a"}

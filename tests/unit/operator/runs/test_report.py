@@ -107,15 +107,15 @@ def test_a_failure_that_was_rescued_is_none() -> None:
 
 def test_the_draining_nodes_of_a_run_reach_the_outcome() -> None:
     rows = [
-        {"node": "cpu-0", "cause": "machine n1 is cordoned", "free": True},
-        {"node": "cpu-1", "cause": "machine n1 is cordoned", "free": False},
+        {"node": "cpu-0", "cause": "Kubernetes node n1 is cordoned", "free": True},
+        {"node": "cpu-1", "cause": "Kubernetes node n1 is cordoned", "free": False},
     ]
     event = {
         "event": "runner_on_ok",
-        "event_data": {"task": "Tell", "resolved_action": "corral.slurm.slurm_sync", "res": {"leaving": rows}},
+        "event_data": {"task": "Tell", "resolved_action": "corral.slurm.slurm_sync", "res": {"draining": rows}},
     }
     line = report.line(event)
     assert line is not None
     outcome = Outcome()
     outcome.add(line)
-    assert outcome.draining == {"nodes": ["cpu-0 (machine n1 is cordoned)", "cpu-1 (machine n1 is cordoned)"], "busy": True}
+    assert outcome.draining == {"nodes": ["cpu-0 (Kubernetes node n1 is cordoned)", "cpu-1 (Kubernetes node n1 is cordoned)"], "busy": True}

@@ -98,5 +98,5 @@ def test_a_run_that_begins_in_its_middle_says_what_it_lacks() -> None:
     out = run("ansible-playbook", "corral.slurm.site", "--check", "-e", document, "--start-at-task", "Apply the login*")
     assert "has not read the document, since --start-at-task leaves that out" in out, out
     assert "--tags slurm_login" in out
-    out = run("ansible-playbook", "corral.slurm.destroy", "--check", "-e", document, "--start-at-task", "Remove the claims*")
+    out = run("ansible-playbook", "corral.slurm.destroy", "--check", "-e", document, "--start-at-task", "Delete the claims*")
     assert "has not read the document, since --start-at-task leaves that out" in out, out

@@ -19,7 +19,7 @@ from ansible_collections.corral.slurm.plugins.module_utils import _converge
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
-from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
+from ansible_collections.corral.slurm.plugins.module_utils._kube.progress import ProgressLog
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import nodes
 
 
@@ -41,7 +41,7 @@ def wait(*state: str) -> str:
 def test_one_that_slurm_refuses_is_no_matter_of_time() -> None:
     assert wait("IDLE", "DRAIN", "INVALID_REG") == (
         "Not all nodes are in service after 0 s: cpu-0 is IDLE+DRAIN+INVALID_REG (Low CPUs). "
-        "Slurm refuses cpu-0: compare the node set in the document with what its machines have, and run again."
+        "Slurm refuses cpu-0: compare the node set in the document with the hardware of its Kubernetes nodes, and run again."
     )
 
 
@@ -93,7 +93,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def said(clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """What the waits say meanwhile, by the clock that passes at once."""
-    monkeypatch.setattr(_converge, "Telling", lambda: Telling(lambda: clock[0]))
+    monkeypatch.setattr(_converge, "ProgressLog", lambda: ProgressLog(lambda: clock[0]))
     caplog.set_level(logging.INFO, "corral.slurm.progress")
     return caplog
 
@@ -111,7 +111,7 @@ def test_a_name_that_leads_somewhere_again_is_looked_up_again(clock: list[float]
     slurmctld = Forgetful("demo-cpu-0.demo-worker.demo.svc.cluster.local", resolves)
     found, _full = _converge._wait_for_nodes(cast(Any, slurmctld), ["cpu-0"], 120)
     assert found[0].answers and clock[0] < 60
-    assert slurmctld.told == [["sh", "-c", _converge._LOOK_AGAIN, "sh", "demo-cpu-0.demo-worker.demo.svc.cluster.local"]] * (resolves + 1)
+    assert slurmctld.told == [["sh", "-c", _converge._RETRY, "sh", "demo-cpu-0.demo-worker.demo.svc.cluster.local"]] * (resolves + 1)
 
 
 @pytest.mark.parametrize("address", ["10.241.1.3", "fd00::1:3", ""])
@@ -140,13 +140,13 @@ class Told:
     container = "slurmctld"
 
     def __init__(self, clock: list[float], words: str) -> None:
-        self.clock, self.words, self.asked = clock, words, 0
+        self.clock, self.summary, self.asked = clock, words, 0
 
     def run(self, command: list[str], timeout: float) -> Output:
         assert command == ["scontrol", "reconfigure"]
         self.asked += 1
         self.clock[0] += 10
-        return Output(1, "", self.words)
+        return Output(1, "", self.summary)
 
 
 @pytest.mark.parametrize(

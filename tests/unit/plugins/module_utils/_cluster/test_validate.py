@@ -80,7 +80,7 @@ STRUCTURE = [
     (
         "spec.jail.subMounts",
         [{"path": "/s", "storageClassName": "a"}],
-        "spec.jail.subMounts[0].size is missing; say how big the claim shall be, such as 10Gi.",
+        "spec.jail.subMounts[0].size is missing; give the size of the claim, such as 10Gi.",
     ),
     (
         "spec.jail.subMounts",
@@ -157,7 +157,7 @@ MEANING = [
     ),
     ("spec.partitions[1].nodeSets", ["gpu"], "spec.partitions[1].nodeSets[0] is gpu, which is not in spec.nodeSets (big, cpu)."),
     ("spec.partitions[1].default", True, "spec.partitions[1].default is true, as spec.partitions[0].default is"),
-    ("spec.partitions[1].name", "default", "spec.partitions[1].name is default, Slurm's own word"),
+    ("spec.partitions[1].name", "default", "spec.partitions[1].name is default, Slurm's own name"),
     ("spec.jail.volume", {}, "spec.jail.volume has no source; give exactly one"),
     ("spec.jail.volume", {"claimName": "a", "hostPath": "/b", "size": "1Gi"}, "spec.jail.volume has claimName and hostPath"),
     ("spec.jail.volume", {"hostPath": "/b"}, "spec.jail.volume.size is missing"),
@@ -168,7 +168,11 @@ MEANING = [
         {"shared": False, "volume": {"hostPath": "/b", "size": "1Gi"}, "populate": {"image": "i"}},
         "spec.jail.volume has hostPath, which is one for all pods",
     ),
-    ("spec.jail", {"shared": False, "volume": {}, "populate": {"image": "i"}}, "spec.jail.volume.size is missing; say how big the root"),
+    (
+        "spec.jail",
+        {"shared": False, "volume": {}, "populate": {"image": "i"}},
+        "spec.jail.volume.size is missing; give the largest size of each pod's root",
+    ),
     (
         "spec.jail",
         {"shared": False, "volume": {"size": "1Gi"}, "populate": {"policy": "Never"}},
@@ -293,7 +297,7 @@ FILES = [
     (
         "spec.slurm.extraConfig",
         ["PrologFlags=Alloc"],
-        "replaces PrologFlags but leaves out Contain, without which nobody gets into his job",
+        "replaces PrologFlags but leaves out Contain, without which users cannot ssh into their jobs",
     ),
     ("spec.slurm.extraConfig", ["PrologFlags=Serial,RunInJob"], "PrologFlags has Serial and RunInJob"),
     ("spec.slurm.extraConfig", ["JobAcctGatherParams=UsePss,NoShared"], "UsePss and NoShared"),
@@ -446,7 +450,11 @@ REFUSED_LATER = [
         [{"namespaces": ["ok", "a.b"]}],
         "spec.network.egress.allow[0].namespaces[1] is 'a.b', which no namespace is called",
     ),
-    ("spec.login.service", {"type": "NodePort", "nodePort": 80}, "spec.login.service.nodePort is 80, a port of the machine's own services"),
+    (
+        "spec.login.service",
+        {"type": "NodePort", "nodePort": 80},
+        "spec.login.service.nodePort is 80, a port of the Kubernetes node's own services",
+    ),
     (f"{NODE}.topology", {}, f"{NODE}.topology goes with spec.slurm.topology, which is missing"),
     ("spec.slurm.topology", {}, "spec.slurm.topology.plugin is missing"),
     ("spec.slurm.extraConfig", ["SelectType=select/linear"], "SelectType is select/linear, which takes no CR_Core_Memory"),
@@ -677,7 +685,7 @@ def test_blank_fields_are_fields_that_are_not_there() -> None:
     assert [one["replicas"] for one in found["workers"]["node_sets"]] == [1, 1]
     assert found["workers"]["node_sets"][1]["node_selector"] == {}
     document["spec"]["controller"]["stateVolume"]["size"] = None
-    assert mistakes(document) == ["spec.controller.stateVolume.size is missing; say how big the claim shall be, such as 10Gi."]
+    assert mistakes(document) == ["spec.controller.stateVolume.size is missing; give the size of the claim, such as 10Gi."]
 
 
 def test_a_whole_number_is_one_however_it_is_written() -> None:

@@ -156,7 +156,7 @@ def test_who_acts_for_somebody_never_acts_as_themselves(kubeconfig: Path, monkey
 @pytest.mark.parametrize(
     ("user", "words"),
     [
-        ({"token": "t", "as-groups": ["a"]}, "without as; say for whom it acts"),
+        ({"token": "t", "as-groups": ["a"]}, "without as; name the user to impersonate"),
         ({"token": "t", "as": "a\nb"}, "holds a character that no HTTP header can have"),
         ({"token": "s3cr\net"}, "holds a character that no HTTP header can have"),
         ({"token": "s3cr", "username": "u"}, "has a token and a username"),

@@ -49,7 +49,7 @@ class Fake:
         ),
         (
             {"scratch": "Bound", "homes": "Lost"},
-            "PersistentVolumeClaim ns/homes has lost its volume pv1: bring the volume back, or make the claim anew",
+            "PersistentVolumeClaim ns/homes has lost its volume pv1: bring the volume back, or create the claim again",
         ),
         (
             {"scratch": "Bound", "homes": "secret"},

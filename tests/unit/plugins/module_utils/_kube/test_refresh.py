@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube import refresh
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
+from ansible_collections.corral.slurm.plugins.module_utils._kube.progress import ProgressLog
 
 TEXT = "text"
 HASH = hashlib.sha256(TEXT.encode()).hexdigest()[:16]
@@ -66,7 +66,7 @@ def test_pods_that_can_be_asked(kind: str, name: str, ready: str, asked: bool) -
 def test_a_wait_for_pods_says_which_and_why(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     monkeypatch.setattr(refresh, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda pause: now.append(now.pop() + pause)))
-    monkeypatch.setattr(refresh, "Telling", lambda: Telling(lambda: now[0]))
+    monkeypatch.setattr(refresh, "ProgressLog", lambda: ProgressLog(lambda: now[0]))
     params = {"namespace": "ns", "hash": "newer", "config_map": "users", "container": "users", "path": "/hash", "timeout": 60}
     waits = refresh._Refresh(cast(Any, None), params)
     monkeypatch.setattr(waits, "_annotate", lambda _pod, _value: True)

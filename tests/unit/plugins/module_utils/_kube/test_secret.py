@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import lost, secret
+from ansible_collections.corral.slurm.plugins.module_utils._kube import lost_keys, secret
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Response
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, NotFound, Status
 
-from .test_lost import pod
+from .test_lost_keys import pod
 
 Json = dict[str, Any]
 KINDS: Json = {f"ssh_host_{kind}_key": {"ssh_host_key": kind} for kind in ("ed25519", "ecdsa")}
@@ -102,7 +102,7 @@ def test_one_of_an_older_release_is_completed_and_known_from_then_on(server: Ser
     server.pods = [pod()]
     del server.live["metadata"]["annotations"]
     assert [make(KINDS), make(KINDS)] == ["configured", "unchanged"]
-    assert server.live["metadata"]["annotations"] == {lost.KEYS: "ssh_host_ecdsa_key,ssh_host_ed25519_key"}
+    assert server.live["metadata"]["annotations"] == {lost_keys.KEYS: "ssh_host_ecdsa_key,ssh_host_ed25519_key"}
     del server.live["data"]["ssh_host_ecdsa_key"]
     with pytest.raises(Conflict, match="has lost ssh_host_ecdsa_key"):
         make(KINDS)

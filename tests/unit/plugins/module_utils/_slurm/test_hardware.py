@@ -17,10 +17,10 @@ PartitionName=main Nodes=cpu-[0-3] State=UP
 
 def test_the_words_are_of_hardware_alone_and_the_same_however_it_is_written() -> None:
     assert (
-        hardware.words([("CPUs", 2), ("RealMemory", 896), ("Gres", None), ("SOCKETS", "1"), ("Weight", 3)])
+        hardware.text([("CPUs", 2), ("RealMemory", 896), ("Gres", None), ("SOCKETS", "1"), ("Weight", 3)])
         == "cpus=2 realmemory=896 sockets=1"
     )
-    assert hardware.words([("sockets", "1"), ("RealMemory", "896"), ("Feature", "x"), ("CPUs", "2")]) == "cpus=2 realmemory=896 sockets=1"
+    assert hardware.text([("sockets", "1"), ("RealMemory", "896"), ("Feature", "x"), ("CPUs", "2")]) == "cpus=2 realmemory=896 sockets=1"
 
 
 def test_what_differs_is_told_by_node_with_what_is_wanted() -> None:
@@ -39,7 +39,7 @@ def test_what_differs_is_told_by_node_with_what_is_wanted() -> None:
 def test_kept_lines_have_the_former_hardware_and_all_else_of_the_document() -> None:
     wanted = LIVE.replace("CPUs=2", "CPUs=3").replace("Feature=old Weight=1", "Feature=new Weight=7")
     wanted = wanted.replace("Weight=1 Gres=gpu:2", "Weight=1")
-    found = hardware.kept(LIVE, wanted, {"cpu-1", "cpu-3", "gpu-0"})
+    found = hardware.retained(LIVE, wanted, {"cpu-1", "cpu-3", "gpu-0"})
     assert [" ".join(f"{key}={value}" for key, value in line) for line in found] == [
         "NodeName=cpu-[1,3] NodeAddr=demo-cpu-[1,3].w CPUs=2 RealMemory=896 Feature=new Weight=7 State=UNKNOWN",
         "NodeName=gpu-0 NodeAddr=demo-gpu-0.w CPUs=8 RealMemory=896 Gres=gpu:2 Weight=1 State=UNKNOWN",
@@ -50,7 +50,7 @@ def test_nodes_of_one_line_may_have_come_from_different_ones() -> None:
     """In the middle of a roll-out some nodes have their new line already, and then the document is changed once more."""
     live = "NodeName=cpu-[0,2] NodeAddr=a-[0,2] CPUs=2\nNodeName=cpu-1 NodeAddr=a-1 CPUs=3\n"
     wanted = "NodeName=cpu-[0-2] NodeAddr=a-[0-2] CPUs=4\n"
-    assert [" ".join(f"{key}={value}" for key, value in line) for line in hardware.kept(live, wanted, {"cpu-0", "cpu-1", "cpu-2"})] == [
+    assert [" ".join(f"{key}={value}" for key, value in line) for line in hardware.retained(live, wanted, {"cpu-0", "cpu-1", "cpu-2"})] == [
         "NodeName=cpu-[0,2] NodeAddr=a-[0,2] CPUs=2",
         "NodeName=cpu-1 NodeAddr=a-1 CPUs=3",
     ]

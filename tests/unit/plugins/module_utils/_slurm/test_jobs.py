@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, jobs
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import jobs, output
 
 from .records import job, text
 
@@ -34,9 +34,9 @@ def test_an_array_is_one_job_and_as_bad_as_its_worst_task() -> None:
 
 
 def test_words() -> None:
-    assert RUNNING.words == "job 18 (long of alice) is RUNNING on cpu-0"
-    assert FAILED.words == "job 11 (bad of alice) is FAILED on cpu-1 with exit code 3"
-    assert "its output file /home/alice/slurm-8.out could not be made" in NO_OUTPUT.words
+    assert RUNNING.summary == "job 18 (long of alice) is RUNNING on cpu-0"
+    assert FAILED.summary == "job 11 (bad of alice) is FAILED on cpu-1 with exit code 3"
+    assert "its output file /home/alice/slurm-8.out could not be made" in NO_OUTPUT.summary
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_whether_a_job_is_submitted(found: list[jobs.Job], never: bool, failed: 
     ],
 )
 def test_deeds(job: jobs.Job, state: str, command: list[str] | None) -> None:
-    assert [deed[1] for deed in jobs.deeds([job], state)] == ([command] if command else [])
+    assert [deed[1] for deed in jobs.actions([job], state)] == ([command] if command else [])
 
 
 def test_a_submission() -> None:
@@ -117,5 +117,5 @@ def test_the_number_that_sbatch_says(said: str) -> None:
 
 @pytest.mark.parametrize("said", ["", "Submitted batch job 12", "twelve"])
 def test_another_answer_of_sbatch_is_no_number(said: str) -> None:
-    with pytest.raises(answer.AnswerError, match="see with squeue"):
+    with pytest.raises(output.OutputError, match="see with squeue"):
         jobs.submitted(said)

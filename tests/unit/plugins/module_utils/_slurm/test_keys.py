@@ -23,7 +23,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, k
     ],
 )
 def test_what_slurm_takes(key: str, value: str) -> None:
-    assert keys.SLURM.mistake(key, value) is None
+    assert keys.SLURM.problem(key, value) is None
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_what_slurm_takes(key: str, value: str) -> None:
     ],
 )
 def test_what_slurm_would_refuse(key: str, value: str, words: str) -> None:
-    assert words in (keys.SLURM.mistake(key, value) or "")
+    assert words in (keys.SLURM.problem(key, value) or "")
 
 
 def test_settings_that_go_together() -> None:

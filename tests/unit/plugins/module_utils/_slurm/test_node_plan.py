@@ -96,11 +96,13 @@ def test_another_owner_takes_its_own_back_and_no_more() -> None:
 
 
 def test_a_drain_that_ends_by_itself_is_taken_over_so_that_it_lasts() -> None:
-    found = plan(JAIL, state="drained", reason="machine n1 is cordoned", owner="sync")
-    assert found.commands() == [["scontrol", "update", "nodename=cpu-3", "state=drain", "reason=corral: sync: machine n1 is cordoned"]]
+    found = plan(JAIL, state="drained", reason="Kubernetes node n1 is cordoned", owner="sync")
+    assert found.commands() == [
+        ["scontrol", "update", "nodename=cpu-3", "state=drain", "reason=corral: sync: Kubernetes node n1 is cordoned"]
+    ]
     assert found.before == {"cpu-3": {"state": "IDLE+DRAIN", "reason": JAIL.reason}}
-    assert found.after == {"cpu-3": {"state": "IDLE+DRAIN", "reason": "corral: sync: machine n1 is cordoned"}}
-    taken = replace(JAIL, reason="corral: sync: machine n1 is cordoned")
+    assert found.after == {"cpu-3": {"state": "IDLE+DRAIN", "reason": "corral: sync: Kubernetes node n1 is cordoned"}}
+    taken = replace(JAIL, reason="corral: sync: Kubernetes node n1 is cordoned")
     assert [one.name for one in plan(taken, state="resumed").foreign] == ["cpu-3"]
     assert plan(taken, state="resumed", owner="sync").changed
 

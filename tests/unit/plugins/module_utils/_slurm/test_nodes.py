@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, nodes
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import nodes, output
 
 
 def reply(*rows: dict[str, object]) -> str:
@@ -40,7 +40,7 @@ def test_a_row_keeps_what_a_reader_wants() -> None:
     row = {"state": ["IDLE", "DRAIN"], "reason": "disk", "address": "a", "features": ["f"], "partitions": ["main"], "more": 1}
     node = nodes.parse(reply(row))[0]
     assert (node.name, node.cpus, node.real_memory, node.features, node.partitions) == ("cpu-0", 2, 384, ["f"], ["main"])
-    assert node.words == "cpu-0 is IDLE+DRAIN (disk)"
+    assert node.summary == "cpu-0 is IDLE+DRAIN (disk)"
 
 
 def test_numbers_and_words_of_other_data_parsers() -> None:
@@ -50,5 +50,5 @@ def test_numbers_and_words_of_other_data_parsers() -> None:
 
 @pytest.mark.parametrize("text", ["", "slurm_load_nodes error: Unable to contact slurm controller", "[]", '{"nodes": 3}'])
 def test_nonsense_is_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(answer.AnswerError, match="scontrol"):
+    with pytest.raises(output.OutputError, match="scontrol"):
         nodes.parse(text)

@@ -44,7 +44,7 @@ def test_every_common_reason_has_a_class(reason: str, key: str) -> None:
 @pytest.mark.parametrize("kind", [*reasons.OURS, reasons.OWNED, *reasons.SLURM, reasons.PERSON], ids=lambda kind: kind.key)
 def test_every_class_says_what_to_do_next(kind: reasons.Kind) -> None:
     places = {name: name for name in ("node", "set", "pod", "namespace", "cluster", "text")}
-    assert "{" not in kind.next.format(**places) + kind.meaning.format(**places)
+    assert "{" not in kind.next.format(**places) + kind.explanation.format(**places)
     assert len(kind.next.split()) > 5
     assert not kind.next.endswith(".")
 
@@ -129,8 +129,8 @@ def test_what_keeps_a_node_out(reason: str, drained: bool, standing: str) -> Non
 @pytest.mark.parametrize(
     ("owner", "text", "words"),
     [
-        ("admin", "", "say in 'reason' why"),
-        ("admin", "corral: admin:", "say in 'reason'"),
+        ("admin", "", "give one in 'reason'"),
+        ("admin", "corral: admin:", "give one in 'reason'"),
         ("Ad min", "x", "owner 'Ad min'"),
         ("admin", "a\nb", "line break"),
     ],

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import releases
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.answer import AnswerError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.output import OutputError
 
 # Release, and those that it can follow on.
 GUIDE = {
@@ -49,5 +49,5 @@ def test_versions_are_read(text: str) -> None:
 
 
 def test_what_is_no_version_is_an_error() -> None:
-    with pytest.raises(AnswerError, match="is it Slurm's image"):
+    with pytest.raises(OutputError, match="is it Slurm's image"):
         releases.version("nginx", "the image")

@@ -208,7 +208,7 @@ def test_all_nodes() -> None:
 
 @pytest.mark.parametrize(
     ("left_out", "words"),
-    [("start", "say its start"), ("duration", "its end or duration"), ("nodes", "nodes or node_count"), ("users", "users or accounts")],
+    [("start", "give its start"), ("duration", "its end or duration"), ("nodes", "nodes or node_count"), ("users", "users or accounts")],
 )
 def test_a_new_one_needs_to_be_whole(left_out: str, words: str) -> None:
     with pytest.raises(CorralError, match=f"There is no reservation m1 yet; .*{words}"):
@@ -226,7 +226,7 @@ def test_a_new_one_needs_to_be_whole(left_out: str, words: str) -> None:
         ("duration", "0:30", "shorter than a minute"),
         ("users", ["a,b"], "no name"),
         ("users", [""], "no name"),
-        ("flags", ["MAINT=1"], "none that Slurm could know"),
+        ("flags", ["MAINT=1"], "not a flag that Slurm could know"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_done(option: str, value: Any, words: str) -> None:

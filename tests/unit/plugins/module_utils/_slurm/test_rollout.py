@@ -67,7 +67,7 @@ def resumed(found: rollout.Step) -> str:
 
 def test_where_no_pod_is_stale_nothing_is_to_be_done() -> None:
     found = step([NEW, NEW, NEW], node("cpu-1", "DOWN", "NOT_RESPONDING"), node("cpu-2", "IDLE", "DRAIN", reason="ask bob"))
-    assert (found.done, found.words, found.drain.changed, found.resume.changed) == (True, "", False, False)
+    assert (found.done, found.summary, found.drain.changed, found.resume.changed) == (True, "", False, False)
 
 
 @pytest.mark.parametrize(("most", "names"), [(1, "cpu-2"), (2, "cpu-[1-2]"), (9, "cpu-[0-2]")])
@@ -112,7 +112,7 @@ def test_a_drained_and_free_one_goes() -> None:
         (NEW, node("cpu-2", "DOWN", "NOT_RESPONDING", reason="Not responding")),
         (BROKEN_NEW, node("cpu-2")),
         (rollout.Pod(stale=False, ready=True, started=NOW), node("cpu-2", started=NOW - 5)),
-        (rollout.Pod(stale=True, ready=True, going=True), ours("cpu-2")),
+        (rollout.Pod(stale=True, ready=True, ending=True), ours("cpu-2")),
         (None, ours("cpu-2")),
     ],
 )
@@ -124,7 +124,7 @@ def test_what_is_away_for_any_reason_counts(away: tuple[rollout.Pod | None, node
 def test_the_new_pods_that_do_not_come_up_hold_the_others_back() -> None:
     found = step([OLD, OLD, BROKEN_NEW], ours("cpu-2"))
     assert (drained(found), found.replace, found.done) == ("", [], False)
-    assert found.words == (
+    assert found.summary == (
         "0 of 3 nodes of cpu have the new template; cpu-2: starting; cpu-[0-1]: left while cpu-2 is out of service (maxUnavailable 1)"
     )
 
@@ -158,7 +158,7 @@ def test_a_moment_in_which_all_are_out_of_service_ends_no_pod(pod: rollout.Pod, 
     live = [node(f"cpu-{number}", *state, reason="Not responding") for number in range(8)]
     found = step([pod] * 8, *live)
     assert (drained(found), found.replace, found.done) == ("", [], False), "they may come back, so the run waits a while"
-    assert found.words.endswith("cpu-[0-7]: left while cpu-[0-7] is out of service (maxUnavailable 1)")
+    assert found.summary.endswith("cpu-[0-7]: left while cpu-[0-7] is out of service (maxUnavailable 1)")
     back = [ours("cpu-7", *state), *live[:7]]
     assert step([pod] * 8, *back).replace == ["cpu-7"], "what was drained for it before costs nothing"
 
@@ -184,7 +184,7 @@ def test_drains_beyond_the_limit_are_given_back_when_the_pods_are_well() -> None
     jobs = [job(1, "cpu-0", 500), job(2, "cpu-1", 900)]
     live = [*busy, ours("cpu-2"), ours("cpu-3")]
     found = step([OLD] * 5, *live, jobs=jobs, policy="Cancel", deadline=0)
-    assert (found.replace, resumed(found), drained(found), found.deeds) == (["cpu-3"], "cpu-[0-2]", "", [])
+    assert (found.replace, resumed(found), drained(found), found.actions) == (["cpu-3"], "cpu-[0-2]", "", [])
     found = step([OLD] * 5, *live, jobs=jobs, most=3)
     assert (found.replace, resumed(found), list(found.waiting)) == (["cpu-3", "cpu-2"], "cpu-1", ["cpu-0"]), "that one's jobs end last"
     found = step([OLD, OLD, BROKEN_OLD, BROKEN_NEW], *live, jobs=jobs)
@@ -197,7 +197,7 @@ def test_a_node_that_a_person_set_down_keeps_its_pod() -> None:
     """With ReturnToService=2 a new pod would bring it back."""
     found = step([NEW, NEW, OLD], node("cpu-2", "DOWN", reason="fan"))
     assert (found.replace, found.drain.changed, found.done) == ([], False, True)
-    assert "set down by somebody" in found.words
+    assert "set down by somebody" in found.summary
 
 
 def test_a_node_whose_machine_is_cordoned_keeps_its_pod() -> None:
@@ -205,7 +205,7 @@ def test_a_node_whose_machine_is_cordoned_keeps_its_pod() -> None:
     cordoned = node("cpu-2", "IDLE", "DRAIN", reason="corral: sync: its machine is cordoned")
     found = step([NEW, OLD, OLD], cordoned, most=2)
     assert (found.replace, drained(found)) == ([], "cpu-1")
-    assert "cpu-2: left until its machine" in found.words
+    assert "cpu-2: waits until its Kubernetes node" in found.summary
     assert step([NEW, NEW, BROKEN_OLD], cordoned).replace == [], "its jail may only be away for a moment"
     assert step([NEW, NEW, DEAD_OLD], cordoned).replace == ["cpu-2"]
 
@@ -226,7 +226,7 @@ def test_it_comes_back_when_its_new_slurmd_has_registered() -> None:
     ("pod", "state", "reason"),
     [
         (BROKEN_NEW, ("DOWN", "NOT_RESPONDING"), "Not responding"),
-        (rollout.Pod(stale=False, ready=False, going=True), ("DOWN", "NOT_RESPONDING"), "Not responding"),
+        (rollout.Pod(stale=False, ready=False, ending=True), ("DOWN", "NOT_RESPONDING"), "Not responding"),
         (rollout.Pod(stale=False, ready=False, born=NOW - 100), ("IDLE", "DRAIN"), "ask bob"),
         (BROKEN_NEW, ("IDLE", "DRAIN"), "corral: sync: its machine is cordoned"),
     ],
@@ -237,7 +237,7 @@ def test_one_that_falls_ill_with_its_new_pod_is_no_reason_to_stop(pod: rollout.P
     assert (found.sets[0].starting, drained(found)) == ([], "cpu-2"), "it takes its place in the budget"
     found = step([pod, OLD, OLD], ill)
     assert (found.sets[0].starting, drained(found)) == ([], "")
-    assert "cpu-[1-2]: left while cpu-0 is out of service (maxUnavailable 1)" in found.words
+    assert "cpu-[1-2]: left while cpu-0 is out of service (maxUnavailable 1)" in found.summary
     assert step([pod, OLD, OLD], ill, ours("cpu-2")).replace == [], "another template may not work either"
 
 
@@ -258,7 +258,7 @@ def test_of_a_set_that_has_stopped_no_further_node_is_begun_with() -> None:
     live = [node("cpu-0"), node("cpu-1"), ours("cpu-2"), ours("cpu-3")]
     found = rollout.step([cpu(4, 4)], there, live, [], now=NOW, stopped=["cpu"])
     assert (drained(found), found.replace) == ("", ["cpu-2"]), "what was begun with goes on"
-    assert "cpu-[0-1]: left, since a new pod of the set does not come up" in found.words
+    assert "cpu-[0-1]: left, since a new pod of the set does not come up" in found.summary
 
 
 def test_a_rollout_that_is_taken_back_gives_ours_back_and_only_ours() -> None:
@@ -273,14 +273,14 @@ def test_a_rollout_that_is_taken_back_gives_ours_back_and_only_ours() -> None:
 def test_a_set_for_others_is_told_and_left_alone() -> None:
     found = step([OLD, OLD, BROKEN_NEW], ours("cpu-0"), type="OnDelete")
     assert (drained(found), resumed(found), found.replace) == ("", "cpu-0", [])
-    assert "cpu-[0-1]: left until somebody deletes the pod (OnDelete)" in found.words
+    assert "cpu-[0-1]: waits until somebody deletes the pod (OnDelete)" in found.summary
     assert step([OLD, OLD, BROKEN_NEW], type="OnDelete").done
 
 
 def test_maintenance_waits_for_its_window_and_gives_back_what_was_drained_after_it() -> None:
     found = step([OLD, OLD, OLD], ours("cpu-2", "ALLOCATED"), type="Maintenance", jobs=[job(7, "cpu-2")])
     assert (drained(found), resumed(found), found.replace) == ("", "cpu-2", [])
-    assert "left until a reservation with the flag MAINT holds it" in found.words
+    assert "waits for a reservation with the flag MAINT" in found.summary
 
 
 def test_in_the_window_so_many_pods_are_replaced_at_once() -> None:
@@ -320,7 +320,7 @@ def test_what_the_health_check_reserves_is_no_window() -> None:
 )
 def test_the_deadline_counts_from_the_drain(policy: str, since: float, told: list[list[str]]) -> None:
     found = step([NEW, OLD, OLD], ours("cpu-2", "MIXED", since=since), jobs=[job(7, "cpu-[1-2]")], policy=policy, deadline=60)
-    assert [command for command, _what in found.deeds] == told
+    assert [command for command, _what in found.actions] == told
 
 
 def test_jobs_of_a_partition_have_a_policy_of_their_own() -> None:
@@ -328,12 +328,12 @@ def test_jobs_of_a_partition_have_a_policy_of_their_own() -> None:
     jobs = [dataclasses.replace(job(7, "cpu-2"), partitions=frozenset({"spot"})), job(8, "cpu-2")]
     for since, told in ((NOW - 60, [["scontrol", "requeue", "7"]]), (NOW - 59, [])):
         found = step([NEW, OLD, OLD], ours("cpu-2", "MIXED", since=since), jobs=jobs, rules=(spot,))
-        assert [command for command, _what in found.deeds] == told
+        assert [command for command, _what in found.actions] == told
 
 
 def test_jobs_on_a_node_that_others_drained_are_waited_for_whatever_the_policy() -> None:
     live = node("cpu-2", "MIXED", "DRAIN", reason="ask bob", since=1)
-    assert step([NEW, NEW, OLD], live, jobs=[job(7, "cpu-2")], policy="Cancel", deadline=0).deeds == []
+    assert step([NEW, NEW, OLD], live, jobs=[job(7, "cpu-2")], policy="Cancel", deadline=0).actions == []
 
 
 def two_places(first: list[rollout.Pod], second: list[rollout.Pod], *live: nodes.Node, jobs: list[draining.Task] | None = None) -> str:
@@ -364,7 +364,7 @@ STATES = st.sampled_from(
      ("IDLE", "MAINTENANCE"), ("DOWN", "DRAIN"), ("UNKNOWN",)]
 )  # fmt: skip
 REASONS = st.sampled_from([OURS, "ask bob", "corral: scale: x", "Not responding", ""])
-PODS = st.sampled_from([None, OLD, NEW, BROKEN_OLD, BROKEN_NEW, DEAD_OLD, rollout.Pod(stale=True, ready=False, going=True)])
+PODS = st.sampled_from([None, OLD, NEW, BROKEN_OLD, BROKEN_NEW, DEAD_OLD, rollout.Pod(stale=True, ready=False, ending=True)])
 
 
 @given(
@@ -395,7 +395,7 @@ def test_whatever_the_world_is_like(world: list[tuple[rollout.Pod | None, tuple[
         # Those that slurmctld does not speak of as FUTURE are not in this world.
         assert len(live) - len(well) <= most, "a node that may come back is taken out, with too many others"
     running = [name for name in found.replace if there[name] != DEAD_OLD]
-    away = [name for name, pod in there.items() if pod is None or pod.going]
+    away = [name for name, pod in there.items() if pod is None or pod.ending]
     assert not running or len(away) + len(running) <= most, "more pods go at once than may"
     drains = [name for name, one in live.items() if one.drained and one.reason == OURS and name not in found.resume.after]
     begun = [name for name in drains if there[name] == OLD and live[name].answers and name not in found.replace]
@@ -463,24 +463,24 @@ def test_a_node_with_the_line_of_its_former_pod_is_drained_within_the_limit() ->
     found = step([FORMER, FORMER, OLD], most=1)
     assert drained(found) == "cpu-2"
     found = step([FORMER, FORMER, NEW], most=1)
-    assert (drained(found), found.relines, found.done) == ("cpu-1", [], False)
+    assert (drained(found), found.config_updates, found.done) == ("cpu-1", [], False)
     found = step([FORMER, FORMER, NEW], node("cpu-0", "MIXED"), ours("cpu-1"), jobs=[job(1, "cpu-0")], most=1)
-    assert (drained(found), resumed(found), found.relines) == ("", "", ["cpu-1"])
+    assert (drained(found), resumed(found), found.config_updates) == ("", "", ["cpu-1"])
     found = step([FORMER, NEW, NEW], ours("cpu-0", "MIXED"), jobs=[job(1, "cpu-0")], most=1)
-    assert (found.relines, list(found.waiting), resumed(found)) == ([], ["cpu-0"], "")
+    assert (found.config_updates, list(found.waiting), resumed(found)) == ([], ["cpu-0"], "")
 
 
 @pytest.mark.parametrize("pod", [FORMER, dataclasses.replace(FORMER, ready=False)])
 def test_it_needs_not_come_up_first(pod: rollout.Pod) -> None:
     """One with fewer CPUs than its line says is refused by slurmctld until the line is another one."""
     found = step([pod, NEW], ours("cpu-0", "IDLE", "INVALID_REG"))
-    assert (found.relines, found.sets[0].starting) == (["cpu-0"], [])
+    assert (found.config_updates, found.sets[0].starting) == (["cpu-0"], [])
 
 
 def test_where_somebody_deletes_the_pods_the_line_waits_for_somebody_who_drains() -> None:
     found = step([FORMER, FORMER], node("cpu-1", "IDLE", "DRAIN", reason="ask bob"), type="OnDelete")
-    assert (drained(found), found.relines) == ("", ["cpu-1"])
-    assert "cpu-[0-1]: has the CPUs, memory and GPUs of its former pod until somebody drains it and it is free" in found.words
+    assert (drained(found), found.config_updates) == ("", ["cpu-1"])
+    assert "cpu-[0-1]: has the CPUs, memory and GPUs of its former pod until somebody drains it and it is free" in found.summary
 
 
 def test_in_no_window_it_waits_for_one() -> None:
@@ -492,7 +492,7 @@ def test_in_no_window_it_waits_for_one() -> None:
 def test_a_drain_that_ends_by_itself_is_taken_over_before_anything_is_done(pod: rollout.Pod) -> None:
     """Else a job could start on the node between the look and the deed."""
     found = step([pod, NEW], node("cpu-0", "IDLE", "DRAIN", reason="corral: jail: it can not be entered"))
-    assert (drained(found), found.relines, found.replace) == ("cpu-0", [], [])
+    assert (drained(found), found.config_updates, found.replace) == ("cpu-0", [], [])
 
 
 @pytest.mark.parametrize("kind", ["RollingUpdate", "OnDelete"])
@@ -500,14 +500,14 @@ def test_a_drain_that_ends_by_itself_is_taken_over_before_anything_is_done(pod: 
 def test_one_that_slurmctld_refuses_for_its_former_line_gets_the_new_one_at_once(state: tuple[str, ...], kind: str) -> None:
     """Its pod was made anew by itself and has fewer CPUs: without another line it never comes into service, nor is it drained by anybody."""
     found = step([dataclasses.replace(FORMER, ready=False), OLD], node("cpu-0", *state, reason="Low CPUs"), type=kind)
-    assert (found.relines, drained(found)) == (["cpu-0"], "")
+    assert (found.config_updates, drained(found)) == (["cpu-0"], "")
 
 
 def test_one_that_is_down_is_drained_before_its_line_changes_but_for_one_that_somebody_set_down() -> None:
     found = step([FORMER, NEW], node("cpu-0", "DOWN", "NOT_RESPONDING", reason="Not responding"))
-    assert (drained(found), found.relines) == ("cpu-0", [])
+    assert (drained(found), found.config_updates) == ("cpu-0", [])
     found = step([FORMER, NEW], node("cpu-0", "DOWN", reason="fan"))
-    assert (drained(found), found.relines) == ("", [])
+    assert (drained(found), found.config_updates) == ("", [])
 
 
 @pytest.mark.parametrize(
@@ -547,4 +547,4 @@ def test_what_never_registered_and_runs_nothing_goes_without_a_drain() -> None:
 
 def test_where_somebody_deletes_the_pods_nobody_waits_for_the_jobs_of_a_drained_one() -> None:
     found = step([FORMER, NEW], node("cpu-0", "MIXED", "DRAIN", reason="ask bob"), jobs=[job(1, "cpu-0")], type="OnDelete")
-    assert (found.done, found.waiting, found.relines) == (True, {}, [])
+    assert (found.done, found.waiting, found.config_updates) == (True, {}, [])

@@ -40,7 +40,7 @@ def step(*live: nodes.Node, size: scaling.Size = FOUR_TO_TWO, jobs: list[drainin
 
 
 def commands(found: scaling.Step) -> list[list[str]]:
-    return [*found.resume.commands(), *found.drain.commands(), *(command for command, _what in found.deeds)]
+    return [*found.resume.commands(), *found.drain.commands(), *(command for command, _what in found.actions)]
 
 
 def test_victims_are_the_highest_numbers_and_are_drained_before_any_goes() -> None:
@@ -51,12 +51,12 @@ def test_victims_are_the_highest_numbers_and_are_drained_before_any_goes() -> No
 
 def test_drained_and_free_ones_go() -> None:
     found = step(gone(2), gone(3))
-    assert (commands(found), found.stay, found.words) == ([], {"cpu": 2}, "")
+    assert (commands(found), found.stay, found.summary) == ([], {"cpu": 2}, "")
 
 
 def test_check_mode_sees_idle_victims_go_and_busy_ones_stay() -> None:
     found = step(node("cpu-2", "MIXED"), node("cpu-3", "IDLE"), jobs=[job(7, "cpu-2")], taken=True)
-    assert (found.stay, found.words) == ({"cpu": 3}, "waiting for job 7 (train of ada) on cpu-2")
+    assert (found.stay, found.summary) == ({"cpu": 3}, "waiting for job 7 (train of ada) on cpu-2")
 
 
 def test_a_free_node_below_a_busy_one_waits_for_it() -> None:
@@ -78,7 +78,7 @@ def test_a_free_node_below_a_busy_one_waits_for_it() -> None:
 def test_one_of_two_answers_is_enough_to_keep_a_node(state: tuple[str, ...], jobs: list[draining.Task]) -> None:
     found = step(gone(2), node("cpu-3", *state, reason=OURS), jobs=jobs)
     assert found.stay == {"cpu": 4}
-    assert found.words
+    assert found.summary
 
 
 @pytest.mark.parametrize("state", [("DOWN",), ("IDLE", "DRAIN"), ("DOWN", "DRAIN", "NOT_RESPONDING")])
@@ -178,7 +178,7 @@ def test_a_task_of_an_array_is_named_alone() -> None:
 def test_a_node_that_slurmctld_does_not_know_stays() -> None:
     found = step(gone(2))
     assert found.stay == {"cpu": 4}
-    assert found.words == "slurmctld does not know cpu-3, so what runs there is not known"
+    assert found.summary == "slurmctld does not know cpu-3, so what runs there is not known"
 
 
 @pytest.mark.parametrize(("lines", "stays"), [(("cpu-0", "cpu-1", "cpu-2", "cpu-3"), 4), (("cpu-0", "cpu-1", "cpu-2"), 2)])
@@ -207,7 +207,7 @@ def test_a_victim_without_a_state_is_an_error() -> None:
 
 def test_many_jobs_are_told_shortly() -> None:
     found = step(gone(2), node("cpu-3", "MIXED", "DRAIN", reason=OURS), jobs=[job(number, "cpu-3") for number in range(1, 9)])
-    assert found.words.endswith("job 5 (train of ada) on cpu-3; 3 more jobs")
+    assert found.summary.endswith("job 5 (train of ada) on cpu-3; 3 more jobs")
 
 
 def named(number: str, required: str = "", excluded: str = "", state: str = "PENDING", on: str = "", name: str = "train") -> str:
@@ -253,13 +253,13 @@ def test_a_job_that_requires_one_victim_and_is_on_another_keeps_both() -> None:
     busy = node("cpu-2", "MIXED", "DRAIN", reason=OURS)
     found = step(busy, gone(3), jobs=[job(7, "cpu-2")], named=naming(named("7", "cpu-[2-3]", state="RUNNING", on="cpu-2")))
     assert (found.stay, {name: len(tasks) for name, tasks in found.waiting.items()}) == ({"cpu": 4}, {"cpu-2": 1, "cpu-3": 1})
-    assert found.words == "waiting for job 7 (train of ada) on cpu-2"
+    assert found.summary == "waiting for job 7 (train of ada) on cpu-2"
 
 
 def test_jobs_that_require_nodes_are_named_with_these() -> None:
     found = step(gone(2), gone(3), named=naming(named("7", "cpu-[0-3]"), named("8", "cpu-2", state="RUNNING", on="cpu-0")))
     assert found.stay == {"cpu": 4}
-    assert found.words == (
+    assert found.summary == (
         "waiting for job 7 (train of ada), which names cpu-[2-3] (--nodelist); job 8 (train of ada), which names cpu-2 (--nodelist)"
     )
 
@@ -288,7 +288,7 @@ def test_the_deadline_of_jobs_that_require_nodes(policy: str, state: str, since:
 def test_a_pending_job_that_requires_only_nodes_that_go_may_run_anywhere() -> None:
     size = scaling.Size("cpu", 4, 2, "Wait", 0, (SPOT,))
     found = step(gone(2, since=NOW - 60), gone(3, since=NOW - 60), size=size, named=naming(named("7_1", "cpu-[2-3]")))
-    assert found.deeds == [
+    assert found.actions == [
         (["scontrol", "update", "reqnodelist=", "jobid=7_1"], "let job 7_1 (train of ada) run without cpu-[2-3]"),
     ]
 
@@ -296,19 +296,19 @@ def test_a_pending_job_that_requires_only_nodes_that_go_may_run_anywhere() -> No
 def test_a_job_that_excludes_a_node_does_not_keep_it_and_tasks_of_an_array_are_told_together() -> None:
     lines = [named(f"7_{number}", "", "cpu-[1-3]") for number in (1, 2, 3, 9)]
     found = step(gone(2), node("cpu-3", "IDLE"), named=naming(*lines, named("8", "", "cpu-2"), named("9", "", "cpu-2", "RUNNING", "cpu-0")))
-    assert [command for command, _what in found.deeds] == [
+    assert [command for command, _what in found.actions] == [
         ["scontrol", "update", "excnodelist=cpu-1", "jobid=7_[1-3,9]"],
         ["scontrol", "update", "excnodelist=", "jobid=8"],
     ]
-    assert found.words == "waiting for cpu-3, which is not idle yet", "not drained yet"
+    assert found.summary == "waiting for cpu-3, which is not idle yet", "not drained yet"
     assert step(gone(2), gone(3), named=naming(*lines)).stay == {"cpu": 2}
 
 
 def test_what_a_job_excludes_is_told_when_nothing_is_waited_for() -> None:
     lines = naming(named("7", "", "cpu-2"), named("8", "", "cpu-3"))
     found = step(gone(2), node("cpu-3", "MIXED", "DRAIN", reason=OURS), jobs=[job(9, "cpu-3")], named=lines)
-    assert found.deeds == []
-    assert len(step(node("cpu-2", "MIXED", "DRAIN", reason=OURS), gone(3), jobs=[job(9, "cpu-2")], named=lines).deeds) == 1
+    assert found.actions == []
+    assert len(step(node("cpu-2", "MIXED", "DRAIN", reason=OURS), gone(3), jobs=[job(9, "cpu-2")], named=lines).actions) == 1
 
 
 CONFIG = """# a comment
@@ -323,7 +323,7 @@ PartitionName=none Nodes="" Default=NO State=UP
 
 def test_what_must_stay_of_the_configuration() -> None:
     sizes = [FOUR_TO_TWO, scaling.Size("big", 1, 0, "Wait", 0)]
-    kept = scaling.held(CONFIG, sizes, {"cpu": 3, "big": 1})
+    kept = scaling.retained_config(CONFIG, sizes, {"cpu": 3, "big": 1})
     assert [dict(pairs) for pairs in kept["nodes"]] == [
         {"NodeName": "cpu-2", "NodeAddr": "demo-cpu-2.w.svc", "CPUs": "2", "RealMemory": "896", "Feature": "a,b", "State": "UNKNOWN"},
         {"NodeName": "big-0", "NodeAddr": "demo-big-0.w.svc", "CPUs": "4", "State": "UNKNOWN"},
@@ -333,7 +333,7 @@ def test_what_must_stay_of_the_configuration() -> None:
 
 def test_the_gpus_of_a_node_that_must_stay_stay_with_it() -> None:
     gres = "AutoDetect=off\nNodeName=cpu-[0-3] AutoDetect=off Name=gpu File=/dev/corral-gpu/[0-1]\nNodeName=big-0 Name=tape Count=2\n"
-    kept = scaling.held(CONFIG, [FOUR_TO_TWO], {"cpu": 3}, gres=gres)
+    kept = scaling.retained_config(CONFIG, [FOUR_TO_TWO], {"cpu": 3}, gres=gres)
     assert [dict(pairs) for pairs in kept["gres"]] == [
         {"NodeName": "cpu-2", "AutoDetect": "off", "Name": "gpu", "File": "/dev/corral-gpu/[0-1]"}
     ]
@@ -341,7 +341,7 @@ def test_the_gpus_of_a_node_that_must_stay_stay_with_it() -> None:
 
 def test_the_jail_of_a_partition_that_must_stay_stays_with_it() -> None:
     plugstack = "# by corral\nrequired /opt/x.so jail=/mnt/jail jail.other=/mnt/jails/other jail.free=/mnt/jails/free partition.big=other\n"
-    kept = scaling.held(CONFIG, [scaling.Size("big", 1, 0, "Wait", 0)], {"big": 1}, plugstack=plugstack)
+    kept = scaling.retained_config(CONFIG, [scaling.Size("big", 1, 0, "Wait", 0)], {"big": 1}, plugstack=plugstack)
     assert [(one["name"], one.get("jail")) for one in kept["partitions"]] == [
         ("main", None),
         ("big", [["partition.big", "other"], ["jail.other", "/mnt/jails/other"]]),
@@ -350,27 +350,27 @@ def test_the_jail_of_a_partition_that_must_stay_stays_with_it() -> None:
 
 def test_a_node_that_must_stay_and_has_no_line_is_an_error() -> None:
     with pytest.raises(CorralError, match="no line of cpu-2"):
-        scaling.held("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3})
-    assert scaling.held("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3}, ["cpu-2"]) == {
+        scaling.retained_config("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3})
+    assert scaling.retained_config("ClusterName=demo\n", [FOUR_TO_TWO], {"cpu": 3}, ["cpu-2"]) == {
         "nodes": [],
         "partitions": [],
     }
 
 
 def test_the_line_of_a_node_whose_pod_ends_stays_and_needs_none() -> None:
-    kept = scaling.held(CONFIG, [FOUR_TO_TWO], {"cpu": 2}, ending=["cpu-3", "cpu-9"])
+    kept = scaling.retained_config(CONFIG, [FOUR_TO_TWO], {"cpu": 2}, ending=["cpu-3", "cpu-9"])
     assert [dict(pairs)["NodeName"] for pairs in kept["nodes"]] == ["cpu-3"]
     assert [(one["name"], one["nodes"]) for one in kept["partitions"]] == [("main", "cpu-3")]
 
 
 def test_nothing_stays_when_all_can_go() -> None:
-    assert scaling.held(CONFIG, [FOUR_TO_TWO], {"cpu": 2}) == {}
+    assert scaling.retained_config(CONFIG, [FOUR_TO_TWO], {"cpu": 2}) == {}
 
 
 def test_names_and_addresses_stay_side_by_side() -> None:
     """Of a hundred nodes, ninety must stay: the ranges are in one order."""
     text = "NodeName=n-[0-99] NodeAddr=c-n-[0-99].w CPUs=1\n"
-    pairs = dict(scaling.held(text, [scaling.Size("n", 100, 5, "Wait", 0)], {"n": 95})["nodes"][0])
+    pairs = dict(scaling.retained_config(text, [scaling.Size("n", 100, 5, "Wait", 0)], {"n": 95})["nodes"][0])
     assert hostlist.expand(pairs["NodeAddr"]) == [f"c-{name}.w" for name in hostlist.expand(pairs["NodeName"])]
     assert pairs["NodeName"] == "n-[5-94]"
 

@@ -41,14 +41,14 @@ def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
             "an administrator",
             "when that is done, run 'ansible-playbook corral.slurm.drain -e slurm_namespace=demo -e slurm_name=lab -e node=cpu-0 -e resume",
         ),
-        (node("cpu-1"), "person", "somebody as user slurm", "bad fan. Next: ask who did"),
+        (node("cpu-1"), "person", "somebody as user slurm", "bad fan. Next: ask whoever did"),
         (out("bad fan"), "person", "user root", "-e node=cpu-1 -e resume=true -e force=true"),
-        (node("gone-0"), "silent", "Slurm itself", "see that pod demo-gone-0 runs"),
+        (node("gone-0"), "silent", "Slurm itself", "check that pod demo-gone-0 runs"),
         (
             replace(node("gone-0"), state=["FUTURE"], reason="NO NETWORK ADDRESS FOUND"),
             "no-address",
             "Slurm itself",
-            "see that pod demo-gone-0 runs",
+            "check that pod demo-gone-0 runs",
         ),
         (out(f"{ENDED} : Not responding", "DOWN+NOT_RESPONDING"), "silent", "Slurm itself", "slurmd has not answered"),
         (node("big-0"), "memory", "Slurm itself", "resources.limits.memory of node set big"),
@@ -62,7 +62,7 @@ def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
             out(ENDED, "DOWN"),
             "pod",
             "its pod",
-            "its pod ended, and the next one has not registered yet. Next: see that pod demo-cpu-1 runs",
+            "its pod ended, and the next one has not registered yet. Next: check that pod demo-cpu-1 runs",
         ),
         (out("Node unexpectedly rebooted", "DOWN"), "rebooted", "Slurm itself", "describe pod -n demo demo-cpu-1"),
         (out("corral: jail: no marker"), "jail", "the jail's health check", "do not resume it by hand"),
@@ -84,7 +84,7 @@ def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
         (replace(IDLE, state=["MIXED", "POWERING_UP"]), "powering", "Slurm itself", "wait until its pod"),
         (replace(IDLE, state=["IDLE", "REBOOT_REQUESTED"]), "reboot", "Slurm itself", "scontrol cancel_reboot cpu-1"),
         (replace(IDLE, state=["FUTURE"]), "future", "Slurm itself", "it has not registered since slurmctld knows it"),
-        (replace(IDLE, state=["UNKNOWN"]), "unregistered", "Slurm itself", "see that pod demo-cpu-1 runs"),
+        (replace(IDLE, state=["UNKNOWN"]), "unregistered", "Slurm itself", "check that pod demo-cpu-1 runs"),
         (replace(IDLE, state=["DOWN"], reason=""), "unexplained", "somebody", "no reason was given"),
         (replace(IDLE, state=["SOMETHING_NEW"]), "unexplained", "Slurm itself", "SOMETHING_NEW"),
     ],
@@ -126,14 +126,14 @@ SILENT = out("Not responding", "DOWN+NOT_RESPONDING")
         (
             why.Pod("demo-cpu-1", there=True, trouble="pod demo-cpu-1: it crashes {again}"),
             "pod",
-            "it crashes {again}. Next: mend that (see 'kubectl describe",
+            "it crashes {again}. Next: fix that (see 'kubectl describe",
         ),
         (
-            why.Pod("demo-cpu-1", there=True, machine="machine n1 is not ready (x: y.)"),
-            "machine",
-            "machine n1 is not ready (x: y.). Next: mend the machine",
+            why.Pod("demo-cpu-1", there=True, kubernetes_node="Kubernetes node n1 is not ready (x: y.)"),
+            "kubernetes-node",
+            "Kubernetes node n1 is not ready (x: y.). Next: repair the Kubernetes node",
         ),
-        (why.Pod("demo-cpu-1", there=None), "silent", "see that pod demo-cpu-1 runs"),
+        (why.Pod("demo-cpu-1", there=None), "silent", "check that pod demo-cpu-1 runs"),
     ],
 )
 def test_a_pod_that_does_not_run_explains_silence(pod: why.Pod, cause: str, words: str) -> None:
@@ -147,10 +147,11 @@ def test_a_pod_that_does_not_run_explains_silence(pod: why.Pod, cause: str, word
 
 def test_a_pod_in_trouble_is_only_mentioned_where_somebody_drained_the_node() -> None:
     found = explain(
-        out("bad fan", "DOWN+DRAIN+NOT_RESPONDING"), pod=why.Pod("p", there=True, trouble="pod p is Pending", note="machine n1 is cordoned")
+        out("bad fan", "DOWN+DRAIN+NOT_RESPONDING"),
+        pod=why.Pod("p", there=True, trouble="pod p is Pending", note="Kubernetes node n1 is cordoned"),
     )
     assert found.cause == "person"
-    assert found.evidence == ["pod p is Pending", "machine n1 is cordoned"]
+    assert found.evidence == ["pod p is Pending", "Kubernetes node n1 is cordoned"]
     assert "slurmd does not answer either" in found.next
 
 
@@ -170,7 +171,7 @@ def test_the_page_has_every_cause() -> None:
     told = set(re.findall(r"`([a-z-]+)`", page.partition("| cause | what Slurm shows |")[2].partition("\n\n")[0]))
     of_reasons = {kind.key for kind in (*reasons.OURS, reasons.OWNED, *reasons.SLURM, reasons.PERSON)}
     of_states = {cause for _flag, cause, _why, _next in why._FLAGS}
-    assert told == {*of_reasons, *of_states, "no-pod", "machine", "unexplained", "partition", "unknown"}
+    assert told == {*of_reasons, *of_states, "no-pod", "kubernetes-node", "unexplained", "partition", "unknown"}
 
 
 def test_a_node_none_of_whose_partitions_takes_jobs() -> None:
@@ -184,7 +185,7 @@ def test_a_node_none_of_whose_partitions_takes_jobs() -> None:
     ("there", "words"), [(False, "correct the name, or raise replicas"), (True, "though pod demo-cpu-9 is there. Next: run")]
 )
 def test_a_name_that_slurm_does_not_know(there: bool, words: str) -> None:
-    found = why.stranger("cpu-9", pod=why.Pod("demo-cpu-9", there=there), known="cpu-[0-1]")
+    found = why.unknown("cpu-9", pod=why.Pod("demo-cpu-9", there=there), known="cpu-[0-1]")
     assert (found.cause, found.in_service) == ("unknown", False)
     assert found.summary.startswith("cpu-9 is not known to Slurm: slurm.conf has no such node; it has cpu-[0-1]") and words in found.summary
 
@@ -196,11 +197,11 @@ def test_each_playbook_that_is_named_has_its_cluster() -> None:
     ]
     places = {"namespace": "demo", "cluster": "lab", **dict.fromkeys(("node", "set", "pod", "text", "reservation", "until", "shut"), "x")}
     shut = explain(IDLE, partitions={"main": replace(partition("main"), state="DOWN")}).next
-    strangers = [
-        why.stranger("cpu-9", pod=why.Pod("demo-cpu-9", there=there), known="", namespace="demo", cluster="lab").summary
+    unknown_names = [
+        why.unknown("cpu-9", pod=why.Pod("demo-cpu-9", there=there), known="", namespace="demo", cluster="lab").summary
         for there in (True, False)
     ]
-    said = "\n".join([*(one.format(**places) for one in todo), shut, explain(SILENT, pod=why.Pod("x", there=False)).next, *strangers])
+    said = "\n".join([*(one.format(**places) for one in todo), shut, explain(SILENT, pod=why.Pod("x", there=False)).next, *unknown_names])
     assert said.count("ansible-playbook") > 10
     named = r"'ansible-playbook corral\.slurm\.(\w+) -e slurm_(?:namespace=demo -e slurm_name=lab( [^']*)?'|cluster_file=…' \(the document of demo/lab\))"
     assert "ansible-playbook" not in re.sub(named, "", said)

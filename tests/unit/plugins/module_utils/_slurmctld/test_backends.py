@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube import lost
+from ansible_collections.corral.slurm.plugins.module_utils._kube import lost_keys
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import job, node, partition, reservation, why
@@ -257,7 +257,7 @@ def test_jobs_that_slurmctld_has_forgotten(fake: Fake) -> None:
 
 
 def leavers(*users: str) -> list[str]:
-    result = job.info({**CONNECTION, "user": list(users), "leaving": True}, check=True, diff=False)
+    result = job.info({**CONNECTION, "user": list(users), "removed_users": True}, check=True, diff=False)
     found: list[str] = result.get("warnings", [])
     return found
 
@@ -336,14 +336,14 @@ def test_why_names_a_key_that_is_lost(fake: Fake) -> None:
             {"name": "key", "secret": {"secretName": "demo-base-munge-key"}},
             {"name": "own", "secret": {"secretName": "own", "optional": True}},
         ]
-    fake.secrets["demo-base-munge-key"] = {"metadata": {"annotations": {lost.KEYS: "munge.key"}}, "data": {"munge.key": "eA=="}}
+    fake.secrets["demo-base-munge-key"] = {"metadata": {"annotations": {lost_keys.KEYS: "munge.key"}}, "data": {"munge.key": "eA=="}}
     assert explain()["lines"] == ["All nodes are in service."]
     fake.secrets["demo-base-munge-key"]["data"] = {"munge.key": ""}
     (words,) = explain("cpu-1")["lines"][1:]
     assert words.startswith(
         "Secret demo/demo-base-munge-key has lost munge.key, while pods run with it (demo-controller-0, demo-login-0, demo-cpu-0 and 1 "
     )
-    assert words.endswith("Next: run 'ansible-playbook corral.slurm.site', which says how to bring it back.")
+    assert words.endswith("Next: run 'ansible-playbook corral.slurm.site', which explains how to restore it.")
     del fake.secrets["demo-base-munge-key"]
     assert "Secret demo/demo-base-munge-key is gone, while pods run with it" in explain()["lines"][1]
     fake.forbidden.add("secrets")
@@ -355,23 +355,23 @@ def test_why_names_the_machine(fake: Fake) -> None:
     condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped\nposting"}
     fake.machines["n1"] = {"status": {"conditions": [condition]}, "spec": {"unschedulable": True}}
     answer = explain("cpu-1")
-    assert answer["nodes"][0]["cause"] == "machine"
-    assert "machine n1 is not ready (NodeStatusUnknown: Kubelet stopped posting)" in answer["lines"][0]
-    assert "Also: machine n1 is cordoned." in answer["lines"][0]
+    assert answer["nodes"][0]["cause"] == "kubernetes-node"
+    assert "Kubernetes node n1 is not ready (NodeStatusUnknown: Kubelet stopped posting)" in answer["lines"][0]
+    assert "Also: Kubernetes node n1 is cordoned." in answer["lines"][0]
 
 
 def test_the_only_controller_of_a_namespace_is_found(fake: Fake) -> None:
     fake.pods = [pod("demo-controller-0", "controller")]
     assert partition.info({**CONNECTION, "pod": None, "name": []}, check=False, diff=False)["partitions"]
     fake.pods.append(pod("other-controller-0", "controller"))
-    with pytest.raises(KubeError, match=r"holds the clusters demo/demo, demo/other: say in 'namespace' and 'cluster' \(of a"):
+    with pytest.raises(KubeError, match=r"holds the clusters demo/demo, demo/other: name one of them in 'namespace' and 'cluster' \(of a"):
         partition.info({**CONNECTION, "pod": None, "name": []}, check=False, diff=False)
     fake.pods[1]["metadata"]["labels"]["app.kubernetes.io/instance"] = "other"
     assert explain(pod=None, cluster="other")["cluster"] == "other"
-    with pytest.raises(KubeError, match="holds none called third; say in 'namespace'"):
+    with pytest.raises(KubeError, match="holds none called third; give the cluster's namespace in 'namespace'"):
         partition.info({**CONNECTION, "pod": None, "name": [], "cluster": "third"}, check=False, diff=False)
     fake.pods = []
-    with pytest.raises(KubeError, match="holds none; say in 'namespace'"):
+    with pytest.raises(KubeError, match="holds none; give the cluster's namespace in 'namespace'"):
         partition.info({**CONNECTION, "pod": None, "name": []}, check=False, diff=False)
 
 
@@ -384,7 +384,10 @@ def test_the_only_cluster_is_found_by_nothing_and_the_commands_name_it(fake: Fak
         "'ansible-playbook corral.slurm.drain -e slurm_namespace=demo -e slurm_name=demo -e node=cpu-1 -e resume=true'" in found["lines"][0]
     )
     fake.forbidden = {"/api/v1/pods"}
-    with pytest.raises(KubeError, match="Namespace default should hold one pod that runs slurmctld and holds none; say in 'namespace'"):
+    with pytest.raises(
+        KubeError,
+        match="Namespace default should hold one pod that runs slurmctld and holds none; give the cluster's namespace in 'namespace'",
+    ):
         explain("cpu-1", pod=None, namespace=None)
     with pytest.raises(KubeError, match="Namespace default should"):
         explain("cpu-1", pod=None, namespace="default")
@@ -437,5 +440,5 @@ def test_of_two_controllers_a_ready_one_is_found(fake: Fake) -> None:
 
 def test_two_clusters_are_told_apart(fake: Fake) -> None:
     fake.pods = [pod("demo-controller-0", "controller"), pod("other-controller-0", "controller")]
-    with pytest.raises(KubeError, match="the clusters demo/demo, demo/other: say in 'namespace' and 'cluster'"):
+    with pytest.raises(KubeError, match="the clusters demo/demo, demo/other: name one of them in 'namespace' and 'cluster'"):
         set_node(pod=None, nodes="cpu-1", state="drained")

@@ -53,7 +53,7 @@ def run(text: str = WANTED, *, check: bool = False) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    return [" ".join(f"{key}={value}" for key, value in line) for line in result["held"].get("hardware", ())]
+    return [" ".join(f"{key}={value}" for key, value in line) for line in result["retained_config"].get("hardware", ())]
 
 
 @pytest.mark.parametrize("words", [FORMER, ""])
@@ -64,15 +64,15 @@ def test_a_node_keeps_the_line_of_its_pod(world: Fake, check: bool, words: str) 
         put(world, number, words)
     result = run(check=check)
     assert lines(result) == ["NodeName=cpu-[0-2] NodeAddr=demo-cpu-[0-2].w CPUs=1 RealMemory=896 Weight=5 State=UNKNOWN"]
-    assert result["held"]["gres"] == [[["NodeName", "cpu-[0-2]"], ["Name", "gpu"], ["File", "/dev/x[0-1]"]]]
-    assert (result["kept_lines"], result["shrinks"]) == (["cpu-0", "cpu-1", "cpu-2"], False)
+    assert result["retained_config"]["gres"] == [[["NodeName", "cpu-[0-2]"], ["Name", "gpu"], ["File", "/dev/x[0-1]"]]]
+    assert (result["retained_lines"], result["shrinks"]) == (["cpu-0", "cpu-1", "cpu-2"], False)
 
 
 def test_nobody_is_asked_where_no_hardware_changes(world: Fake) -> None:
     for text in (LIVE, LIVE.replace("Weight=1", "Weight=9")):
         world.execs.clear()
         result = run(text)
-        assert (result["held"], result["kept_lines"]) == ({}, [])
+        assert (result["retained_config"], result["retained_lines"]) == ({}, [])
         assert not [command for command in world.execs if "squeue" in command or "nodes" in command]
 
 
@@ -94,20 +94,20 @@ def test_with_a_new_pod_the_line_changes_when_the_node_is_drained_and_free(world
     world.state("cpu-1", *state, reason="corral: rollout: x")
     if job:
         world.jobs["jobs"].append({"job_id": 7, "name": "train", "user_name": "ada", "job_state": ["RUNNING"], "nodes": job})
-    assert ("cpu-1" in run()["kept_lines"]) is kept
+    assert ("cpu-1" in run()["retained_lines"]) is kept
 
 
 def test_without_a_pod_the_line_changes_where_the_node_is_out_of_service(world: Fake) -> None:
     world.pods = [one for one in world.pods if one["metadata"]["name"] not in ("demo-cpu-0", "demo-cpu-1")]
     world.state("cpu-1", "DOWN")
-    assert run()["kept_lines"] == ["cpu-0", "cpu-2"]
+    assert run()["retained_lines"] == ["cpu-0", "cpu-2"]
 
 
 def test_where_slurmctld_does_not_answer_all_stay_as_they_are(world: Fake) -> None:
     for number in range(3):
         put(world, number, NEW)
     world.answers[("scontrol",)] = ExecError("no")
-    assert run()["kept_lines"] == ["cpu-0", "cpu-1", "cpu-2"]
+    assert run()["retained_lines"] == ["cpu-0", "cpu-1", "cpu-2"]
 
 
 def test_a_change_back_in_the_middle_keeps_the_new_lines_of_new_pods(world: Fake) -> None:

@@ -99,7 +99,7 @@ def test_where_nothing_is_to_be_done_there_is_one_pass_and_slurmctld_is_asked_on
     assert [command[:3] for command in cluster.fake.execs] == [["scontrol", "show", "nodes"]]
     assert (done["changed"], done["again"], done["left"], done["passes"], done["counts"]["in_service"]) == (False, False, False, 1, 3)
     live = cluster.models[0]["live"]
-    assert (live["shrinks"], live["retired"], live["kept_lines"], live["files"], live["unmade"]) == (False, [], [], None, [])
+    assert (live["shrinks"], live["retired"], live["retained_lines"], live["files"], live["new_node_sets"]) == (False, [], [], None, [])
     assert (live["note"], live["pending"]) == (True, True), "no document was kept yet"
     assert cluster.models[0]["warnings"] == ["moved"] and "warnings" not in live["api_server"]
 
@@ -199,7 +199,7 @@ def test_sizes_that_are_asked_for_are_the_models(cluster: Cluster, monkeypatch: 
     cluster.document["spec"]["nodeSets"][0]["scale"] = {"minReplicas": 1, "maxReplicas": 4}
     monkeypatch.setattr(_live.sizes, "read", lambda *_given: ({"cpu": 3}, ["cpu"]))
     model = _live.model(cluster.document, {}, check=False)
-    assert (model["workers"]["node_sets"][0]["replicas"], [one["object"] for one in model["live"]["unmade"]]) == (3, ["demo-cpu"])
+    assert (model["workers"]["node_sets"][0]["replicas"], [one["object"] for one in model["live"]["new_node_sets"]]) == (3, ["demo-cpu"])
     monkeypatch.setattr(_live.sizes, "read", lambda *_given: (None, []))
     model = _live.model(cluster.document, {}, check=False)
-    assert (model["workers"]["node_sets"][0]["replicas"], model["live"]["unmade"], model["scaling"]["scalable"]) == (2, [], False)
+    assert (model["workers"]["node_sets"][0]["replicas"], model["live"]["new_node_sets"], model["scaling"]["scalable"]) == (2, [], False)

@@ -74,7 +74,7 @@ def run(*, check: bool = False, most: int = 1, policy: str = "Wait", kind: str =
         "selector": "s",
         "node_sets": [one],
         "outdated": [],
-        "kept_lines": [],
+        "retained_lines": [],
         "wait_timeout": 0,
         "start_timeout": 600,
         "must_finish": False,
@@ -266,7 +266,7 @@ def test_a_pod_that_is_not_made_or_does_not_end_stops_it_too(world: Fake) -> Non
     world.pods.append(worker("cpu-2", "old"))
     world.pods[2]["metadata"]["deletionTimestamp"] = "2026-01-31T08:00:00Z"
     world.pods[2]["status"] = {"phase": "Running"}
-    with pytest.raises(WaitFailed, match="being deleted; see whether its machine is well"):
+    with pytest.raises(WaitFailed, match="being deleted; check its Kubernetes node"):
         run(start_timeout=0)
 
 
@@ -408,11 +408,12 @@ def test_after_the_deadline_jobs_are_told(world: Fake) -> None:
 
 
 def test_a_set_that_waits_for_others_costs_one_look_and_no_warning(world: Fake) -> None:
-    for kind in ("OnDelete", "Maintenance"):
+    waits = {"OnDelete": "waits until somebody deletes the pod (OnDelete)", "Maintenance": "waits for a reservation with the flag MAINT"}
+    for kind, why in waits.items():
         world.execs.clear()
         result = run(kind=kind, wait_timeout=300)
         assert (result["changed"], "warnings" in result, len(world.execs)) == (False, False, 2), kind
-        assert "0 of 3 nodes of cpu have the new template; cpu-[0-2]: left until" in result["lines"][0]
+        assert f"0 of 3 nodes of cpu have the new template; cpu-[0-2]: {why}" in result["lines"][0]
 
 
 def test_what_is_under_way_is_shown(world: Fake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,11 +437,13 @@ def test_what_is_under_way_is_shown(world: Fake, caplog: pytest.LogCaptureFixtur
 def test_a_node_whose_line_changes_stays_drained_with_its_new_pod_until_that_is_done(world: Fake) -> None:
     comes_up(world)
     busy(world, "cpu-1")
-    result = run(most=2, kept_lines=["cpu-0", "cpu-1", "cpu-2"])
-    assert sorted(result["relines"]) == ["cpu-0", "cpu-2"]
-    assert all("DRAIN" in states(world)[name] for name in result["relines"]), "with its former line it would get jobs that the change ends"
+    result = run(most=2, retained_lines=["cpu-0", "cpu-1", "cpu-2"])
+    assert sorted(result["config_updates"]) == ["cpu-0", "cpu-2"]
+    assert all("DRAIN" in states(world)[name] for name in result["config_updates"]), (
+        "with its former line it would get jobs that the change ends"
+    )
     assert "warnings" not in result
-    run(most=2, kept_lines=["cpu-1"])
+    run(most=2, retained_lines=["cpu-1"])
     assert (states(world)["cpu-0"], states(world)["cpu-2"]) == (["IDLE"], ["IDLE"]), "their lines are the new ones now"
 
 
@@ -448,12 +451,12 @@ def test_one_that_got_a_new_pod_by_itself_is_drained_for_its_line(world: Fake) -
     """A lost machine's pods are made anew from the new template, and take jobs with the line that they had."""
     world.pods = [worker(f"cpu-{number}", "new") for number in range(3)]
     busy(world, "cpu-1")
-    result = run(kept_lines=["cpu-1"], wait_timeout=0)
+    result = run(retained_lines=["cpu-1"], wait_timeout=0)
     assert states(world)["cpu-1"] == ["MIXED", "DRAIN"]
-    assert (result["relines"], result["waiting"][0]["node"], result["left"]) == ([], "cpu-1", "cpu-1")
+    assert (result["config_updates"], result["waiting"][0]["node"], result["left"]) == ([], "cpu-1", "cpu-1")
     world.jobs["jobs"] = []
     world.state("cpu-1", "IDLE", "DRAIN")
-    assert run(kept_lines=["cpu-1"])["relines"] == ["cpu-1"]
+    assert run(retained_lines=["cpu-1"])["config_updates"] == ["cpu-1"]
     assert not world.deleted
     run()
     assert states(world)["cpu-1"] == ["IDLE"]

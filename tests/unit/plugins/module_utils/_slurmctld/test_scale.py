@@ -103,22 +103,26 @@ def test_a_partition_that_leaves_is_closed_and_stays_while_a_job_waits_in_it(sid
     result = run(3, partitions=["main"])
     assert side.told == [["scontrol", "update", "partitionname=side", "state=DRAIN"]]
     assert (result["changed"], result["shrinks"]) == (True, True)
-    [held] = result["held"]["partitions"]
-    assert (held["name"], held["nodes"], dict(held["line"])["PriorityTier"]) == ("side", "cpu-[1-2],old-0", "3")
-    assert (result["held"]["nodes"], result["held"]["replicas"]) == ([], {})
+    [retained_config] = result["retained_config"]["partitions"]
+    assert (retained_config["name"], retained_config["nodes"], dict(retained_config["line"])["PriorityTier"]) == (
+        "side",
+        "cpu-[1-2],old-0",
+        "3",
+    )
+    assert (result["retained_config"]["nodes"], result["retained_config"]["replicas"]) == ([], {})
     assert result["retained"]["partitions"] == ["side"]
 
 
 def test_the_jobs_of_a_partition_that_leaves_keep_their_jail(side: Fake) -> None:
     inside(side)
     side.config_map["data"]["plugstack.conf"] = "required /opt/x.so jail=/mnt/jail jail.other=/mnt/other partition.side=other\n"
-    [held] = run(3, partitions=["main"])["held"]["partitions"]
-    assert held["jail"] == [["partition.side", "other"], ["jail.other", "/mnt/other"]]
+    [retained_config] = run(3, partitions=["main"])["retained_config"]["partitions"]
+    assert retained_config["jail"] == [["partition.side", "other"], ["jail.other", "/mnt/other"]]
 
 
 def test_a_partition_goes_when_the_last_job_in_it_has_ended(side: Fake) -> None:
     result = run(3, partitions=["main"], wait=True)
-    assert (result["retained"]["partitions"], result["held"], "warnings" in result) == ([], {}, False)
+    assert (result["retained"]["partitions"], result["retained_config"], "warnings" in result) == ([], {}, False)
     assert [command[0] for command in side.execs].index("scontrol") < [command[0] for command in side.execs].index("squeue")
     assert side.execs[-1][:1] == ["squeue"], "it goes without a look after it was closed"
 
@@ -133,15 +137,15 @@ def test_a_partition_and_nodes_that_leave_together(side: Fake) -> None:
     """cpu-2 is free, the partition is not: it keeps the nodes that stay, and cpu-2 goes."""
     inside(side)
     result = run(2, partitions=["main"])
-    assert (replicas(result), result["held"]["partitions"][0]["nodes"]) == ({"demo-cpu": 2}, "cpu-1,old-0")
+    assert (replicas(result), result["retained_config"]["partitions"][0]["nodes"]) == ({"demo-cpu": 2}, "cpu-1,old-0")
     busy(side, "cpu-2")
-    assert run(2, partitions=["main"])["held"]["partitions"][-1]["nodes"] == "cpu-[1-2],old-0"
+    assert run(2, partitions=["main"])["retained_config"]["partitions"][-1]["nodes"] == "cpu-[1-2],old-0"
 
 
 def test_a_partition_stays_when_slurmctld_can_not_be_asked(side: Fake) -> None:
     side.answers["scontrol", "show"] = UNREACHABLE
     result = run(3, partitions=["main"])
-    assert [one["name"] for one in result["held"]["partitions"]] == ["side"]
+    assert [one["name"] for one in result["retained_config"]["partitions"]] == ["side"]
     assert "so no partition was taken away, and partition side stay as they are" in result["warnings"][0]
 
 
@@ -171,14 +175,14 @@ def retired(result: dict[str, Any]) -> dict[str, int]:
 @pytest.mark.parametrize("cpu", [3, 5])
 def test_where_nothing_shrinks_slurmctld_is_not_asked(world: Fake, cpu: int) -> None:
     result = decide(cpu, partitions=["main"])
-    assert (result["shrinks"], result["held"], result["retired"], result["retained"]["pods"]) == (False, {}, [], {})
+    assert (result["shrinks"], result["retained_config"], result["retired"], result["retained"]["pods"]) == (False, {}, [], {})
     assert (world.execs, world.requests) == ([], 2)
 
 
 def test_an_idle_node_is_drained_looked_at_again_and_may_go(world: Fake) -> None:
     result = run()
     assert [command[:3] for command in world.told] == [["scontrol", "update", "nodename=cpu-2"]]
-    assert (result["changed"], replicas(result), result["held"], result["retired"]) == (True, {"demo-cpu": 2}, {}, [])
+    assert (result["changed"], replicas(result), result["retained_config"], result["retired"]) == (True, {"demo-cpu": 2}, {}, [])
 
 
 def test_a_pass_decides_nothing_by_what_it_has_not_ordered_yet(world: Fake) -> None:
@@ -198,14 +202,14 @@ def test_the_line_of_a_node_outlives_its_pod(world: Fake) -> None:
     of_set(world, "demo-cpu-2", "cpu")
     first = run(slurm_conf=WITHOUT_CPU_2)
     assert (replicas(first), first["retained"]["lines"]) == ({"demo-cpu": 2}, ["cpu-2"])
-    assert (first["held"]["replicas"], [dict(one)["NodeName"] for one in first["held"]["nodes"]]) == ({}, ["cpu-2"])
+    assert (first["retained_config"]["replicas"], [dict(one)["NodeName"] for one in first["retained_config"]["nodes"]]) == ({}, ["cpu-2"])
     # That pass has made the set smaller, and its pod has ended.
     world.stateful_sets[0] = stateful_set("cpu", 2)
     again = decide(slurm_conf=WITHOUT_CPU_2)
     assert again["shrinks"] and again["retained"]["lines"] == ["cpu-2"], "its pod is there"
     world.pods.pop()
     last = decide(slurm_conf=WITHOUT_CPU_2)
-    assert (last["retained"]["lines"], last["held"]) == ([], {})
+    assert (last["retained"]["lines"], last["retained_config"]) == ([], {})
     assert scale.is_less(last["retained"], again["retained"]) and not scale.is_less(again["retained"], last["retained"])
     world.config_map = {"data": {"slurm.conf": WITHOUT_CPU_2}}
     assert decide(slurm_conf=WITHOUT_CPU_2)["shrinks"] is False
@@ -217,7 +221,7 @@ def test_a_job_that_names_a_node_without_a_pod_keeps_its_line(world: Fake) -> No
     world.state("cpu-2", "IDLE", "DRAIN", reason="corral: scale: the document has fewer nodes in this set")
     naming(world, "PENDING", required_nodes="cpu-2")
     result = decide(slurm_conf=WITHOUT_CPU_2)
-    assert (result["retained"]["lines"], result["retained"]["pods"], result["held"]["replicas"]) == (["cpu-2"], {"cpu": 2}, {})
+    assert (result["retained"]["lines"], result["retained"]["pods"], result["retained_config"]["replicas"]) == (["cpu-2"], {"cpu": 2}, {})
 
 
 def test_a_set_that_left_the_document_stays_until_its_pods_have_ended(world: Fake) -> None:
@@ -225,7 +229,7 @@ def test_a_set_that_left_the_document_stays_until_its_pods_have_ended(world: Fak
     result = run(3, None)
     assert (retired(result), result["retained"]["lines"]) == ({"demo-old": 0}, ["old-0"])
     world.pods.pop()
-    assert (decide(3, None)["retired"], decide(3, None)["held"]) == ([], {})
+    assert (decide(3, None)["retired"], decide(3, None)["retained_config"]) == ([], {})
 
 
 def test_the_wait_ends_when_more_may_go_than_was_decided_and_not_before_pods_have_ended(
@@ -266,10 +270,10 @@ def test_the_object_of_a_set_that_stays_is_what_was_applied_and_nothing_else(wor
 def test_a_busy_node_stays_with_its_lines(world: Fake) -> None:
     busy(world, "cpu-2")
     result = run()
-    assert (replicas(result), result["held"]["replicas"]) == ({}, {"cpu": 3})
+    assert (replicas(result), result["retained_config"]["replicas"]) == ({}, {"cpu": 3})
     assert result["waiting"] == [{"node": "cpu-2", "jobs": [{"id": "7", "name": "train", "user": "ada"}]}]
     again = run()
-    assert (again["changed"], again["held"]) == (False, result["held"]), "a second run changes something"
+    assert (again["changed"], again["retained_config"]) == (False, result["retained_config"]), "a second run changes something"
 
 
 def test_a_job_that_comes_before_the_drain_is_seen(world: Fake) -> None:
@@ -287,13 +291,13 @@ def test_a_set_that_left_the_document_keeps_what_is_busy(world: Fake) -> None:
     busy(world, "old-0")
     result = run(3, None)
     assert (replicas(result), retired(result)) == ({"demo-old": 1}, {"demo-old": 1})
-    assert (result["held"]["replicas"], [dict(one)["NodeName"] for one in result["held"]["nodes"]]) == ({}, ["old-0"])
+    assert (result["retained_config"]["replicas"], [dict(one)["NodeName"] for one in result["retained_config"]["nodes"]]) == ({}, ["old-0"])
 
 
 @pytest.mark.usefixtures("world")
 def test_a_set_that_left_the_document_and_is_free_ends() -> None:
     result = run(3, None)
-    assert (replicas(result), result["retired"], result["held"]) == ({"demo-old": 0}, [], {})
+    assert (replicas(result), result["retired"], result["retained_config"]) == ({"demo-old": 0}, [], {})
 
 
 def test_check_mode_tells_nothing_and_says_the_same(world: Fake) -> None:
@@ -303,7 +307,7 @@ def test_check_mode_tells_nothing_and_says_the_same(world: Fake) -> None:
     assert (plan["changed"], replicas(plan)) == (True, {"demo-cpu": 2})
     assert "old-[0-1] would be drained; waiting for job 7 (train of ada) on old-1" in plan["warnings"][0]
     done = run(2, None)
-    assert (done["diff"], replicas(done), done["held"]) == (plan["diff"], replicas(plan), plan["held"])
+    assert (done["diff"], replicas(done), done["retained_config"]) == (plan["diff"], replicas(plan), plan["retained_config"])
 
 
 NONSENSE = {
@@ -323,7 +327,7 @@ def test_whoever_can_not_be_believed_takes_no_node_away(world: Fake, what: tuple
     world.answers[what] = answer
     result = run(0, None)
     assert (result["changed"], replicas(result), world.told) == (False, {}, [])
-    assert (result["held"]["replicas"], retired(result)) == ({"cpu": 3}, {"demo-old": 2})
+    assert (result["retained_config"]["replicas"], retired(result)) == ({"cpu": 3}, {"demo-old": 2})
     assert "so no node was taken away, and cpu-[0-2],old-[0-1] stay as they are" in result["warnings"][0]
     with pytest.raises(KubeError, match="so no node was taken away"):
         run(0, None, wait=True, wait_timeout=0)
@@ -365,7 +369,7 @@ def test_the_wait_ends_when_the_job_does(world: Fake, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(slurmctld, "run_in_pod", later)
     result = run(wait=True, wait_timeout=5)
-    assert (replicas(result), result["held"], "warnings" in result) == ({"demo-cpu": 2}, {}, False)
+    assert (replicas(result), result["retained_config"], "warnings" in result) == ({"demo-cpu": 2}, {}, False)
 
 
 def overdue(policy: str) -> list[dict[str, Any]]:
@@ -431,7 +435,7 @@ def naming(world: Fake, state: str = "RUNNING", number: int = 12, **more: Any) -
 def test_a_job_elsewhere_that_requires_a_node_keeps_it(world: Fake, state: str) -> None:
     naming(world, state, required_nodes="cpu-[0,2]")
     result = run(wait=True, wait_timeout=0)
-    assert (replicas(result), result["held"]["replicas"]) == ({}, {"cpu": 3})
+    assert (replicas(result), result["retained_config"]["replicas"]) == ({}, {"cpu": 3})
     assert result["waiting"] == [{"node": "cpu-2", "jobs": [{"id": "12", "name": "train", "user": "ada"}]}]
     assert "waiting for job 12 (train of ada), which names cpu-2 (--nodelist). They stay drained" in result["warnings"][0]
     assert [command[2] for command in world.told] == ["nodename=cpu-2"], "it is told nothing before a deadline"
@@ -454,7 +458,7 @@ def test_a_job_that_waits_and_excludes_a_node_is_told_before_it_goes_and_keeps_t
     assert (plan["changed"], replicas(plan), world.told) == (True, {"demo-cpu": 2}, [])
     result = run()
     assert [command[2:] for command in world.told[1:]] == [["excnodelist=cpu-1", "jobid=12"], ["excnodelist=", "jobid=13"]]
-    assert (replicas(result), result["held"], result["waiting"]) == ({"demo-cpu": 2}, {}, [])
+    assert (replicas(result), result["retained_config"], result["waiting"]) == ({"demo-cpu": 2}, {}, [])
 
 
 def test_a_job_that_runs_and_excludes_a_node_loses_nothing_by_its_end(world: Fake) -> None:
@@ -515,7 +519,7 @@ def by_hand(world: Fake) -> None:
 def test_a_pod_that_was_never_a_node_goes_at_once(world: Fake) -> None:
     by_hand(world)
     result = run(3)
-    assert (replicas(result), result["held"], world.told) == ({"demo-cpu": 3}, {}, [])
+    assert (replicas(result), result["retained_config"], world.told) == ({"demo-cpu": 3}, {}, [])
 
 
 def test_a_node_that_never_registered_is_drained_and_goes(world: Fake) -> None:
@@ -523,14 +527,14 @@ def test_a_node_that_never_registered_is_drained_and_goes(world: Fake) -> None:
     world.state("cpu-2", "FUTURE")
     result = run()
     assert [command[:4] for command in world.told] == [["scontrol", "update", "nodename=cpu-2", "state=drain"]]
-    assert (replicas(result), result["held"]) == ({"demo-cpu": 2}, {})
+    assert (replicas(result), result["retained_config"]) == ({"demo-cpu": 2}, {})
 
 
 def test_a_job_that_slurmctld_remembers_on_a_hidden_node_is_waited_for(world: Fake) -> None:
     busy(world, "cpu-2")
     world.state("cpu-2", "FUTURE")
     result = run()
-    assert result["held"]["replicas"] == {"cpu": 3}
+    assert result["retained_config"]["replicas"] == {"cpu": 3}
     assert [(one["node"], one["jobs"][0]["id"]) for one in result["waiting"]] == [("cpu-2", "7")]
 
 
@@ -538,7 +542,7 @@ def test_without_the_live_configuration_what_slurmctld_does_not_know_stays(world
     by_hand(world)
     world.config_map = {}
     result = run(3)
-    assert (replicas(result), result["held"]["replicas"]) == ({}, {"cpu": 4})
+    assert (replicas(result), result["retained_config"]["replicas"]) == ({}, {"cpu": 4})
 
 
 def test_a_live_configuration_that_is_gone_is_an_error_before_anything_is_lost(world: Fake) -> None:

@@ -17,7 +17,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import con
 
 from .conftest import CONNECTION, UNREACHABLE, Fake, pod
 
-CORDONED = "corral: sync: machine n1 is cordoned"
+CORDONED = "corral: sync: Kubernetes node n1 is cordoned"
 READY, DRAINED = conditions.READY, conditions.DRAINED
 
 
@@ -44,7 +44,7 @@ def forget(world: Fake) -> None:
 def run(*, check: bool = False, **options: Any) -> dict[str, Any]:
     given = {
         "taints": list(kubernetes_nodes.TAINTS),
-        "machine_conditions": [],
+        "kubernetes_node_conditions": [],
         "eviction": "WhenDrained",
         "conditions": True,
         "duration": 0,
@@ -84,7 +84,7 @@ def shown(world: Fake, kind: str, name: str = "demo-cpu-0") -> tuple[str, str, s
 def test_where_nothing_differs_nothing_is_written(world: Fake) -> None:
     result = run()
     assert (result["changed"], world.told, world.patches, world.requests) == (False, [], [], 3)
-    assert (result["leaving"], "warnings" in result) == ([], False)
+    assert (result["draining"], "warnings" in result) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,9 @@ def test_a_cordon_drains_and_a_free_node_may_be_evicted(world: Fake) -> None:
     result = run()
     assert world.told == [["scontrol", "update", "nodename=cpu-0", "state=drain", f"reason={CORDONED}"]]
     assert (result["changed"], evictable(world)) == (True, ["demo-cpu-0"])
-    assert result["leaving"] == [{"node": "cpu-0", "machine": "n1", "cause": "machine n1 is cordoned", "state": "IDLE+DRAIN", "free": True}]
+    assert result["draining"] == [
+        {"node": "cpu-0", "kubernetes_node": "n1", "cause": "Kubernetes node n1 is cordoned", "state": "IDLE+DRAIN", "free": True}
+    ]
     assert shown(world, DRAINED) == ("True", "Drained", CORDONED)
     assert shown(world, READY) == ("False", "Drain", f"IDLE+DRAIN: {CORDONED}")
     forget(world)
@@ -130,10 +132,10 @@ def test_a_bad_condition_drains_and_comes_back(world: Fake) -> None:
     bad = {"type": "KernelDeadlock", "status": "True", "message": "task hung\nfor 120 s"}
     world.machines["n1"]["status"] = {"conditions": [{"type": "Ready", "status": "True"}, bad]}
     assert run()["changed"] is False, "nobody has called it bad"
-    run(machine_conditions=["KernelDeadlock"])
-    assert reason(world) == "corral: sync: machine n1 has the condition KernelDeadlock: task hung for 120 s"
+    run(kubernetes_node_conditions=["KernelDeadlock"])
+    assert reason(world) == "corral: sync: Kubernetes node n1 has the condition KernelDeadlock: task hung for 120 s"
     bad["status"] = "False"
-    run(machine_conditions=["KernelDeadlock"])
+    run(kubernetes_node_conditions=["KernelDeadlock"])
     assert reason(world) == ""
 
 
@@ -179,7 +181,7 @@ def test_a_pod_that_is_not_ready_keeps_its_node_drained(world: Fake) -> None:
 def test_a_taint_that_announces_the_end_drains(world: Fake, key: str) -> None:
     taint(world, key)
     run()
-    assert reason(world) == f"corral: sync: machine n1 has the taint {key}"
+    assert reason(world) == f"corral: sync: Kubernetes node n1 has the taint {key}"
 
 
 @pytest.mark.parametrize(("key", "effect"), [("nvidia.com/gpu", "NoSchedule"), ("karpenter.sh/disrupted", "PreferNoSchedule")])
@@ -284,13 +286,13 @@ def test_check_mode_foretells_what_the_run_then_does(world: Fake, caplog: pytest
     cordon(world)
     with caplog.at_level("INFO", "corral.slurm.progress"):
         plan = run(check=True)
-    assert caplog.messages == ["cpu-0 is drained for its machine; no job is left there"]
-    assert plan["leaving"][0]["free"]
+    assert caplog.messages == ["cpu-0 is drained for its Kubernetes node; no job is left there"]
+    assert plan["draining"][0]["free"]
     assert (world.told, evictable(world)) == ([], [])
     forget(world)
     deed = run()
     assert plan["diff"] == deed["diff"]
-    assert plan["leaving"] == deed["leaving"]
+    assert plan["draining"] == deed["draining"]
 
 
 def test_several_looks_go_on_after_one_that_failed(world: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

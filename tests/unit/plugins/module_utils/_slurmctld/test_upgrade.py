@@ -40,7 +40,7 @@ def test_what_can_follow(fake: Fake) -> None:
         ("slurm 24.05.1", {}, "begin without its jobs"),
         ("slurm 26.05.1", {"nodes": "24.05.1"}, "some have 24.05 still"),
         ("nginx", {}, "is it Slurm's image"),
-        ("slurm 26.05.1", {"code": 1}, "has not said the version"),
+        ("slurm 26.05.1", {"code": 1}, "has not printed the version"),
         ("slurm 26.05.1", {"running": "?"}, "not its version"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import idle, run, stuck, wait
+from ansible_collections.corral.slurm.plugins.module_utils._kube import idle, run, stuck_pods, wait
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, Forbidden, Status, WaitTimeout
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
@@ -50,7 +50,7 @@ def pod(
     return {
         "metadata": {
             "name": f"web-{number}", "namespace": "ns", "uid": f"web-{number}", "ownerReferences": [{"uid": "web"}],
-            "labels": {"app": "web", stuck.REVISION: revision}, **metadata,
+            "labels": {"app": "web", stuck_pods.REVISION: revision}, **metadata,
         },
         "status": {
             "phase": "Running", "containerStatuses": [main or RUNS], "initContainerStatuses": [side] if side else [], "conditions": READY if well else [],
@@ -86,7 +86,7 @@ def outdated(
     live: dict[str, Any], *, check: bool = False, before: dict[str, Any] | None = None, later: dict[str, Any] | None = None
 ) -> tuple[list[str], int]:
     api = Api(later or live)
-    return stuck.outdated(api, [item(live, before)], check=check), api.reads  # type: ignore[arg-type]
+    return stuck_pods.outdated(api, [item(live, before)], check=check), api.reads  # type: ignore[arg-type]
 
 
 def test_whether_pods_are_of_an_older_template_costs_nothing_to_know() -> None:
@@ -102,7 +102,7 @@ def test_a_set_that_was_just_changed_is_looked_at_again() -> None:
 def test_who_does_not_wait_does_not_wait_for_the_sets_controller_either() -> None:
     live = stateful_set(updated=2, observed=1)
     api = Api(live)
-    assert (stuck.outdated(api, [item(live)], check=False, waits=False), api.reads) == ([], 0)  # type: ignore[arg-type]
+    assert (stuck_pods.outdated(api, [item(live)], check=False, waits=False), api.reads) == ([], 0)  # type: ignore[arg-type]
 
 
 def test_check_mode_knows_by_the_template() -> None:
@@ -123,7 +123,7 @@ def test_check_mode_knows_by_the_template() -> None:
 )
 def test_a_pod_in_which_something_runs_is_not_ended_where_others_say_when(strategy: str, one: dict[str, Any], goes: bool) -> None:
     api = Api(stateful_set(strategy=strategy, ready=1), one)
-    gone = stuck.replace(api, [item(api.live)], check=False)  # type: ignore[arg-type]
+    gone = stuck_pods.replace(api, [item(api.live)], check=False)  # type: ignore[arg-type]
     assert ([ref.name for ref in gone], api.deleted) == ((["web-0"], ["web-0"]) if goes else ([], []))
 
 
@@ -177,7 +177,7 @@ def test_a_pod_that_can_not_be_asked_is_in_use_and_one_that_does_not_run_is_not(
 def leaving(api: Api, *, check: bool = False, before: dict[str, Any] | None = None, result: str = "configured") -> dict[str, str]:
     one = item(api.live, before)
     one.result = result
-    return {each.ref.name: each.users for each in idle.going(api, [one], idle.Question("main", ["true"]), check=check)}  # type: ignore[arg-type]
+    return {each.ref.name: each.users for each in idle.used_pods(api, [one], idle.Question("main", ["true"]), check=check)}  # type: ignore[arg-type]
 
 
 def test_who_uses_the_pods_that_go_with_fewer_replicas_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_who_uses_the_pods_that_go_with_fewer_replicas_is_told(monkeypatch: pyte
     assert leaving(api) == leaving(api, check=True) == {"web-1": "2 processes of ada"}
     assert leaving(api, result="unchanged") == {}
     ref = Ref(BUILTIN["", "Pod"], "ns", "web-1")
-    assert idle.told([idle.Going(ref, "2 processes of ada", 90)], check=True) == [
+    assert idle.warnings([idle.UsedPod(ref, "2 processes of ada", 90)], check=True) == [
         "Pod ns/web-1 would go while it is in use: 2 processes of ada. It has 90 s to end."
     ]
 
@@ -230,12 +230,12 @@ def test_pods_that_have_not_gone_in_time_are_told_with_their_users_and_their_end
     api = Api(live, *(pod(number, "new", deletionTimestamp="2026-01-31T08:00:00Z") for number in range(3)))
     assert idle.lasting(api, [item(live)], idle.Question("main", ["true"])) == [  # type: ignore[arg-type]
         "Pod ns/web-1 is still there: 2 processes of ada. It ends at 2026-01-31T08:00:00Z at the latest; run again to wait for it.",
-        "Pod ns/web-2 is still there: nobody uses it, and it is ending. It ends at 2026-01-31T08:00:00Z at the latest; run again to wait for it.",
+        "Pod ns/web-2 is still there: it is not in use, and is ending. It ends at 2026-01-31T08:00:00Z at the latest; run again to wait for it.",
     ]
 
 
 USED = {"container": "main", "command": ["true"], "wait": True}
-GOES = idle.Going(Ref(BUILTIN["", "Pod"], "ns", "web-0"), "1 processes of bob", 90)
+GOES = idle.UsedPod(Ref(BUILTIN["", "Pod"], "ns", "web-0"), "1 processes of bob", 90)
 
 
 def batch(**params: Any) -> run.Batch:

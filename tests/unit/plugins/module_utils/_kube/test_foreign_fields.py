@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import fields, foreign
+from ansible_collections.corral.slurm.plugins.module_utils._kube import fields, foreign_fields
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Invalid
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import Item
@@ -34,7 +34,11 @@ def live(*entries: tuple[str, Json], ours: Json | None = None, **more: Any) -> J
 
 
 def names(obj: Json, kind: str = SET, *may: Json) -> list[tuple[str, str]]:
-    return [(who, name) for who, _tree, below in foreign.added(obj, kind, "corral", foreign.permitted(list(may))) for name in below]
+    return [
+        (who, name)
+        for who, _tree, below in foreign_fields.added(obj, kind, "corral", foreign_fields.permitted(list(may)))
+        for name in below
+    ]
 
 
 CONTAINERS = ".spec.template.spec.containers"
@@ -95,7 +99,7 @@ def test_an_owner_that_says_it_wrote_the_status_hides_nothing(who: str, operatio
     obj = live((who, SIDECAR))
     obj["metadata"]["managedFields"][1] |= {"operation": operation, "subresource": "status"}
     assert names(obj) == [(who, f'{CONTAINERS}[name="spy"]')]
-    ours = foreign.handed_over(obj, "corral", foreign.added(obj, SET, "corral", [])[0][1])
+    ours = foreign_fields.handed_over(obj, "corral", foreign_fields.added(obj, SET, "corral", [])[0][1])
     assert [entry["manager"] for entry in ours] == ["corral"], "the fields would be kept for the other owner"
 
 
@@ -139,7 +143,7 @@ def test_what_nobody_owns_and_kubernetes_does_not_default_is_somebodys(spec: Jso
 def test_ports_and_files_that_nobody_owns(kind: str, ours: Json, obj: Json, found: str | None) -> None:
     seen = live(ours=ours) | obj
     assert names(seen, kind) == ([] if found is None else [("unknown", found)])
-    for _who, tree, _names in foreign.added(seen, kind, "corral", []):
+    for _who, tree, _names in foreign_fields.added(seen, kind, "corral", []):
         left = fields.without(obj, tree)
         assert left == fields.without(left, tree) != obj
 
@@ -151,13 +155,13 @@ def test_an_owner_of_a_whole_list_owns_no_element_of_it() -> None:
 
 def test_they_become_ours_so_that_the_next_apply_takes_them_away() -> None:
     obj = live() | {"spec": pods_of({"name": "slurmd"}, {"name": "spy"})}
-    (ours,) = foreign.handed_over(obj, "corral", foreign.added(obj, SET, "corral", [])[0][1])
+    (ours,) = foreign_fields.handed_over(obj, "corral", foreign_fields.added(obj, SET, "corral", [])[0][1])
     assert set(ours["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]) == {SLURMD, 'k:{"name":"spy"}'}
 
 
 def test_an_unknown_owner_is_told_as_one() -> None:
     item = Item(Ref(BUILTIN["", "ConfigMap"], "ns", "c"), {}, foreign=[{"field": ".data.b", "manager": "unknown"}])
-    assert "were taken back: .data.b of an unknown manager." in foreign.told([item], check=False)[0]
+    assert "were taken back: .data.b of an unknown manager." in foreign_fields.warnings([item], check=False)[0]
 
 
 @pytest.mark.parametrize(
@@ -183,14 +187,14 @@ def test_the_rules_of_an_aggregated_role_are_kubernetes_own() -> None:
 
 def test_the_fields_become_ours_alone() -> None:
     obj = live(("kubectl-edit", {**SIDECAR, "f:metadata": {"f:labels": {"f:a": {}}}}), ("other", SIDECAR))
-    taken = foreign.joined({}, foreign.added(obj, SET, "corral", [])[0][1])
-    ours, edit = foreign.handed_over(obj, "corral", taken)
+    taken = foreign_fields.joined({}, foreign_fields.added(obj, SET, "corral", [])[0][1])
+    ours, edit = foreign_fields.handed_over(obj, "corral", taken)
     assert edit["manager"] == "kubectl-edit" and edit["fieldsV1"] == {"f:metadata": {"f:labels": {"f:a": {}}}}
     assert set(ours["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]) == {SLURMD, 'k:{"name":"spy"}'}
 
 
 def test_a_node_with_owned_nodes_below_it_holds_a_dot() -> None:
-    assert foreign.joined({"f:a": {}}, {"f:a": {"f:b": {}}}) == {"f:a": {".": {}, "f:b": {}}}
+    assert foreign_fields.joined({"f:a": {}}, {"f:a": {"f:b": {}}}) == {"f:a": {".": {}, "f:b": {}}}
 
 
 def test_check_mode_shows_the_object_without_them() -> None:
@@ -203,4 +207,4 @@ def test_check_mode_shows_the_object_without_them() -> None:
 @pytest.mark.parametrize("entry", [{}, {"kind": "Service"}, {"field": ".a", "why": "x"}])
 def test_an_entry_that_says_nothing_is_refused(entry: Json) -> None:
     with pytest.raises(Invalid, match=r"foreign_fields\[0\] needs a field or a manager"):
-        foreign.permitted([entry])
+        foreign_fields.permitted([entry])

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose an object is that a batch names for the first time: another cluster's, or another set's, is never written.
+"""The owner of an object that a batch names for the first time: another cluster's or another set's object is never written.
 
-Names can meet: set ``n-x`` of cluster ``m`` and set ``x`` of cluster ``m-n`` both want the StatefulSet ``m-n-x``. An apply would take it over without a word,
+Names can meet: set ``n-x`` of cluster ``m`` and set ``x`` of cluster ``m-n`` both want the StatefulSet ``m-n-x``. An apply would take it over silently,
 for both have the same field manager. So what a set has not applied yet is looked at before the first write, and what is another object than the one that it
 applied (by its UID) before that is written; an unchanged set has nothing of either kind.
 """
@@ -78,7 +78,7 @@ def another_cluster(live: dict[str, str], wanted: dict[str, str]) -> str | None:
 
 
 def another_owner(wanted: dict[str, Any], live: dict[str, Any]) -> str:
-    """Say whose the live object is where it is not the one that ``wanted`` tells of, "" where it is.
+    """Report whose the live object is where it is not the one that ``wanted`` tells of, "" where it is.
 
     A name alone is not enough for a delete: volumes have no namespace, and names of clusters and namespaces can meet. So ``wanted`` may have the cluster's
     labels, and ``spec.claimRef``, the claim that a PersistentVolume is kept for.
@@ -90,8 +90,10 @@ def another_owner(wanted: dict[str, Any], live: dict[str, Any]) -> str:
     if all(found.get(key) == claim[key] for key in ("namespace", "name") if key in claim):
         return ""
     if not found:
-        return "it is kept for no claim"
-    return f"it is kept for the claim {found.get('namespace')}/{found.get('name')}, not for {claim.get('namespace')}/{claim.get('name')}"
+        return "it is reserved for no claim"
+    return (
+        f"it is reserved for the claim {found.get('namespace')}/{found.get('name')}, not for {claim.get('namespace')}/{claim.get('name')}"
+    )
 
 
 def _listed(client: Client, group: list[Item]) -> dict[str, dict[str, str]] | None:

@@ -8,18 +8,18 @@ import logging
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.telling import Telling
+from ansible_collections.corral.slurm.plugins.module_utils._kube.progress import ProgressLog
 
 
 def test_a_wait_tells_each_change_and_at_least_every_15_seconds(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "corral.slurm.progress")
     now = 0.0
-    telling = Telling(lambda: now)
+    progress = ProgressLog(lambda: now)
     heard: dict[int, str] = {}
     for second in range(61):
         now = float(second)
         before = len(caplog.messages)
-        telling.tell(
+        progress.log(
             "0 of 2 pods" if second < 5 else "1 of 2 pods" if second < 6 else f"2 of 3 pods, {second}" if second < 12 else "the last"
         )
         if len(caplog.messages) > before:
@@ -32,8 +32,8 @@ def test_a_wait_tells_each_change_and_at_least_every_15_seconds(caplog: pytest.L
 def test_a_short_wait_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "corral.slurm.progress")
     now = 0.0
-    telling = Telling(lambda: now)
-    telling.tell("0 of 2 pods")
+    progress = ProgressLog(lambda: now)
+    progress.log("0 of 2 pods")
     now = 0.9
-    telling.tell("1 of 2 pods")
+    progress.log("1 of 2 pods")
     assert not caplog.messages

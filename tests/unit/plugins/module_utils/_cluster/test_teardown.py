@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import remains, resolve, rules
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, rules, teardown
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.validate import InvalidDocument
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 
@@ -16,13 +16,13 @@ from .documents import REMOVE, edited, good
 
 
 def data(document: dict[str, Any]) -> set[tuple[str, str]]:
-    found = remains.model(document).to_dict()
+    found = teardown.model(document).to_dict()
     assert (found["name"], found["namespace"]) == ("demo", "ns")
     return {(one["kind"], one["metadata"]["name"]) for one in found["teardown"]["data"]}
 
 
 def test_a_right_document_says_all_itself() -> None:
-    assert remains.model(good()) == resolve.model(good())
+    assert teardown.model(good()) == resolve.model(good())
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_mistakes_elsewhere_change_nothing(path: str, value: Any) -> None:
     document = edited(path, value)
     with pytest.raises(InvalidDocument):
         resolve.model(document)
-    found, right = remains.model(document).to_dict()["teardown"], resolve.model(good()).to_dict()["teardown"]
+    found, right = teardown.model(document).to_dict()["teardown"], resolve.model(good()).to_dict()["teardown"]
     assert found["applysets"] == right["applysets"]
     assert found["data"] == right["data"]
     assert "The claim shared in namespace ns is yours and stays, with its files." in found["left_behind"]
@@ -64,7 +64,7 @@ def test_of_nothing_the_claims_are_those_of_the_clusters_name(spec: Any) -> None
 @pytest.mark.parametrize("document", [None, {}, {**good(), "kind": "Pod"}, {**good(), "metadata": {}}])
 def test_what_names_no_cluster_is_refused(document: Any) -> None:
     with pytest.raises(InvalidDocument):
-        remains.model(document)
+        teardown.model(document)
 
 
 def test_a_defect_of_a_check_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,4 +81,4 @@ def test_a_defect_of_a_check_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
     document = edited("spec.jail.subMounts", [{"path": "/a", "storageClassName": "x", "size": "1Gi"}])
     with pytest.raises(CorralError, match=r"KeyError: 'key'.* a defect of corral\.slurm"):
         resolve.model(document)
-    assert remains.model(document).to_dict()["teardown"]["data"] == right["data"]
+    assert teardown.model(document).to_dict()["teardown"]["data"] == right["data"]

@@ -4,7 +4,7 @@
 """What others have added to an object: fields that the apply leaves alone and that change what the object does all the same.
 
 Server-side apply takes back what was ours and says nothing of the rest: a container, an environment variable or an open port that somebody has added
-stays for ever. Who owns which field is in the answer of the very apply (``metadata.managedFields``), so an object without such fields costs nothing.
+stays for ever. Who owns which field is in the response of the very apply (``metadata.managedFields``), so an object without such fields costs nothing.
 They are taken back by giving them to our manager and applying once more: what a manager owned and does not apply any more, the API server takes away,
 whatever kind of list or map it is in. (kubectl moves its own fields from update to apply in the same way, k8s.io/client-go/util/csaupgrade.)
 """
@@ -41,11 +41,11 @@ _WATCHED: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 _KEYS = ("kind", "field", "manager", "labels")
 # Stands for the manager of what no entry of managedFields names.
-_UNKNOWN, _NOBODY = "unknown", "an unknown manager"
+_UNKNOWN, _UNKNOWN_TEXT = "unknown", "an unknown manager"
 
 
 @dataclass(frozen=True)
-class May:
+class Permission:
     """Fields that may be somebody else's."""
 
     kind: str
@@ -59,7 +59,7 @@ class May:
 
 
 _ALWAYS: tuple[dict[str, str], ...] = (
-    # `kubectl rollout restart`: an administrator's word that pods shall be made anew. Taking it off would make them anew once more.
+    # `kubectl rollout restart`: an administrator's word that pods should be made again. Taking it off would make them again once more.
     {"field": ".spec.template.metadata.annotations.kubectl.kubernetes.io/restartedAt"},
     # Kubernetes allots these and lets nobody change them; whoever has made the Service by another way than apply owns them.
     {"kind": "Service", "field": ".spec.clusterIP"},
@@ -69,15 +69,15 @@ _ALWAYS: tuple[dict[str, str], ...] = (
 )
 
 
-def permitted(entries: list[Any]) -> list[May]:
+def permitted(entries: list[Any]) -> list[Permission]:
     """Return the checked entries of ``foreign_fields``. Raises Invalid for one that says nothing, or something unknown."""
-    found: list[May] = []
+    found: list[Permission] = []
     for number, entry in enumerate([*entries, *_ALWAYS]):
         if not isinstance(entry, dict) or set(entry) - set(_KEYS) or not (entry.get("field") or entry.get("manager")):
             text = f"foreign_fields[{number}] needs a field or a manager, and may have a kind and labels; correct it"
             raise Invalid(f"{text}.", Status(422, "Invalid", text))
         labels = tuple((str(key), str(value)) for key, value in (entry.get("labels") or {}).items())
-        found.append(May(str(entry.get("kind") or ""), _pattern(entry.get("field")), _pattern(entry.get("manager")), labels))
+        found.append(Permission(str(entry.get("kind") or ""), _pattern(entry.get("field")), _pattern(entry.get("manager")), labels))
     return found
 
 
@@ -86,8 +86,8 @@ def _pattern(text: Any) -> re.Pattern[str]:
     return re.compile(".*".join(re.escape(part) for part in str(text or "*").split("*")))
 
 
-def added(obj: dict[str, Any], group_kind: str, manager: str, may: list[May]) -> list[tuple[str, Tree, list[str]]]:
-    """Return the fields that others have added to ``obj``: a manager, its tree and the names of its fields, each."""
+def added(obj: dict[str, Any], group_kind: str, manager: str, permissions: list[Permission]) -> list[tuple[str, Tree, list[str]]]:
+    """Return the fields added by others to ``obj``: a manager, its tree and the names of its fields, each."""
     watched = _WATCHED.get(group_kind, ())
     metadata = obj.get("metadata") or {}
     if group_kind == "ClusterRole.rbac.authorization.k8s.io" and obj.get("aggregationRule"):
@@ -106,7 +106,7 @@ def added(obj: dict[str, Any], group_kind: str, manager: str, may: list[May]) ->
     trees.append((_UNKNOWN, _left(obj, group_kind, watched, everybody), everybody))
     labels = metadata.get("labels") or {}
     kind = str(obj.get("kind") or group_kind.partition(".")[0])
-    here = [one for one in may if one.covers(kind, labels)]
+    here = [one for one in permissions if one.covers(kind, labels)]
     found: list[tuple[str, Tree, list[str]]] = []
     for who, theirs, known in trees:
         allowed = [one.field for one in here if one.manager.fullmatch(who)]
@@ -181,16 +181,16 @@ def _step(key: str) -> str:
     return f"[={text}]" if sort == "v" else f"[{text}]"
 
 
-def told(items: list[Item], *, check: bool) -> list[str]:
+def warnings(items: list[Item], *, check: bool) -> list[str]:
     """Return a sentence for each object of which fields of others were taken back."""
-    deed = "would be" if check else "were"
+    verb = "would be" if check else "were"
     sentences: list[str] = []
     for item in items:
-        rows = [f"{row['field']} of {_NOBODY if row['manager'] == _UNKNOWN else row['manager']}" for row in item.foreign]
+        rows = [f"{row['field']} of {_UNKNOWN_TEXT if row['manager'] == _UNKNOWN else row['manager']}" for row in item.foreign]
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         if rows:
-            way = "Name them in foreign_fields (spec.foreignFields of a SlurmCluster) if they shall stay."
-            sentences.append(f"{item.ref}: fields that others have added {deed} taken back: {', '.join(rows[:5])}{more}. {way}")
+            way = "Name them in foreign_fields (spec.foreignFields of a SlurmCluster) to keep them."
+            sentences.append(f"{item.ref}: fields added by others {verb} taken back: {', '.join(rows[:5])}{more}. {way}")
     return sentences
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, newer, resolve, schema
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, resolve, schema, unknown_fields
 
 Json = dict[str, Any]
 DOCUMENT: Json = yaml.safe_load((Path(__file__).resolve().parents[5] / "examples" / "minimal.yml").read_text())
@@ -37,24 +37,24 @@ def filled(document: Json) -> Json:
 
 
 def test_with_its_own_definition_there_is_nothing_more() -> None:
-    added = newer.additions(schema.crd())
+    added = unknown_fields.additions(schema.crd())
     assert not added
     spec = DOCUMENT["spec"]
-    assert newer.without(spec, added) == (spec, []) and newer.without(spec, added)[0] is spec
+    assert unknown_fields.without(spec, added) == (spec, []) and unknown_fields.without(spec, added)[0] is spec
 
 
 @pytest.mark.parametrize(
     "live", [{}, {"spec": {}}, {"spec": {"versions": [{"name": "v9"}]}}, {"spec": {"versions": [{"name": "v1alpha1"}]}}]
 )
 def test_a_definition_that_says_nothing_adds_nothing(live: Json) -> None:
-    assert not newer.additions(live)
+    assert not unknown_fields.additions(live)
 
 
 def test_what_a_newer_definition_gives_by_default_is_left_out() -> None:
     spec = filled(DOCUMENT)
     with pytest.raises(Exception, match="flavour is not known"):
         resolve.model({**DOCUMENT, "spec": spec})
-    kept, dropped = newer.without(spec, newer.additions(definition()))
+    kept, dropped = unknown_fields.without(spec, unknown_fields.additions(definition()))
     sets = [f"spec.nodeSets[{number}].colour" for number in range(len(spec["nodeSets"]))]
     assert sorted(dropped) == sorted(["spec.flavour", "spec.slurm.cache", *sets])
     assert kept == defaults.static(DOCUMENT["spec"])
@@ -67,11 +67,11 @@ def test_what_a_newer_definition_gives_by_default_is_left_out() -> None:
 )
 def test_what_somebody_wants_of_it_is_still_a_mistake(change: Json, path: str) -> None:
     spec = filled({**DOCUMENT, "spec": {**DOCUMENT["spec"], **change}})
-    kept, _dropped = newer.without(spec, newer.additions(definition()))
+    kept, _dropped = unknown_fields.without(spec, unknown_fields.additions(definition()))
     with pytest.raises(Exception, match=f"{path} is not known"):
         resolve.model({**DOCUMENT, "spec": kept})
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", {"slurm": []}, {"nodeSets": {"a": 1}}, {"nodeSets": [None, 1, {"colour": "blue"}]}])
 def test_a_document_that_is_none_is_looked_through_all_the_same(spec: Any) -> None:
-    newer.without(spec, newer.additions(definition()))
+    unknown_fields.without(spec, unknown_fields.additions(definition()))

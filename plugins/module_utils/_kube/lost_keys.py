@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys that are gone while pods run with them: a new key would part those from all that come later, and nobody would say why.
+"""Keys that are gone while pods run with them: a new key would separate these pods from all later ones, without any error.
 
 Which keys a Secret had is in its annotation KEYS: what it never had, a key of a newer release's, no pod can hold.
 """
@@ -17,7 +17,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import C
 
 Json = dict[str, Any]
 
-_NEXT = "Next: run 'ansible-playbook corral.slurm.site', which says how to bring it back."
+_NEXT = "Next: run 'ansible-playbook corral.slurm.site', which explains how to restore it."
 
 KEYS = "corral.hpc/keys"
 
@@ -33,7 +33,7 @@ def missing(live: Json, keys: Iterable[str]) -> list[str]:
     return sorted(key for key in keys if not data.get(key))
 
 
-def told(client: Client, namespace: str, pods: Iterable[Json]) -> list[str]:
+def warnings(client: Client, namespace: str, pods: Iterable[Json]) -> list[str]:
     """Return a sentence for each Secret that pods run with and that is gone or has lost keys; none for those that may not be read."""
     users: dict[str, list[str]] = {}
     for pod in pods:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import answer, jobs, nodes, partitions, reservations
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import jobs, nodes, output, partitions, reservations
 
 from .records import text
 
@@ -29,14 +29,14 @@ VALUES = st.recursive(
 @pytest.mark.parametrize("kind", PARSERS)
 @pytest.mark.parametrize("nonsense", NONSENSE)
 def test_nonsense_is_refused_in_a_sentence(kind: str, nonsense: str) -> None:
-    with pytest.raises(answer.AnswerError, match=r"(scontrol|squeue)'s (answer is not JSON|JSON has no list)"):
+    with pytest.raises(output.OutputError, match=r"(scontrol|squeue)'s (output is not JSON|JSON has no list)"):
         PARSERS[kind](nonsense)
 
 
 @pytest.mark.parametrize("kind", PARSERS)
 @pytest.mark.parametrize("row", [3, None, {}, [], {"name": "", "job_id": 0}])
 def test_rows_without_a_name_are_refused(kind: str, row: Any) -> None:
-    with pytest.raises(answer.AnswerError, match="without"):
+    with pytest.raises(output.OutputError, match="without"):
         PARSERS[kind](json.dumps({kind: [row]}))
 
 
@@ -63,20 +63,20 @@ def test_a_field_of_another_type_gives_a_row_or_a_sentence(kind: str, data: st.D
     ],
 )
 def test_numbers_of_all_data_parsers(value: Any, number: int) -> None:
-    assert answer.number(value) == number
+    assert output.number(value) == number
 
 
 def test_times_are_text_in_utc_and_none_is_empty() -> None:
-    assert answer.moment({"set": True, "infinite": False, "number": 1795251802}) == "2026-11-21T09:03:22Z"
-    assert answer.moment({"set": True, "infinite": False, "number": 0}) == ""
-    assert answer.stamp(10**20) == ""
+    assert output.moment({"set": True, "infinite": False, "number": 1795251802}) == "2026-11-21T09:03:22Z"
+    assert output.moment({"set": True, "infinite": False, "number": 0}) == ""
+    assert output.stamp(10**20) == ""
 
 
 @pytest.mark.parametrize("bad", ["a\nb", "a\x00", "a\u2028b", "tab\there"])
 def test_text_for_slurm_is_one_line(bad: str) -> None:
     with pytest.raises(CorralError, match=r"The reason .* control character at character"):
-        answer.sayable(bad, "reason")
+        output.printable(bad, "reason")
 
 
 def test_text_for_slurm_keeps_everything_else() -> None:
-    assert answer.sayable('  disk = "swap", ü  ', "reason") == 'disk = "swap", ü'
+    assert output.printable('  disk = "swap", ü  ', "reason") == 'disk = "swap", ü'

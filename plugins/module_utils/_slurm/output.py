@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all answers of Slurm's programs with ``--json`` have in common (Slurm 24.11, data parser v0.0.42 and its neighbours). Pure.
+"""What the output of all of Slurm's programs with ``--json`` has in common (Slurm 24.11, data parser v0.0.42 and its neighbours). Pure.
 
 slurmctld that can not be reached gives no JSON but a line on stderr; a name that it does not know gives an empty list and exit code 0.
 """
@@ -17,30 +17,30 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 Row = dict[str, Any]
 
 
-class AnswerError(CorralError):
-    """An answer is not what Slurm's data parser promises."""
+class OutputError(CorralError):
+    """Some output is not what Slurm's data parser promises."""
 
 
 def rows(text: str, key: str, program: str = "scontrol", name: str = "name") -> list[Row]:
-    """Return the list ``key`` of an answer; each row has ``name``. Raises AnswerError."""
+    """Return the list ``key`` of some output; each row has ``name``. Raises OutputError."""
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise AnswerError(
-            f"{program}'s answer is not JSON ({error}): {text.strip()[:200]!r}; is its Slurm built with the JSON plugin?"
+        raise OutputError(
+            f"{program}'s output is not JSON ({error}): {text.strip()[:200]!r}; is its Slurm built with the JSON plugin?"
         ) from error
     found = document.get(key) if isinstance(document, dict) else None
     if not isinstance(found, list):
-        raise AnswerError(f"{program}'s JSON has no list of {key}; Slurm 23.02 or later has one.")
+        raise OutputError(f"{program}'s JSON has no list of {key}; Slurm 23.02 or later has one.")
     if not all(isinstance(row, dict) and row.get(name) for row in found):
-        raise AnswerError(
+        raise OutputError(
             f"{program}'s JSON has {key} without {name}; nothing was changed, so see what 'scontrol show {key} --json' prints."
         )
     return found
 
 
-def words(value: Any) -> list[str]:
-    """Return a list of words: newer parsers give lists, older ones text joined by commas."""
+def strings(value: Any) -> list[str]:
+    """Return a list of strings: newer parsers give lists, older ones text joined by commas."""
     if isinstance(value, list):
         return [str(item) for item in value]
     return [part for part in str(value or "").split(",") if part]
@@ -58,7 +58,7 @@ def number(value: Any) -> int:
     try:
         return 0 if value in (None, "") else int(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise AnswerError(f"Slurm's JSON has {value!r} where a number belongs; nothing was changed.") from error
+        raise OutputError(f"Slurm's JSON has {value!r} where a number belongs; nothing was changed.") from error
 
 
 def moment(value: Any) -> str:
@@ -75,13 +75,13 @@ def stamp(seconds: int) -> str:
 
 
 def seconds(text: str) -> float:
-    """Return what ``date +%s`` prints. Raises AnswerError."""
+    """Return what ``date +%s`` prints. Raises OutputError."""
     if not text.strip().isdigit():
-        raise AnswerError(f"The controller's clock says {text.strip()[:60]!r} and not the seconds since 1970.")
+        raise OutputError(f"The controller's clock printed {text.strip()[:60]!r} and not the seconds since 1970.")
     return float(text)
 
 
-def sayable(text: str, what: str) -> str:
+def printable(text: str, what: str) -> str:
     """Return ``text`` without the white space around it. Raises CorralError where Slurm would not keep it as it is."""
     text = text.strip()
     for position, character in enumerate(text, 1):

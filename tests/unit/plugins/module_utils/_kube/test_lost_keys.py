@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import lost
+from ansible_collections.corral.slurm.plugins.module_utils._kube import lost_keys
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict
 
@@ -37,7 +37,7 @@ def pod(name: str = "lab-cpu-0", volume: Json | None = None, phase: str = "Runni
 
 def test_the_way_out_is_a_command_for_a_pod_that_has_the_key() -> None:
     with pytest.raises(Conflict) as caught:
-        lost.refuse(Pods(pod(), pod("lab-cpu-1")), SECRET, ["munge.key"])  # type: ignore[arg-type]  # as far as it is used
+        lost_keys.refuse(Pods(pod(), pod("lab-cpu-1")), SECRET, ["munge.key"])  # type: ignore[arg-type]  # as far as it is used
     text = str(caught.value)
     assert text.startswith("Secret slurm/lab-munge is gone, while pods run with it (lab-cpu-0, lab-cpu-1); ")
     assert "'kubectl -n slurm exec lab-cpu-0 -c munged -- cat /etc/munge/munge.key > munge.key'" in text
@@ -55,11 +55,11 @@ def test_the_way_out_is_a_command_for_a_pod_that_has_the_key() -> None:
     ],
 )
 def test_pods_that_do_not_run_with_it_do_not_count(other: Json) -> None:
-    lost.refuse(Pods(other), SECRET, ["munge.key"])  # type: ignore[arg-type]  # as far as it is used
+    lost_keys.refuse(Pods(other), SECRET, ["munge.key"])  # type: ignore[arg-type]  # as far as it is used
 
 
 def test_a_projected_volume_and_another_name_of_the_file() -> None:
     source = {"name": "lab-munge", "items": [{"key": "munge.key", "path": "k"}]}
-    assert lost.places(pod(volume={"projected": {"sources": [{"secret": source}]}}), "lab-munge", ["munge.key"]) == [
+    assert lost_keys.places(pod(volume={"projected": {"sources": [{"secret": source}]}}), "lab-munge", ["munge.key"]) == [
         "lab-cpu-0 -c munged -- cat /etc/munge/k"
     ]

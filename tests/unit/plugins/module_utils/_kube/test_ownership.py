@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube import belonging, run
+from ansible_collections.corral.slurm.plugins.module_utils._kube import ownership, run
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Response
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import (
@@ -32,7 +32,7 @@ def item(**labels: str) -> Item:
 
 
 def of(cluster: str) -> dict[str, str]:
-    return {belonging.INSTANCE: cluster, belonging.MANAGED_BY: "corral"}
+    return {ownership.INSTANCE: cluster, ownership.MANAGED_BY: "corral"}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def of(cluster: str) -> dict[str, str]:
         (of("m"), of("m-n"), "StatefulSet slurm/m-n-x belongs to the cluster m "),
         (of("m"), of("m"), None),
         ({}, of("m"), None),
-        ({belonging.INSTANCE: "m", belonging.MANAGED_BY: "Helm"}, of("m-n"), None),
+        ({ownership.INSTANCE: "m", ownership.MANAGED_BY: "Helm"}, of("m-n"), None),
         ({LABEL: "other"}, {}, "is a member of another set"),
         ({LABEL: "mine"}, {}, None),
         ({**of("m"), LABEL: "other"}, of("m"), None),  # an object that went from one part of the cluster to another
@@ -49,11 +49,11 @@ def of(cluster: str) -> dict[str, str]:
 )
 def test_what_is_somebody_elses_is_refused(live: dict[str, str], wanted: dict[str, str], words: str | None) -> None:
     if words is None:
-        belonging.check(item(**wanted), live, set_label=LABEL, set_id="mine")
+        ownership.check(item(**wanted), live, set_label=LABEL, set_id="mine")
         return
     refused = item(**wanted)
     with pytest.raises(Conflict, match=words):
-        belonging.check(refused, live, set_label=LABEL, set_id="mine")
+        ownership.check(refused, live, set_label=LABEL, set_id="mine")
     assert refused.result == "refused"
 
 
@@ -71,14 +71,14 @@ def volume(labels: dict[str, str], claim: str | None = None) -> dict[str, Any]:
         (volume(of("b-c"), "op1/b-c-jail"), volume(of("c"), "op1-b/c-jail"), "belongs to the cluster b-c "),
         (volume(of("c"), "op1-b/c-jail"), volume(of("c"), "op1-b/c-jail"), ""),
         (volume({}, "op1-b/c-jail"), volume(of("c"), "op1-b/c-jail"), ""),  # somebody took the labels off
-        (volume({}, "op1/other"), volume(of("c"), "op1-b/c-jail"), "kept for the claim op1/other, not for op1-b/c-jail"),
-        (volume(of("c"), "op1/c-jail"), volume(of("c"), "op1-b/c-jail"), "kept for the claim op1/c-jail"),  # a namesake elsewhere
-        (volume({}), volume(of("c"), "op1-b/c-jail"), "kept for no claim"),
+        (volume({}, "op1/other"), volume(of("c"), "op1-b/c-jail"), "reserved for the claim op1/other, not for op1-b/c-jail"),
+        (volume(of("c"), "op1/c-jail"), volume(of("c"), "op1-b/c-jail"), "reserved for the claim op1/c-jail"),  # a namesake elsewhere
+        (volume({}), volume(of("c"), "op1-b/c-jail"), "reserved for no claim"),
         (volume(of("c")), volume({}), ""),
     ],
 )
 def test_whose_a_volume_is(live: dict[str, Any], wanted: dict[str, Any], words: str) -> None:
-    said = belonging.another_owner(wanted, live)
+    said = ownership.another_owner(wanted, live)
     assert words in said and bool(said) == bool(words)
 
 
@@ -252,7 +252,7 @@ VOLUME = "/api/v1/persistentvolumes/m-n-x"
 @pytest.mark.parametrize(
     ("claim", "words"),
     [
-        ({"namespace": "m", "name": "n-x"}, "is kept for the claim m/n-x, not for m-n/x"),
+        ({"namespace": "m", "name": "n-x"}, "is reserved for the claim m/n-x, not for m-n/x"),
         ({"namespace": "m-n", "name": "x", "uid": "1"}, ""),
         (None, ""),  # somebody has given it free by hand
     ],
@@ -273,7 +273,7 @@ def test_a_volume_that_is_kept_for_another_claim_is_not_written(api: Api, claim:
 
 def test_so_is_one_whose_labels_somebody_took_off(api: Api) -> None:
     api.put(VOLUME, {"metadata": {"name": "m-n-x"}, "spec": {"claimRef": {"namespace": "m", "name": "n-x"}}})
-    with pytest.raises(Conflict, match="is kept for the claim m/n-x"):
+    with pytest.raises(Conflict, match="is reserved for the claim m/n-x"):
         applied(api, owned_by("x", "PersistentVolume", spec={"claimRef": {"namespace": "m-n", "name": "x"}}))
 
 
@@ -282,6 +282,6 @@ def test_a_volume_that_was_deleted_and_made_for_another_claim_is_not_written(api
     applied(api, wanted)
     del api.objects[VOLUME]
     live = copy.deepcopy(api.put(VOLUME, owned_by("x", "PersistentVolume", spec={"claimRef": {"namespace": "m", "name": "n-x"}})))
-    with pytest.raises(Conflict, match="is kept for the claim m/n-x"):
+    with pytest.raises(Conflict, match="is reserved for the claim m/n-x"):
         applied(api, wanted)
     assert api.objects[VOLUME] == live
