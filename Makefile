@@ -19,7 +19,7 @@ SPANK := $(MAKE) -C files/spank BUILD=../../build/spank
 MODE ?= push
 export MODE
 # What `make images` builds and `make lab-load` loads; the demonstration needs the operator's in its own mode only.
-IMAGES ?= slurm jail operator
+IMAGES ?= slurm jail mariadb operator
 # Set by tools/test, which makes each target once and in order, so that none makes what it stands on again.
 LAB_READY ?=
 # Set by test-long: what is exhaustive, too. Such tests have the mark `long`.
@@ -37,7 +37,7 @@ ifdef KUBECONFIG
 demo: ## a Slurm cluster and a job in it; in the lab, or in the cluster of KUBECONFIG (then with DEMO_DOCUMENT=my.yml); MODE=operator: by the operator
 	@KUBECTL="$${KUBECTL:-kubectl}" tools/run tools/demo
 else
-demo: IMAGES = slurm jail$(if $(filter operator,$(MODE)), operator)
+demo: IMAGES = slurm jail mariadb$(if $(filter operator,$(MODE)), operator)
 demo: lab-load
 	@tools/run --lab tools/demo
 endif
@@ -89,7 +89,7 @@ integration: $(if $(LAB_READY),,lab-load) ## tests against the lab's Kubernetes 
 	@tools/run --lab python -m pytest -m 'alone$(if $(LONG),, and not long)' tests/integration $(ARGS) || $(NONE_CHOSEN)
 
 # The files that are about Slurm itself: the jail, with Kubernetes and without, its modules, node lines, roll-outs, HA, the upgrade. What is only Kubernetes' does not change with it.
-NEWEST := $(addprefix tests/integration/,jail bare $(addprefix test_,$(addsuffix .py,slurm_modules scale hardware node_sets rollout ha upgrade)))
+NEWEST := $(addprefix tests/integration/,jail bare $(addprefix test_,$(addsuffix .py,accounting slurm_modules scale hardware node_sets rollout ha upgrade)))
 newest: $(if $(LAB_READY),,lab-load) ## of these, what is about Slurm itself, with the newest Slurm that Debian has (26.05)
 	@tools/run images/build slurm:26.05 | tools/run xargs -d '\n' lab/lab load
 	@CORRAL_SLURM_IMAGE=localhost/corral/slurm:26.05 tools/run --lab python -m pytest -n $(LAB_TESTS) --no-loadscope-reorder $(NEWEST) $(ARGS)

@@ -4,7 +4,8 @@
 """The first process of slurmctld's container: starts it, logs in one sentence why it ended, and keeps two of them off one state folder.
 
   run [ARGUMENT…]   slurmctld with these arguments; SIGTERM ends it, SIGHUP has a standby read its configuration again, by a new process
-  reread        from outside: SIGHUP for the first process
+  reread            from outside: SIGHUP for the first process
+  reconfigure       from outside: scontrol reconfigure, after what has to be done before it
 
 The gaps that Slurm leaves between two slurmctlds were observed with 24.11.5, and are the reason for this program (docs/ha.md):
 - A primary that comes back asks an active backup for control. The backup then waits 29 s for itself, responds to no client meanwhile, and writes its
@@ -52,6 +53,9 @@ LAST_BEAT = 30
 # Room below which a volume counts as full: the state of some ten thousand jobs is of that size.
 ROOM = 8 << 20
 LOOK_AT_ROOM = 30.0
+# If the state folder has this file, the ClusterID in ``clustername`` comes from the accounting database.
+REGISTERED = "corral-registered"
+ID_MISMATCH = "CLUSTER ID MISMATCH"
 # What slurmctld calls its files when it can not read them.
 FILES = (
     ("job state save file", "job_state"),
@@ -82,6 +86,7 @@ class Config:
     port: int
     timeout: int
     client_lines: tuple[str, ...]
+    accounting: bool
 
     def index(self, host: str) -> int | None:
         """The place of a host; None for one that is no controller."""
@@ -92,7 +97,7 @@ class Config:
 def parse(text: str) -> Config:
     """Read a slurm.conf as corral writes it: a key at the beginning of each line."""
     hosts: list[tuple[str, str]] = []
-    port, timeout, lines = PORT, DEFAULT_TIMEOUT, []
+    port, timeout, accounting, lines = PORT, DEFAULT_TIMEOUT, False, []
     for line in text.splitlines():
         key, _equals, value = line.partition("=")
         key, value = key.strip().lower(), value.strip().strip('"')
@@ -104,9 +109,11 @@ def parse(text: str) -> Config:
             timeout = int(value)
         elif key == "slurmctldport" and value.isdigit():
             port = int(value)
+        elif key == "accountingstoragetype":
+            accounting = value.lower() == "accounting_storage/slurmdbd"
         if key in CLIENT_KEYS:
             lines.append(line)
-    return Config(tuple(hosts), port, timeout, tuple(lines))
+    return Config(tuple(hosts), port, timeout, tuple(lines), accounting)
 
 
 def wrong_domain(address: str, resolv_conf: str) -> str:
@@ -166,6 +173,13 @@ def explain(lines: list[str], folder: pathlib.Path) -> str:
             f"the state in {folder} is another cluster's, or its file {folder}/clustername is damaged: slurmctld does not touch it and does not start. "
             "Give this cluster its own state volume, or put the file right (docs/ha.md)"
         )
+    if ID_MISMATCH in fatal:
+        ids = re.findall(r'"(?:ClusterID=)?(\d+)"', "\n".join(lines))
+        known = f" (it knows the cluster as {ids[-1]}, the state has {ids[-2]})" if len(ids) > 1 else ""
+        return (
+            f"the accounting database is not the one that this cluster has written to so far{known}: slurmctld does not start. Give back the former database "
+            f"in spec.accounting.database; or, to go on with this one and without the former records, remove {folder / REGISTERED} (docs/accounting.md)"
+        )
     file = next((name for words, name in FILES if words in fatal), "")
     if file or "start with '-i'" in fatal:
         path = f"the state file {folder / file}" if file else f"a state file in {folder}"
@@ -181,6 +195,26 @@ def explain(lines: list[str], folder: pathlib.Path) -> str:
             f"Keep a copy of the volume, then put a good file in its place ({older}; docs/ha.md){also}"
         )
     return f"slurmctld gave up: {fatal}{f'; {full}' if full else ''}"
+
+
+def register(folder: pathlib.Path, accounting: bool) -> None:
+    """Record that a new cluster gets its ClusterID from its database."""
+    if accounting and not (folder / "clustername").exists():
+        (folder / REGISTERED).touch()
+
+
+def first_database(folder: pathlib.Path) -> bool:
+    """Let a cluster without a database so far take the ClusterID of its first one; return True if it is such a cluster.
+
+    Without a database slurmctld chooses a random ClusterID, and ends if the first database has another (observed with 24.11.5). It ends after it has
+    read its configuration and before sackd gets it, so this must happen before.
+    """
+    if (folder / REGISTERED).exists():
+        return False
+    # slurmctld checked the name in this file when it started.
+    (folder / "clustername").unlink(missing_ok=True)
+    (folder / REGISTERED).touch()
+    return True
 
 
 def missing_jobs(folder: pathlib.Path) -> str:
@@ -323,6 +357,7 @@ class Controller:
 
     def _life(self) -> tuple[int, bool]:
         """One slurmctld from its start to its end: how it ended, and whether another must follow."""
+        register(STATE, self.config.accounting)
         self.daemon = daemon = Slurmctld(self.arguments)
         watch = Watch(self.index, self.config.timeout, heartbeat(STATE), time.time())
         ended: int | None = None
@@ -351,6 +386,10 @@ class Controller:
         if self.stopping:
             return ended, False
         if again or (self.backed and ended == 0):  # ended by the primary, which is back
+            return 0, True
+        # The configuration was changed without the command "reconfigure".
+        if any(ID_MISMATCH in line for line in daemon.lines) and first_database(STATE):
+            say("this is the cluster's first accounting database: slurmctld starts again and takes the ClusterID from it")
             return 0, True
         sentence = explain(list(daemon.lines), STATE)
         if sentence:
@@ -472,8 +511,12 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["reread"]:
         os.kill(1, signal.SIGHUP)
         return 0
+    if arguments[:1] == ["reconfigure"]:
+        if parse(CONFIG.read_text()).accounting and first_database(STATE):
+            say("this is the cluster's first accounting database: slurmctld takes the ClusterID from it")
+        os.execvp("scontrol", ["scontrol", "reconfigure"])
     if arguments[:1] != ["run"]:
-        say("usage: controller.py run [ARGUMENT…] | reread")
+        say("usage: controller.py run [ARGUMENT…] | reread | reconfigure")
         return 2
     return Controller(parse(CONFIG.read_text()), socket.gethostname().partition(".")[0], arguments[1:]).run()
 

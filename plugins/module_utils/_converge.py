@@ -33,6 +33,7 @@ SERVED = "corral.hpc/config-served"
 
 # In the slurmctld container: images/slurm/controller.py.
 STANDBY = ["/usr/local/lib/corral/controller.py", "reread"]
+ACTIVE = ["/usr/local/lib/corral/controller.py", "reconfigure"]
 
 # Not `corral`: the StatefulSet's pods are not applied by us, and these two annotations should never be in conflict with anything that is.
 _MANAGER = "corral-reconfigure"
@@ -190,7 +191,7 @@ def _reread(pod: _Pod, deadline: float, timeout: float) -> None:
     last, progress = "", ProgressLog()
     for left in until(deadline):
         try:
-            done = pod.run(["scontrol", "reconfigure"], left)
+            done = pod.run(ACTIVE, left)
         except ExecError as error:
             last = str(error)
         else:

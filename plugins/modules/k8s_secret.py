@@ -39,8 +39,8 @@ options:
       data:
         description:
           - What the keys hold when they are missing, each a mapping with exactly one entry.
-          - C(random_bytes) is a number of random bytes, C(ssh_host_key) a new private key of type C(ed25519), C(ecdsa) or C(rsa)
-            in OpenSSH's format, C(value) a text.
+          - C(random_bytes) is a number of random bytes, C(password) a number of random letters and digits, C(ssh_host_key) a new private
+            key of type C(ed25519), C(ecdsa) or C(rsa) in OpenSSH's format, C(value) a text.
         type: dict
         required: true
 author:

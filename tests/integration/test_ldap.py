@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from .certificates import authority, sign
 from .conftest import REPOSITORY, VOLUMES, Cluster, eventually
 from .kubectl import Kubectl
 from .watch import OF_PODS, OF_STEPS, Watch, unexplained
@@ -90,19 +91,12 @@ class Directory:
 
     def make(self) -> None:
         """Certificates, the pod, a tree; and what a cluster's administrator makes: the Secret, the ConfigMap."""
-        certificate, key = self.work / "ca.crt", self.work / "ca.key"
-        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        openssl("req", "-x509", *curve, "-days", "2", "-subj", "/CN=test", "-keyout", str(key), "-out", str(certificate))
-        openssl("req", *curve, "-subj", "/CN=slapd", "-keyout", f"{self.work}/tls.key", "-out", f"{self.work}/tls.csr")
-        (self.work / "names").write_text(f"subjectAltName=DNS:{HOST}\n")
-        openssl(
-            "x509", "-req", "-in", f"{self.work}/tls.csr", "-CA", str(certificate), "-CAkey", str(key), "-CAcreateserial", "-days", "2",
-            "-extfile", f"{self.work}/names", "-out", f"{self.work}/tls.crt",
-        )  # fmt: skip
+        certificate = authority(self.work)
+        signed = sign(self.work, HOST)
         self.kubectl("create", "namespace", NAMESPACE)
         self.apply(
             [
-                self.secret("slapd-tls", {name: (self.work / name).read_text() for name in ("tls.crt", "tls.key")}),
+                self.secret("slapd-tls", signed),
                 {"apiVersion": "v1", "kind": "ConfigMap", **self.named("ldap-ca"), "data": {"ca.crt": certificate.read_text()}},
                 {
                     "apiVersion": "v1",
@@ -166,10 +160,6 @@ class Directory:
         """Stop slapd or start it."""
         command = "rm -f /run/slapd/off" if on else "touch /run/slapd/off; kill $(cat /run/slapd/slapd.pid)"
         self.kubectl("exec", "-n", NAMESPACE, "slapd", "--", "sh", "-c", command)
-
-
-def openssl(*words: str) -> None:
-    subprocess.run(["openssl", *words], check=True, capture_output=True)
 
 
 def load_images() -> None:

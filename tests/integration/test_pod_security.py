@@ -30,6 +30,9 @@ ROLES = REPOSITORY / "roles"
 LEVELS = ("restricted", "baseline", "privileged")
 # What each documented pod is made of: the change of the document that it takes, and the template that has it.
 MADE: dict[str, tuple[Json, str]] = {
+    "accounting": ({"database": {}}, "accounting/stateful_set"),
+    "accounting, its database": ({"database": {"size": "1Gi"}}, "accounting/database"),
+    "accounting, its database with a `hostPath`": ({"database": {"hostPath": "/srv/database"}}, "accounting/database"),
     "controller": ({}, "slurm_controller/stateful_set"),
     "controller, with `spec.sssd`": ({"sssd": True}, "slurm_controller/stateful_set"),
     "controller, while Slurm is upgraded": ({}, "slurm_controller/upgrade_check"),
@@ -69,6 +72,9 @@ def document(change: Json) -> Json:
         spec["login"]["entry"] = change["entry"]
     if change.get("seccomp"):
         spec["security"] = {"seccomp": change["seccomp"], "appArmor": change["seccomp"]}
+    if "database" in change:
+        spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
+        spec["accounting"] = {"database": {"embedded": {"volume": change["database"]}}}
     if change.get("hostPath"):
         spec["jail"]["subMounts"] = [{"path": "/disk", "hostPath": "/srv/disk"}]
     return {

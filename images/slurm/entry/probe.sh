@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# probe.sh slurmctld|slurmd|sackd|sshd|munged [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
+# probe.sh slurmctld|slurmd|slurmdbd|sackd|sshd|munged [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
 # one line. Asks the daemon itself where that costs it no line in its log. With "alive" only the daemon counts, and not what it needs.
 # With SECONDS it waits so long for the daemon: starting a probe costs a Kubernetes node more than all that is checked here, so many
 # pods that start together would slow each other down with a probe each second.
@@ -70,6 +70,17 @@ slurmd() {
 	: >/run/corral-entered
 }
 
+# It listens when it has its database.
+slurmdbd() {
+	running slurmdbd || return
+	[ "$depth" != alive ] || return 0
+	listening "${SLURMDBD_PORT:-6819}" slurmdbd && return
+	timeout 3 bash -c "exec 3<>/dev/tcp/${CORRAL_DATABASE_ADDRESS/:/\/}" 2>/dev/null ||
+		bad "slurmdbd waits for its database: nothing answers at $CORRAL_DATABASE_ADDRESS" || return
+	[ ! -s /run/slurm/last_error ] || bad "slurmdbd has no database: $(tail -n 1 /run/slurm/last_error)"
+	return 1
+}
+
 sackd() {
 	running sackd && configured sackd
 }
@@ -90,8 +101,8 @@ sshd() {
 
 daemon=${1:-}
 depth=${2:-0}
-if ! [[ "$daemon:$depth" =~ ^(slurmctld|slurmd|sackd|sshd|munged):(alive|[0-9]+)$ ]]; then
-	echo "usage: probe.sh slurmctld|slurmd|sackd|sshd|munged [alive|SECONDS]"
+if ! [[ "$daemon:$depth" =~ ^(slurmctld|slurmd|slurmdbd|sackd|sshd|munged):(alive|[0-9]+)$ ]]; then
+	echo "usage: probe.sh slurmctld|slurmd|slurmdbd|sackd|sshd|munged [alive|SECONDS]"
 	exit 1
 fi
 last=${depth/alive/0}

@@ -18,6 +18,8 @@ from corral_operator.reconcile.children import Child
 Json = dict[str, Any]
 
 COMPONENTS = {part.name: part.condition for part in components.COMPONENTS if part.condition}
+# Those that a document need not have, and those that need no workload: a jail of the image's own has none.
+_OPTIONAL = frozenset({"jail", *(part.name for part in components.COMPONENTS if part.field)})
 _LONGEST = 1024
 
 
@@ -214,9 +216,7 @@ def _components(facts: Facts, before: Json) -> list[Json]:
             found.append(_condition(kind, "False", "NotReady", _sentence(messages), facts.generation))
         elif workloads:
             found.append(_condition(kind, "True", "Ready", "", facts.generation))
-        elif (
-            facts.observed and component != "jail" and not (component == "worker" and _no_nodes(facts))
-        ):  # a jail in the image has no workload
+        elif facts.observed and component not in _OPTIONAL and not (component == "worker" and _no_nodes(facts)):
             found.append(_condition(kind, "False", "Missing", f"There are no workloads of the {component}.", facts.generation))
     return found
 

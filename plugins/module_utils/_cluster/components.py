@@ -7,7 +7,9 @@ conditions of the status, and the kinds that are watched and that rights are nee
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 LABEL = "app.kubernetes.io/component"
 
@@ -18,8 +20,9 @@ class Part:
 
     ``sets`` are the ApplySets of its objects in the order in which they are made. ``daemon`` is the container of its pods that probe.sh knows; without one
     its pods are Jobs'. ``account``: they have a ServiceAccount of their own. ``egress`` is the field of spec.network.egress that says where they connect
-    to; without one they connect to nobody. ``users``: each writes the document's users into its own jail, where it has one. ``condition`` is that of the
-    status which tells how its workloads do.
+    to; without one they connect to nobody. ``ingress`` are the components whose pods may reach its own; without it, all of the cluster may. ``users``: each
+    writes the document's users into its own jail, where it has one. ``condition`` is the status condition of its workloads. ``field`` is the field of the
+    spec without which a cluster does not have it; ``within`` is the component whose ApplySet its objects are in, where it has none of its own.
     """
 
     name: str
@@ -29,8 +32,11 @@ class Part:
     daemon: str = ""
     account: bool = True
     egress: str = ""
+    ingress: tuple[str, ...] = ()
     users: bool = False
     condition: str = ""
+    field: str = ""
+    within: str = ""
 
 
 # In the order in which they are made; they are taken away in the other: login first, so that nobody submits, and slurmctld when it has ended the jobs.
@@ -49,6 +55,29 @@ COMPONENTS = (
         kinds=("ConfigMap", "Job", "PersistentVolume", "PersistentVolumeClaim"),
         sets=("jail", "jail-accounts"),
         condition="JailReady",
+    ),
+    # Before the controller: slurmctld must find slurmdbd when it starts for the first time, and slurmdbd has to be the newer of the two.
+    Part(
+        name="database",
+        role="accounting",
+        kinds=("ConfigMap", "PersistentVolume", "PersistentVolumeClaim", "Secret", "Service", "StatefulSet"),
+        daemon="mariadbd",
+        egress="",
+        ingress=("accounting",),
+        condition="DatabaseReady",
+        field="accounting.database.embedded",
+        within="accounting",
+    ),
+    Part(
+        name="accounting",
+        role="accounting",
+        kinds=("ConfigMap", "Service", "StatefulSet"),
+        daemon="slurmdbd",
+        egress="controller",
+        ingress=("controller", "worker", "login"),
+        users=True,
+        condition="AccountingReady",
+        field="accounting",
     ),
     Part(
         name="controller",
@@ -78,6 +107,18 @@ COMPONENTS = (
         condition="LoginReady",
     ),
 )
+
+
+def present(part: Part, spec: Mapping[str, Any]) -> bool:
+    """Return whether a cluster with this spec, which has its defaults, has the component."""
+    found: Any = spec
+    for name in part.field.split(".") if part.field else ():
+        if not isinstance(found, Mapping) or name not in found:
+            return False
+        found = found[name]
+    return True
+
+
 WITH_USERS = tuple(part.name for part in COMPONENTS if part.users)
 # No node set can have the name of a component, of this release or one to come: it would take the name of its objects.
 RESERVED = frozenset({"accounting", "database", "exporter", "health", "monitoring", "rest", *(part.name for part in COMPONENTS)})

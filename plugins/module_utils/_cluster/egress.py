@@ -126,7 +126,8 @@ def resolve(name: str, spec: Json, cluster: Json, known: dict[str, Component]) -
 
     # First the one after which the field is named, for the policy has its name.
     groups: dict[str, list[str]] = {}
-    for part in sorted(components.COMPONENTS, key=lambda part: not part.egress.startswith(part.name)):
+    parts = (part for part in components.COMPONENTS if part.name in known)
+    for part in sorted(parts, key=lambda part: not part.egress.startswith(part.name)):
         groups.setdefault(part.egress, []).append(part.name)
     return Egress(networks=networks, api_server=egress["apiServer"], policies=[policy(field, parts) for field, parts in groups.items()])
 

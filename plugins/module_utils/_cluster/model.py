@@ -254,6 +254,62 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseServer:
+    """The embedded MariaDB server, with fields of its pods as ``Pods`` has them. ``hash`` is that of its ``files``, which the ConfigMap ``config_map`` holds.
+    ``owned_by_group``: the volume is made writable by ``fsGroup``; the directory of a node is made so by an init container instead."""
+
+    stateful_set: str
+    service: str
+    labels: Labels
+    selector: Labels
+    image: str
+    resources: Json
+    node_selector: Labels
+    tolerations: list[Json]
+    probes: Json
+    volume: Volume
+    owned_by_group: bool
+    config_map: str
+    files: dict[str, str]
+    hash: str
+    name: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting(Pods):
+    """slurmdbd. ``address`` is the DNS name of its Service, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
+
+    ``password_secret`` holds the database's password under the key ``password``; ``database_host``, ``database_port`` and ``database_name`` are where it is.
+    ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is None where somebody else runs it.
+    """
+
+    name: str
+    service: str
+    address: str
+    port: int
+    config_map: str
+    files: dict[str, str]
+    hash: str
+    password_secret: str
+    database_host: str
+    database_port: int
+    database_name: str
+    ca_config_map: str | None
+    certificate_secret: str | None
+    database: DatabaseServer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """Pods that only some components may reach: a NetworkPolicy's name, their ``selector``, and what selects the pods that may, ``peers``."""
+
+    name: str
+    selector: Labels
+    peers: list[Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Rollout:
     """What the roll-out has to know: how each node set gets another pod template.
 
@@ -411,6 +467,7 @@ class Egress:
 @dataclass(frozen=True, slots=True)
 class Model:
     """A whole cluster. ``components`` are in the order in which they are made; ``document`` is what it was made of, as JSON, with the schema's defaults;
+    ``accounting`` is None without spec.accounting; ``open_pods`` selects the pods that all of the cluster may reach, and ``ingress`` are the others;
     ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users
     are the document's; ``live`` is what a pass has to know of the cluster as it is (see _live.model), None where nobody has looked."""
 
@@ -437,6 +494,9 @@ class Model:
     config: Config
     munge: Munge
     egress: Egress
+    open_pods: Json
+    ingress: list[Ingress]
+    accounting: Accounting | None
     sssd: Sssd | None
     secrets: list[Json]
     users: Users

@@ -50,6 +50,15 @@ def _named(model: Model) -> Iterator[tuple[str, str]]:
         yield "ConfigMap", jail.populate.config_map
         yield from (("Job", name) for name in (jail.populate.job, jail.users.job) if name)
         yield from _volume(jail.volume)
+    if model.accounting:
+        yield "StatefulSet", model.accounting.stateful_set
+        yield "Service", model.accounting.service
+        yield "ConfigMap", model.accounting.config_map
+        if model.accounting.database:
+            yield "StatefulSet", model.accounting.database.stateful_set
+            yield "Service", model.accounting.database.service
+            yield "ConfigMap", model.accounting.database.config_map
+            yield from _volume(model.accounting.database.volume)
     for volume in (model.controller.state, *model.sub_mount_volumes):
         yield from _volume(volume)
 

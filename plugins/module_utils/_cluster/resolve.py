@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
+    accounting,
     accounts,
     apiserver,
     components,
@@ -24,13 +25,16 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     validate,
 )
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
+    Accounting,
     ApplySet,
     Component,
     Config,
     Controller,
     ControllerHost,
+    DatabaseServer,
     Gpus,
     Images,
+    Ingress,
     Jail,
     Json,
     Labels,
@@ -166,7 +170,8 @@ class _Resolver:
             "app.kubernetes.io/managed-by": "corral",
         }
         self.shared: bool = spec["jail"]["shared"]
-        self.components = {part.name: self.component(part) for part in components.COMPONENTS}
+        self.parts = [part for part in components.COMPONENTS if components.present(part, spec)]
+        self.components = {part.name: self.component(part) for part in self.parts}
         self.sssd_shown = SSSD_SHOWN if "sssd" in spec else {}
         self.config_map = f"{name}-controller-config"
         self.maintenance = Maintenance(workers=spec["maintenance"] != "None", login=spec["maintenance"] == "WorkersAndLogin")
@@ -182,6 +187,7 @@ class _Resolver:
         login = self.login()
         workers = self.workers(node_sets)
         munge = Munge(secret=f"{self.name}-base-munge-key")
+        database = self.accounting()
         texts, fingerprint = config.files(
             cluster=self.name,
             controllers=[(one.host, one.address) for one in controller.hosts],
@@ -194,8 +200,18 @@ class _Resolver:
             jail=self.plugin_arguments(jails),
             # Simulated GPUs are one and the same device file, which every job needs for other things.
             constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
+            accounting=accounting.slurm_settings(
+                self.spec["accounting"], self.domain(f"{self.name}-accounting"), gpus=any("gpu" in one for one in self.spec["nodeSets"])
+            )
+            if "accounting" in self.spec
+            else {},
+            # slurmctld compares the database's ClusterID with its own when it reads its configuration, and at no other time: another database must be
+            # another configuration.
+            notes=[f"Accounting is in the database {database.database_host}:{database.database_port}/{database.database_name}."]
+            if database
+            else [],
         )
-        secrets = self.secrets(munge, login, workers)
+        secrets = self.secrets(munge, login, workers, database)
         return Model(
             name=self.name,
             namespace=self.namespace,
@@ -229,13 +245,16 @@ class _Resolver:
             config=Config(name=self.config_map, hash=fingerprint, files=texts),
             munge=munge,
             egress=egress.resolve(self.name, self.spec, self.cluster_selector(), self.components),
+            open_pods=self.open_pods(),
+            ingress=self.ingress(),
+            accounting=database,
             sssd=self.sssd(),
             secrets=secrets,
             users=users,
             jail=jails[0],
             jails=jails,
             sub_mount_volumes=sub_mount_volumes,
-            teardown=self.teardown(jails, sub_mount_volumes, controller, secrets),
+            teardown=self.teardown(jails, sub_mount_volumes, controller, database, secrets),
             objects_owner=None,
             live=None,
         )
@@ -258,7 +277,7 @@ class _Resolver:
         return Component(
             labels=labels,
             selector={f"app.kubernetes.io/{key}": value for key, value in selector.items()},
-            applyset=self.applyset(part.name, labels),
+            applyset=self.applyset(part.within or part.name, {**self.labels, components.LABEL: part.within or part.name}),
             account=f"{self.name}-{part.name}" if part.account else None,
             daemon=part.daemon,
         )
@@ -299,9 +318,7 @@ class _Resolver:
             pods=spec["replicas"],
             affinity=_apart(self.components["controller"].selector) if len(hosts) > 1 else {},
             jail=self.controller_jail(),
-            accounts=None
-            if self.shared
-            else PodVolumes([], [{"name": "jail", "mountPath": JAIL}], [{"name": "CORRAL_ONLY", "value": "accounts"}]),
+            accounts=self.daemon_accounts(),
         )
 
     def pods(self, stateful_set: str, of: Component, spec: Json) -> Json:
@@ -342,6 +359,93 @@ class _Resolver:
     def sssd_mounts(self) -> list[Json]:
         """Where the clients of sssd find it."""
         return [{"name": name, "mountPath": path, "readOnly": True} for name, path in self.sssd_shown.items()]
+
+    def accounting(self) -> Accounting | None:
+        if "accounting" not in self.spec:
+            return None
+        spec = self.spec["accounting"]
+        name = f"{self.name}-accounting"
+        server = self.database_server(spec["database"])
+        external = spec["database"].get("external", {})
+        host = self.domain(server.service) if server else external["host"]
+        texts = {
+            "slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", munge_socket=config.MUNGE_SOCKET, database_host=host),
+        }
+        tls = external.get("tls", {})
+        return Accounting(
+            name=name,
+            service=name,
+            address=self.domain(name),
+            port=accounting.SLURMDBD_PORT,
+            config_map=f"{name}-config",
+            files=texts,
+            hash=accounting.fingerprint(*texts.values()),
+            password_secret=external["passwordSecret"] if external else f"{self.name}-database-password",
+            database_host=host,
+            database_port=external.get("port", accounting.DATABASE_PORT),
+            database_name=external.get("name", accounting.DATABASE),
+            ca_config_map=tls.get("caConfigMap"),
+            certificate_secret=tls.get("certificateSecret"),
+            database=server,
+            **self.pods(name, self.components["accounting"], spec),
+            pods=1,
+            affinity={},
+            jail=self.controller_jail(),
+            accounts=self.daemon_accounts(),
+        )
+
+    def database_server(self, database: Json) -> DatabaseServer | None:
+        if "embedded" not in database:
+            return None
+        spec = database["embedded"]
+        name = f"{self.name}-database"
+        files = {"corral.cnf": accounting.server_conf(spec["resources"])}
+        of = self.components["database"]
+        return DatabaseServer(
+            stateful_set=name,
+            service=name,
+            labels=of.labels,
+            selector=of.selector,
+            image=self.spec["images"]["mariadb"],
+            resources=_resources(spec),
+            node_selector=spec["nodeSelector"],
+            tolerations=spec["tolerations"],
+            probes=_probes(spec),
+            volume=self.volume("database", spec["volume"], "ReadWriteOnce"),
+            owned_by_group="hostPath" not in spec["volume"],
+            config_map=f"{name}-config",
+            files=files,
+            hash=accounting.fingerprint(*files.values()),
+            name=accounting.DATABASE,
+            user=accounting.USER,
+        )
+
+    def daemon_accounts(self) -> PodVolumes | None:
+        """For daemons that want the users' names and nothing else of a jail."""
+        if self.shared:
+            return None
+        return PodVolumes([], [{"name": "jail", "mountPath": JAIL}], [{"name": "CORRAL_ONLY", "value": "accounts"}])
+
+    def open_pods(self) -> Json:
+        """Those that all pods of the cluster may reach."""
+        closed = [part.name for part in self.parts if part.ingress]
+        if not closed:
+            return {"matchLabels": self.cluster_selector()}
+        return {
+            "matchLabels": self.cluster_selector(),
+            "matchExpressions": [{"key": components.LABEL, "operator": "NotIn", "values": sorted(closed)}],
+        }
+
+    def ingress(self) -> list[Ingress]:
+        return [
+            Ingress(
+                name=f"{self.name}-base-ingress-{part.name}",
+                selector=self.components[part.name].selector,
+                peers=[{"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress],
+            )
+            for part in self.parts
+            if part.ingress
+        ]
 
     def login(self) -> Login:
         spec = self.spec["login"]
@@ -776,7 +880,8 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def secrets(self, munge: Munge, login: Login, workers: Workers) -> list[Json]:
+    def secrets(self, munge: Munge, login: Login, workers: Workers, database: Accounting | None) -> list[Json]:
+        passwords = [database.password_secret] if database and database.database else []
         host_keys = [(login.host_keys_secret, self.components["login"].labels)]
         if workers.ssh != "Never":
             # Not the login nodes': who breaks out on a worker does not get those.
@@ -797,6 +902,15 @@ class _Resolver:
                 }
                 for name, labels in host_keys
             ),
+            *(
+                {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": self.components["database"].labels,
+                    "data": {"password": {"password": 32}},
+                }
+                for name in passwords
+            ),
         ]
 
     def owned(self, kind: str, name: str, claim: str = "") -> Json:
@@ -805,10 +919,13 @@ class _Resolver:
         kept_for = {"spec": {"claimRef": {"namespace": self.namespace, "name": claim}}} if claim else {}
         return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where, "labels": self.labels}, **kept_for}
 
-    def teardown(self, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, secrets: list[Json]) -> Teardown:
+    def teardown(
+        self, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, database: Accounting | None, secrets: list[Json]
+    ) -> Teardown:
         data: list[Json] = []
         left: list[str] = []
-        for volume in (*(jail.volume for jail in jails if jail.volume), *sub_mounts, controller.state):
+        databases = [database.database.volume] if database and database.database else []
+        for volume in (*(jail.volume for jail in jails if jail.volume), *sub_mounts, *databases, controller.state):
             if volume.create:
                 data.append(self.owned("PersistentVolumeClaim", volume.claim))
             if volume.persistent_volume:
@@ -824,8 +941,10 @@ class _Resolver:
             left.append(f"The Secret {self.spec['sssd']['configSecret']} in namespace {self.namespace} is yours and stays.")
         return Teardown(
             applysets=[
-                self.applyset(one, self.components[part.name].labels)
+                self.applyset(one, {**self.labels, components.LABEL: part.name})
+                # Of all components: what this document no longer has may be there still.
                 for part in reversed(components.COMPONENTS)
+                if not part.within
                 for one in reversed(part.sets or (part.name,))
             ],
             data=data,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
+    accounting,
     apiserver,
     components,
     config,
@@ -185,6 +186,7 @@ def errors(metadata: Json, spec: Json, written: Json) -> Iterator[str]:
     yield from _accounts(spec)
     yield from _sssd(metadata["name"], spec)
     yield from egress.errors(spec)
+    yield from accounting.errors(spec)
 
 
 def _declared(value: Any, rules: Json, path: str, document: shapes.Document) -> Iterator[str]:
@@ -312,7 +314,7 @@ def _who(path: str, partition: Json, spec: Json) -> Iterator[str]:
         # A directory has groups of its own.
         if name not in groups and "sssd" not in spec:
             yield f"{path}.allowGroups[{place}] is {name}, which is not in spec.groups; add it there."
-    if not _accounting(settings):
+    if not _accounting(spec, settings):
         for field in ("qos", "allowQos", "denyQos", "allowAccounts", "denyAccounts"):
             if field in partition:
                 yield f"{path}.{field} {_NO_ACCOUNTING}"
@@ -321,22 +323,22 @@ def _who(path: str, partition: Json, spec: Json) -> Iterator[str]:
         yield f"{path}.preemptMode is {mode}, which needs PreemptType=preempt/partition_prio; add the line to spec.slurm.extraConfig."
 
 
-_NO_ACCOUNTING = "needs accounting, which this cluster has not; set AccountingStorageType in spec.slurm.extraConfig, or remove it."
+_NO_ACCOUNTING = "needs accounting, which this cluster has not; set spec.accounting, or remove it."
 
 
-def _accounting(settings: dict[str, str]) -> bool:
-    return settings.get("accountingstoragetype", "").lower() not in ("", "accounting_storage/none")
+def _accounting(spec: Json, settings: dict[str, str]) -> bool:
+    return "accounting" in spec or settings.get("accountingstoragetype", "").lower() not in ("", "accounting_storage/none")
 
 
 def _draining(spec: Json) -> Iterator[str]:
     """QoS that have a policy of their own must be such as there can be."""
     places = [("spec.workers", spec["workers"])]
     places.extend((f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec["nodeSets"]))
-    accounting = _accounting(config.effective("cgroup", _extra_pairs(spec)))
+    accounted = _accounting(spec, config.effective("cgroup", _extra_pairs(spec)))
     for place, pods in places:
         for path, part in ((f"{place}.drain", pods), (f"{place}.updateStrategy.drain", pods["updateStrategy"])):
             for index, rule in enumerate(part["drain"].get("jobs", [])):
-                if rule["qos"] and not accounting:
+                if rule["qos"] and not accounted:
                     yield f"{path}.jobs[{index}].qos {_NO_ACCOUNTING}"
 
 
@@ -494,7 +496,8 @@ def _no_new_privileges(spec: Json) -> Iterator[str]:
 def _extra(spec: Json) -> Iterator[str]:
     slurm = spec["slurm"]
     tracking = slurm["processTracking"]
-    yield from _lines("spec.slurm.extraConfig", slurm["extraConfig"], keys.SLURM, config.OWNED)
+    owned = config.OWNED | (accounting.OWNED_SLURM if "accounting" in spec else {})
+    yield from _lines("spec.slurm.extraConfig", slurm["extraConfig"], keys.SLURM, owned)
     yield from _lines("spec.slurm.extraCgroupConfig", slurm["extraCgroupConfig"], keys.CGROUP, config.OWNED_CGROUP)
     yield from _lines("spec.slurm.extraGresConfig", slurm["extraGresConfig"], keys.GRES, {}, several=True)
     yield from _lines("spec.slurm.extraMpiConfig", slurm["extraMpiConfig"], keys.MPI, {})

@@ -1190,6 +1190,132 @@ def _egress() -> Schema:
     )
 
 
+def _accounting() -> Schema:
+    """slurmdbd and its database."""
+    period = _string("A time such as 12months, 365days or 48hours.", r"^[1-9][0-9]{0,4}(hours|days|months)$", max_length=12)
+    database = _object(
+        "Where the records are. Exactly one of embedded and external.",
+        {
+            "embedded": _object(
+                "A MariaDB server of the cluster's own, with a volume that outlives it.",
+                {
+                    "volume": _object(
+                        "Its volume. With size alone, a claim of the default storage class.",
+                        {**_volume_properties(), "size": {**_quantity("Size of the claim that is made.", _BYTES), "default": "10Gi"}},
+                        default={},
+                        rules=(
+                            excludes("claimName", "storageClassName"),
+                            excludes("claimName", "hostPath"),
+                            excludes("storageClassName", "hostPath"),
+                            unseen(_same_kind(), _SAME_KIND),
+                        ),
+                    ),
+                    "resources": resources(
+                        "Size of the server's container. Half of the memory limit is InnoDB's buffer pool.",
+                        default={"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+                        memory_limit=True,
+                    ),
+                    "probes": _probes(
+                        "the database",
+                        startup="",
+                        failures=30,
+                        readiness="Does it answer?",
+                        liveness="Does it answer at all? If not, the container is started again.",
+                    ),
+                    **placement(),
+                },
+            ),
+            "external": _object(
+                "A MariaDB or MySQL server outside of the cluster.",
+                {
+                    "host": _string("Its DNS name or address.", _SUBDOMAIN),
+                    "port": _integer("Its port.", 1, 65535, 3306),
+                    "name": _string("The database's name.", r"^[A-Za-z0-9_]+$", max_length=64, default="slurm_acct_db"),
+                    "user": _string(
+                        "The user, with all privileges on that database.", r"^[A-Za-z0-9_.-]+$", max_length=80, default="slurm"
+                    ),
+                    "passwordSecret": _string("Name of a Secret with the user's password under the key password.", _SUBDOMAIN),
+                    "tls": _object(
+                        "Encryption. Without it, the connection is not encrypted.",
+                        {
+                            "caConfigMap": _string("Name of a ConfigMap with the CA's certificate under ca.crt.", _SUBDOMAIN),
+                            "certificateSecret": _string(
+                                "Name of a Secret of type kubernetes.io/tls with the client's certificate.", _SUBDOMAIN
+                            ),
+                        },
+                    ),
+                    "parameters": _map(
+                        "More of StorageParameters of slurmdbd.conf, such as SSL_CIPHER.",
+                        _string("The parameter's value.", r"^[^\x00-\x20,#\"=]+$", max_length=256),
+                        maximum=16,
+                        default={},
+                    ),
+                },
+                required=("host", "passwordSecret"),
+            ),
+        },
+        default={"embedded": {}},
+        rules=(one_of("embedded", "external", what="database"),),
+    )
+    return _object(
+        "Accounting: slurmdbd and its database. Without it, the cluster keeps no record of jobs that have ended.",
+        {
+            "database": database,
+            "enforce": _list(
+                "AccountingStorageEnforce: why a job is refused. With associations, only users who have one can submit.",
+                _string("One of them.", enum=("associations", "limits", "nojobs", "nosteps", "qos", "safe", "wckeys")),
+                maximum=7,
+                unique=True,
+                default=[],
+            ),
+            "tres": _list(
+                "Resources that are recorded besides CPUs, memory, nodes, energy and GPUs, such as license/matlab.",
+                _string("A resource.", r"^[a-z]+/[A-Za-z0-9_.:-]+$", max_length=64),
+                maximum=64,
+                unique=True,
+                default=[],
+            ),
+            "purge": _object(
+                "How long records are kept; without a value, for ever.",
+                {
+                    name: {**period, "description": f"{text} {period['description']}"}
+                    for name, text in (
+                        ("events", "Nodes that went down and came back."),
+                        ("jobs", "Jobs."),
+                        ("reservations", "Reservations."),
+                        ("steps", "Steps of jobs."),
+                        ("suspensions", "Suspensions of jobs."),
+                        ("transactions", "Changes of accounts, users and the like."),
+                        ("usage", "Usage by hour, day and month."),
+                    )
+                },
+                default={},
+            ),
+            "privateData": _list(
+                "What users see of themselves only.",
+                _string("One of them.", enum=("accounts", "events", "jobs", "reservations", "usage", "users")),
+                maximum=6,
+                unique=True,
+                default=[],
+            ),
+            "extraConfig": _lines("Lines for slurmdbd.conf, one Key=Value each.", "A line such as CommitDelay=1."),
+            "resources": resources(
+                "Size of slurmdbd's container.",
+                default={"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}},
+            ),
+            "probes": _probes(
+                "slurmdbd",
+                startup="",
+                failures=30,
+                readiness="Does it listen? It does so once it has its database.",
+                liveness="Does it run?",
+            ),
+            **host_users(),
+            **placement(),
+        },
+    )
+
+
 def spec() -> Schema:
     """The schema of ``spec``."""
     return _object(
@@ -1199,6 +1325,7 @@ def spec() -> Schema:
                 "Container images.",
                 {
                     "slurm": _string("Image of all Slurm daemons, built from images/slurm.", _IMAGE, max_length=512),
+                    "mariadb": _string("Image of the embedded database of accounting, built from images/mariadb.", _IMAGE, max_length=512),
                     "pullPolicy": _string("When nodes pull images.", enum=("Always", "IfNotPresent", "Never"), default="IfNotPresent"),
                     "pullSecrets": _list(
                         "Names of Secrets with registry credentials.",
@@ -1533,6 +1660,7 @@ def spec() -> Schema:
             ),
             "users": _list("Users of the cluster.", _user(), maximum=2000, keys=("name",), default=[], rules=(Unique("uid", _NUMBER),)),
             "sssd": _sssd(),
+            "accounting": _accounting(),
             "network": _object("The network of the pods.", {"egress": _egress()}, default={}),
             "deletion": _object(
                 "What becomes of the cluster when its document is deleted. The operator's only; the playbook corral.slurm.destroy asks instead.",

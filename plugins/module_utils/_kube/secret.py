@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+import string
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ else:
 # A key is added with the resourceVersion that it was missed in, so that nobody else's is overwritten; this often it is tried again.
 _RACES = 5
 _MAX_RANDOM = 1 << 20
+# Of a password: characters that no configuration file, shell or SQL statement takes for its own.
+_LETTERS = string.ascii_letters + string.digits
 
 
 @dataclass
@@ -90,19 +93,19 @@ def _wanted(entry: dict[str, Any], namespace: str) -> _Secret:
 
 def _check(ref: Ref, key: str, source: Any) -> None:
     """Refuse a key's recipe that does not say exactly one thing."""
-    kinds = {"random_bytes": int, "ssh_host_key": str, "value": str}
+    kinds = {"random_bytes": int, "password": int, "ssh_host_key": str, "value": str}
     good = isinstance(source, dict) and len(source) == 1 and next(iter(source)) in kinds
     if good:
         name, value = next(iter(source.items()))
         good = isinstance(value, kinds[name]) and not isinstance(value, bool)
         good = (
             good
-            and (name != "random_bytes" or 0 < value <= _MAX_RANDOM)
+            and (name not in ("random_bytes", "password") or 0 < value <= _MAX_RANDOM)
             and (name != "ssh_host_key" or value in ("ed25519", "ecdsa", "rsa"))
         )
     if not good:
         raise Invalid(
-            f"{ref}: the key {key} needs exactly one of random_bytes (1 to {_MAX_RANDOM}), ssh_host_key (ed25519, ecdsa or rsa) and value (text).",
+            f"{ref}: the key {key} needs exactly one of random_bytes and password (1 to {_MAX_RANDOM}), ssh_host_key (ed25519, ecdsa or rsa) and value (text).",
             Status(422, "Invalid"),
         )
 
@@ -187,6 +190,8 @@ def _contents(keys: dict[str, dict[str, Any]]) -> dict[str, str]:
 def _content(source: dict[str, Any]) -> bytes:
     if "random_bytes" in source:
         return secrets.token_bytes(int(source["random_bytes"]))
+    if "password" in source:
+        return "".join(secrets.choice(_LETTERS) for dummy in range(int(source["password"]))).encode()
     return ssh_host_key(str(source["ssh_host_key"])) if "ssh_host_key" in source else str(source["value"]).encode()
 
 
@@ -194,6 +199,8 @@ def _source(source: dict[str, Any]) -> str:
     """Describe a key's content without giving it away."""
     if "random_bytes" in source:
         return "random bytes"
+    if "password" in source:
+        return "a new password"
     return "a new ssh host key" if "ssh_host_key" in source else "the given value"
 
 

@@ -196,6 +196,24 @@ MPI = Table(
         """,
     },
 )
+SLURMDBD = Table(
+    "slurmdbd.conf",
+    {
+        TEXT: """
+            ArchiveDir ArchiveScript AuthAltParameters AuthAltTypes AuthInfo AuthType CommunicationParameters DbdAddr DbdBackupHost DbdHost DebugFlags
+            DebugLevel DebugLevelSyslog DefaultQOS HashPlugin LogFile LogTimeFormat MaxQueryTimeRange Parameters PidFile PluginDir PrivateData
+            PurgeEventAfter PurgeJobAfter PurgeResvAfter PurgeStepAfter PurgeSuspendAfter PurgeTXNAfter PurgeUsageAfter SlurmUser StorageBackupHost
+            StorageHost StorageLoc StorageParameters StoragePass StoragePassScript StorageType StorageUser
+        """,
+        N16: """
+            CommitDelay DbdPort MessageTimeout StoragePort TCPTimeout
+        """,
+        YES_NO: """
+            AllowNoDefAcct AllResourcesAbsolute ArchiveEvents ArchiveJobs ArchiveResvs ArchiveSteps ArchiveSuspend ArchiveTXN ArchiveUsage DisableCoordDBD
+            TrackSlurmctldDown TrackWCKey
+        """,
+    },
+)
 
 
 def conflicts(settings: Mapping[str, str]) -> Iterator[str]:

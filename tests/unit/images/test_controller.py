@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from controller import Config, Watch, explain, fullness, heartbeat, missing_jobs, parse, wrong_domain
+from controller import REGISTERED, Config, Watch, explain, first_database, fullness, heartbeat, missing_jobs, parse, register, wrong_domain
 
 # Seconds for what takes none: a machine may be busy with other things.
 _BUSY = 60
@@ -44,6 +44,8 @@ FATAL = {
 
 def test_what_of_a_configuration_counts() -> None:
     config = parse(CONFIG)
+    assert not config.accounting
+    assert parse(f"{CONFIG}AccountingStorageType=accounting_storage/slurmdbd\n").accounting
     assert config == Config(
         hosts=(
             ("demo-controller-0", "demo-controller.ns.svc.cluster.local"),
@@ -52,6 +54,7 @@ def test_what_of_a_configuration_counts() -> None:
         port=6817,
         timeout=10,
         client_lines=("ClusterName=demo", "SlurmctldPort=6817", "AuthInfo=socket=/run/munge/munge.socket.2"),
+        accounting=False,
     )
     assert (config.index("demo-controller-1"), config.index("elsewhere")) == (1, None)
 
@@ -133,6 +136,43 @@ def test_another_clusters_state_is_told(tmp_path: pathlib.Path) -> None:
     assert "is another cluster's" in explain(["slurmctld: fatal: CLUSTER NAME MISMATCH."], tmp_path)
 
 
+# As slurmctld 24.11.5 says it.
+MISMATCH = [
+    "slurmctld: fatal: CLUSTER ID MISMATCH.",
+    'slurmctld has been started with "ClusterID=318"  from the state files in StateSaveLocation, but the DBD thinks it should be "423".',
+    "Running multiple clusters from a shared StateSaveLocation WILL CAUSE CORRUPTION.",
+    "Remove /var/spool/slurmctld/clustername to override this safety check if this is intentional.",
+]
+
+
+def test_the_first_database_gives_the_cluster_its_number_and_no_other_does(tmp_path: pathlib.Path) -> None:
+    name = tmp_path / "clustername"
+    name.write_text("demo|318")
+    register(tmp_path, accounting=False)
+    assert name.exists() and not (tmp_path / REGISTERED).exists()
+    assert first_database(tmp_path)
+    assert not name.exists(), "slurmctld writes it anew, with the database's number"
+    name.write_text("demo|423")
+    assert not first_database(tmp_path)
+    assert name.read_text() == "demo|423", "of another database nothing is taken"
+
+
+def test_a_cluster_that_begins_with_a_database_has_its_number(tmp_path: pathlib.Path) -> None:
+    register(tmp_path, accounting=True)
+    assert (tmp_path / REGISTERED).exists()
+    (tmp_path / REGISTERED).unlink()
+    (tmp_path / "clustername").write_text("demo|318")
+    register(tmp_path, accounting=True)
+    assert not (tmp_path / REGISTERED).exists(), "whose number that is is not known"
+
+
+def test_another_database_is_named_with_what_to_do(tmp_path: pathlib.Path) -> None:
+    said = explain(MISMATCH, tmp_path)
+    assert "(it knows the cluster as 423, the state has 318)" in said
+    assert f"remove {tmp_path}/{REGISTERED}" in said
+    assert len(said) - len(str(tmp_path)) + len("/var/spool/slurmctld") <= 400
+
+
 def test_other_ends_are_quoted_or_left_to_the_log(tmp_path: pathlib.Path) -> None:
     assert explain(["slurmctld: fatal: Unable to process configuration file"], tmp_path) == (
         "slurmctld gave up: Unable to process configuration file"
@@ -189,7 +229,7 @@ controller.SLURMCTLD = str(here / "slurmctld")
 controller.TICK = 0.1
 controller.LAST_BEAT = int(sys.argv[5])
 hosts = [(name, "127.0.0.1") for name in sys.argv[4].split()]
-config = controller.Config(tuple(hosts), 1, int(sys.argv[5]), ())
+config = controller.Config(tuple(hosts), 1, int(sys.argv[5]), (), False)
 sys.exit(controller.Controller(config, sys.argv[3], []).run())
 """
 

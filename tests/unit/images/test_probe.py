@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-# 6818 and 22, listening, and a connection of 6817, which is none.
+# 6818, 22 and 6819, listening, and a connection of 6817, which is none.
 TCP = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:1AA2 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
    1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
+   3: 00000000:1AA3 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
    2: 0100007F:1AA1 0100007F:8000 01 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
 """
 
@@ -28,12 +30,12 @@ class Pod:
         self.log = folder / "log"
         for file in ("run/slurm/conf/slurm.conf", "mnt/jail/etc/corral-jail"):
             self.file(file)
-        for number, comm in enumerate(("tini", "slurmctld", "slurmd", "sackd", "sshd"), 1):
+        for number, comm in enumerate(("tini", "slurmctld", "slurmd", "sackd", "sshd", "slurmdbd"), 1):
             self.file(f"proc/{number}/comm", comm + "\n")
         for family in ("tcp", "tcp6"):
             self.file(f"proc/net/{family}", TCP if family == "tcp" else "")
-        for socket in ("run/munge/munge.socket.2", "run/munge/jail/munge.socket.2"):
-            self.file(socket)
+        for path in ("run/munge/munge.socket.2", "run/munge/jail/munge.socket.2"):
+            self.file(path)
         self.file("common.sh", "attach_submounts() { :; }\n")
         for name in ("munge", "scontrol", "jail-exec", "sleep"):
             self.program(name, "")
@@ -55,10 +57,15 @@ class Pod:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line.removeprefix(name).strip() for line in lines if line.split()[0] == name]
 
-    def look(self, *arguments: str) -> tuple[int, str]:
+    def look(self, *arguments: str, **environment: str) -> tuple[int, str]:
         path = f"{self.folder}:{os.environ['PATH']}"
         done = subprocess.run(
-            ["bash", self.folder / "probe.sh", *arguments], env={"PATH": path}, capture_output=True, text=True, timeout=60, check=False
+            ["bash", self.folder / "probe.sh", *arguments],
+            env={"PATH": path, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         assert done.stderr == ""
         return done.returncode, done.stdout.strip()
@@ -69,7 +76,7 @@ def pod(tmp_path: Path, script: Callable[..., str]) -> Pod:
     return Pod(tmp_path, script)
 
 
-@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "sackd", "sshd", "munged"])
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "slurmdbd", "sackd", "sshd", "munged"])
 def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
     for depth in ((), ("alive",), ("10",)):
         assert pod.look(daemon, *depth) == (0, "")
@@ -84,6 +91,7 @@ def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
         ("slurmd", "proc/net/tcp", "slurmd does not listen on port 6818 yet", False),
         ("slurmd", "run/slurm/conf/slurm.conf", "slurmd has no configuration from slurmctld yet", True),
         ("slurmd", "mnt/jail/etc/corral-jail", "is not mounted or not populated", True),
+        ("slurmdbd", "proc/6/comm", "slurmdbd is not running", False),
         ("sackd", "proc/4/comm", "sackd is not running", False),
         ("sackd", "run/slurm/conf/slurm.conf", "sackd has no configuration from slurmctld yet", False),
         ("sshd", "proc/net/tcp", "sshd does not listen on port 22 yet", False),
@@ -146,7 +154,21 @@ def test_it_does_not_wait_for_ever(pod: Pod) -> None:
     assert pod.asked("sleep") == paused, "without time it looks once"
 
 
-@pytest.mark.parametrize("arguments", [(), ("slurmdbd",), ("slurmd", "10s"), ("slurmd", "-1")])
+@pytest.mark.parametrize("arguments", [(), ("slurmrestd",), ("slurmd", "10s"), ("slurmd", "-1")])
 def test_what_it_can_not_be_asked(pod: Pod, arguments: tuple[str, ...]) -> None:
     code, said = pod.look(*arguments)
     assert code == 1 and said.startswith("usage: probe.sh ")
+
+
+def test_slurmdbd_without_its_database_says_why(pod: Pod) -> None:
+    pod.file("proc/net/tcp")
+    assert pod.look("slurmdbd", "alive", CORRAL_DATABASE_ADDRESS="127.0.0.1:1") == (0, "")
+    assert pod.look("slurmdbd", CORRAL_DATABASE_ADDRESS="127.0.0.1:1") == (
+        1,
+        "slurmdbd waits for its database: nothing answers at 127.0.0.1:1",
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert pod.look("slurmdbd", CORRAL_DATABASE_ADDRESS=address) == (1, "slurmdbd does not listen on port 6819 yet")
+        pod.file("run/slurm/last_error", "Access denied for user 'slurm'\n")
+        assert pod.look("slurmdbd", CORRAL_DATABASE_ADDRESS=address) == (1, "slurmdbd has no database: Access denied for user 'slurm'")

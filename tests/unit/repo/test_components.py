@@ -24,13 +24,14 @@ ALL = {"get", "list", "watch", "create", "patch", "delete"}
 
 
 def documents() -> list[Json]:
-    """What the examples have, and what they do not: volumes of directories, a second controller, and a directory of users."""
+    """What the examples have, and what they do not: volumes of directories, a second controller, a directory of users, and a database of its own."""
     full = load("examples/full.yml")
     more = {**full, "spec": {**full["spec"]}}
     directory = {"hostPath": "/srv/a", "size": "1Gi", "accessMode": "ReadWriteMany"}
     more["spec"]["controller"] = {**full["spec"]["controller"], "replicas": 2, "stateVolume": directory}
     more["spec"]["jail"] = {**full["spec"]["jail"], "volume": {"hostPath": "/srv/b", "size": "1Gi"}}
     more["spec"]["sssd"] = {"image": "example/sssd:1", "configSecret": "ldap", "caConfigMap": "ca"}
+    more["spec"]["accounting"] = {"database": {"embedded": {"volume": {"hostPath": "/srv/c", "size": "1Gi"}}}}
     return [full, more, *(load(f"examples/{name}.yml") for name in ("minimal", "own"))]
 
 
@@ -97,11 +98,15 @@ def test_components_go_in_the_other_order_than_they_come() -> None:
         "login",
         "worker",
         "controller",
+        "accounting",
         "jail-accounts",
         "jail",
         "base",
     ]
-    assert list(model.components) == list(PARTS)
+    found = [list(model.components) for model, _objects in made()]
+    assert found[1] == list(PARTS), "all that there are"
+    assert found[0] == [name for name in PARTS if name != "database"], "somebody else's database"
+    assert found[2] == [name for name, part in PARTS.items() if not part.field]
 
 
 def test_the_site_has_the_role_of_each() -> None:
@@ -112,9 +117,12 @@ def test_the_site_has_the_role_of_each() -> None:
 @pytest.mark.parametrize("name", [part.name for part in components.COMPONENTS if part.daemon])
 def test_the_daemon_of_each_is_looked_at(name: str) -> None:
     daemon = PARTS[name].daemon
-    usage = text(Path("images/slurm/entry/probe.sh")).partition("probe.sh ")[2].split()[0]
+    image = "mariadb" if name == "database" else "slurm"
+    usage = text(Path(f"images/{image}/entry/probe.sh")).partition("probe.sh ")[2].split()[0]
     assert daemon in usage.split("|")
     for model, objects in made():
+        if name not in model.components:
+            continue
         pods = [
             item["spec"]["template"]["spec"]
             for item in objects
@@ -129,8 +137,13 @@ def test_the_daemon_of_each_is_looked_at(name: str) -> None:
 
 
 def test_what_the_clients_of_sssd_see_is_neither_its_configuration_nor_its_private_socket() -> None:
-    pods = [item["spec"]["template"]["spec"] for item in made()[1][1] if item["kind"] == "StatefulSet"]
-    assert len(pods) >= 4
+    # All but the database's, which knows no users.
+    pods = [
+        item["spec"]["template"]["spec"]
+        for item in made()[1][1]
+        if item["kind"] == "StatefulSet" and item["metadata"]["labels"][components.LABEL] != "database"
+    ]
+    assert len(pods) >= 5
     for pod in pods:
         (sssd,) = [container for container in pod["initContainers"] if container["name"] == "sssd"]
         own = {mount["mountPath"]: mount["name"] for mount in sssd["volumeMounts"]}
@@ -143,5 +156,5 @@ def test_what_the_clients_of_sssd_see_is_neither_its_configuration_nor_its_priva
 
 def test_pods_have_an_account_of_their_component() -> None:
     for model, objects in made():
-        wanted = {f"{model.name}-{name}" for name, part in PARTS.items() if part.account}
+        wanted = {f"{model.name}-{name}" for name, part in PARTS.items() if part.account and name in model.components}
         assert {item["metadata"]["name"] for item in objects if item["kind"] == "ServiceAccount"} == wanted

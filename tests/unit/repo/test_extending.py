@@ -91,8 +91,8 @@ print(json.dumps({
 COMPONENT = """
 from corral_operator.reconcile import children, conditions
 model = resolve.model(document)
-found = model.components["accounting"]
-document["spec"]["nodeSets"][0]["name"] = "accounting"
+found = model.components["rest"]
+document["spec"]["nodeSets"][0]["name"] = "rest"
 try:
     resolve.model(document)
     refused = ""
@@ -107,7 +107,7 @@ print(json.dumps({
     "teardown": [one.name for one in model.teardown.applysets],
     "refused": refused,
     "policies": policies,
-    "condition": conditions.COMPONENTS.get("accounting"),
+    "condition": conditions.COMPONENTS.get("rest"),
     "watched": sorted(kind.name for kind in children.KINDS),
     "kinds": sorted(components.KINDS),
 }))
@@ -134,15 +134,15 @@ def test_from_the_entry_of_a_component_follows_what_is_promised(tmp_path: Path) 
     root = tree(tmp_path)
     apply(root, differences("A component"))
     found = run(root, BEGIN + COMPONENT)
-    assert found["labels"]["app.kubernetes.io/component"] == "accounting"
-    assert found["set"] == "lab-accounting"
-    assert "lab-accounting" in found["accounts"]
+    assert found["labels"]["app.kubernetes.io/component"] == "rest"
+    assert found["set"] == "lab-rest"
+    assert "lab-rest" in found["accounts"]
     order = found["teardown"]
-    assert order.index("lab-controller") < order.index("lab-accounting") < order.index("lab-jail")
-    assert "spec.nodeSets[0].name is accounting, the name of one of corral's own components" in found["refused"]
+    assert order.index("lab-worker") < order.index("lab-rest") < order.index("lab-controller")
+    assert "spec.nodeSets[0].name is rest, the name of one of corral's own components" in found["refused"]
     (expression,) = found["policies"]["lab-base-egress-controller"]["matchExpressions"]
-    assert sorted(expression["values"]) == ["accounting", "base", "controller"]
-    assert found["condition"] == "AccountingReady"
+    assert sorted(expression["values"]) == ["base", "controller", "rest"]
+    assert found["condition"] == "RestReady"
     assert found["watched"] == sorted([*found["kinds"], "Pod"])
 
 

@@ -79,8 +79,8 @@ def test_demo_brings_up_the_lab() -> None:
 def test_the_operators_image_is_brought_in_where_it_is_needed() -> None:
     assert "operator" not in make("--dry-run", "demo")
     plan = make("--dry-run", "demo", "MODE=operator")
-    assert "images/build slurm jail operator | tools/run xargs -d '\\n' lab/lab load" in plan
-    assert "images/build slurm jail operator" in make("--dry-run", "integration")
+    assert "images/build slurm jail mariadb operator | tools/run xargs -d '\\n' lab/lab load" in plan
+    assert "images/build slurm jail mariadb operator" in make("--dry-run", "integration")
 
 
 def test_demo_in_the_users_cluster_leaves_the_lab_alone() -> None:

@@ -143,7 +143,7 @@ class Told:
         self.clock, self.summary, self.asked = clock, words, 0
 
     def run(self, command: list[str], timeout: float) -> Output:
-        assert command == ["scontrol", "reconfigure"]
+        assert command == _converge.ACTIVE
         self.asked += 1
         self.clock[0] += 10
         return Output(1, "", self.summary)

@@ -202,7 +202,7 @@ def test_destroy_names_data_that_goes_and_data_that_stays() -> None:
     ]
     assert all(item["metadata"]["labels"]["app.kubernetes.io/instance"] == "demo" for item in teardown["data"])
     assert ["shared" in sentence for sentence in teardown["left_behind"]] == [True]
-    assert [item["name"] for item in teardown["applysets"]][0::5] == ["demo-login", "demo-base"]
+    assert [item["name"] for item in teardown["applysets"]][0::6] == ["demo-login", "demo-base"]
 
 
 def test_what_a_job_does_is_in_its_name() -> None:
@@ -273,7 +273,17 @@ def test_the_full_example_has_every_field() -> None:
 
     walk(schema.spec(), [document["spec"]], "spec")
     # One of three excludes the others; the rest of a toleration, an affinity or an amount is Kubernetes' own.
-    others = ("Volume.", "volume.", "tolerations.", "Affinity.", "resources.", "nodePort", "login.volumes.", ".topology.block")
+    others = (
+        "Volume.",
+        "volume.",
+        "tolerations.",
+        "Affinity.",
+        "resources.",
+        "nodePort",
+        "login.volumes.",
+        ".topology.block",
+        "database.embedded",
+    )
     own = [path for path in missing if not any(part in path for part in others)]
     assert own == []
 

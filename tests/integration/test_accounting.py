@@ -1,0 +1,274 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Accounting with a database of the cluster's own, in order: switched on and off under a running job, without its database, and with a wrong password."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .certificates import authority, sign
+from .conftest import REPOSITORY, VOLUMES, Cluster, eventually
+from .jobs import state, submit
+
+pytestmark = pytest.mark.lab
+
+NAME = "acct"
+DATABASE = {
+    "embedded": {
+        "volume": {"hostPath": f"{VOLUMES}/{NAME}-database", "size": "1Gi"},
+        "resources": {"requests": {"cpu": "5m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        "nodeSelector": {"kubernetes.io/hostname": "node1"},
+    }
+}
+# A job that was there before accounting was.
+BEFORE: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
+    built = subprocess.run([REPOSITORY / "images" / "build", "mariadb"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    subprocess.run([REPOSITORY / "lab" / "lab", "load", *built], check=True)
+    made = make_cluster(NAME, 31310)
+    del made.spec["nodeSets"][1]
+    run = made.site()
+    assert run.rc == 0, run.output
+    return made
+
+
+def switch_on(cluster: Cluster) -> None:
+    cluster.spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
+    cluster.spec["accounting"] = {"database": DATABASE}
+    run = cluster.site()
+    assert run.rc == 0, run.output
+
+
+def records(cluster: Cluster, *flags: str) -> dict[str, str]:
+    """State by job, as sacct in the jail shows them to their user."""
+    lines = cluster.ssh(" ".join(("sacct -X -n -P -o JobID,State", *flags))).stdout.splitlines()
+    return dict(line.split("|") for line in lines)
+
+
+def inside(cluster: Cluster, pod: str, container: str, script: str) -> str:
+    return cluster.kubectl("exec", "-n", cluster.namespace, f"{NAME}-{pod}", "-c", container, "--", "bash", "-c", script, check=False)
+
+
+def scale_database(cluster: Cluster, size: int) -> None:
+    cluster.kubectl("scale", "statefulset", f"{NAME}-database", "-n", cluster.namespace, f"--replicas={size}")
+
+
+def not_ready(cluster: Cluster, word: str) -> bool:
+    """Whether Kubernetes says of slurmdbd's pod that it is not ready, with this reason."""
+    events = cluster.kubectl.json("get", "events", "-n", cluster.namespace, "--field-selector", f"involvedObject.name={NAME}-accounting-0")
+    return any(word in item["message"] for item in events["items"] if item["reason"] == "Unhealthy")
+
+
+def test_without_it_sacct_says_so(cluster: Cluster) -> None:
+    assert "accounting storage is disabled" in cluster.ssh("sacct 2>&1", check=False).stdout
+    assert not any("accounting" in name or "database" in name for name in cluster.objects())
+
+
+def test_it_is_switched_on_under_a_running_job(cluster: Cluster) -> None:
+    BEFORE.append(submit(cluster, "--no-requeue -t 60", "first"))
+    switch_on(cluster)
+    assert state(cluster, BEFORE[0]) == ["RUNNING"]
+    again = cluster.site()
+    assert (again.rc, again.changed) == (0, 0), again.output
+    number = cluster.ssh("sbatch --parsable --wait -o /dev/null --wrap true").stdout.strip()
+    eventually(lambda: records(cluster).get(number) == "COMPLETED", "the record of a job")
+    cluster.ssh("touch first")
+    eventually(lambda: records(cluster).get(BEFORE[0]) == "COMPLETED", "the record of the job from before")
+
+
+def test_only_slurmdbd_reaches_the_database_and_only_slurm_reaches_slurmdbd(cluster: Cluster) -> None:
+    connect = "timeout 3 bash -c 'exec 3<>/dev/tcp/{}' 2>/dev/null && echo reached || echo closed"
+    database, slurmdbd = (connect.format(f"{NAME}-{one}") for one in ("database/3306", "accounting/6819"))
+    assert inside(cluster, "accounting-0", "slurmdbd", database).strip() == "reached"
+    for pod, container in (("controller-0", "slurmctld"), ("login-0", "sshd"), ("cpu-0", "slurmd")):
+        assert inside(cluster, pod, container, database).strip() == "closed", pod
+        assert inside(cluster, pod, container, slurmdbd).strip() == "reached", pod
+    assert inside(cluster, "database-0", "mariadbd", slurmdbd).strip() == "closed"
+
+
+def test_the_password_is_in_no_config_map_and_no_environment(cluster: Cluster) -> None:
+    secret = cluster.kubectl.json("get", "secret", f"{NAME}-database-password", "-n", cluster.namespace)
+    password = base64.b64decode(secret["data"]["password"]).decode()
+    assert len(password) == 32
+    everything = cluster.kubectl("get", "configmaps,statefulsets,pods", "-n", cluster.namespace, "-o", "json")
+    assert password not in everything
+    for pod, container in (("accounting-0", "slurmdbd"), ("database-0", "mariadbd")):
+        assert password not in inside(cluster, pod, container, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ | tr '\\0' '\\n'")
+
+
+def test_jobs_run_without_the_database_and_none_of_their_records_is_lost(cluster: Cluster) -> None:
+    scale_database(cluster, 0)
+    cluster.kubectl("wait", "-n", cluster.namespace, "--for=delete", f"pod/{NAME}-database-0", "--timeout=150s")
+    script = "for i in 1 2 3 4 5 6 7 8 9 10; do sbatch --parsable -o /dev/null --wrap 'echo $SLURM_JOB_ID >> ran'; done"
+    numbers = cluster.ssh(script).stdout.split()
+    eventually(lambda: sorted(cluster.ssh("cat ran", check=False).stdout.split()) == sorted(numbers), "the jobs have run", 120)
+    # slurmdbd goes on without its database; one that starts meanwhile waits for it, and says so.
+    cluster.kubectl("delete", "pod", f"{NAME}-accounting-0", "-n", cluster.namespace)
+    eventually(lambda: not_ready(cluster, f"slurmdbd waits for its database: nothing answers at {NAME}-database"), "the reason is told", 90)
+    last = cluster.ssh("sbatch --parsable --wait -o /dev/null --wrap true").stdout.strip()
+    run = cluster.site()  # puts the database back
+    assert run.rc == 0, run.output
+    wanted = dict.fromkeys([*numbers, last], "COMPLETED")
+    eventually(lambda: {number: records(cluster).get(number) for number in wanted} == wanted, "all records are there", 90)
+
+
+def test_a_wrong_password_is_named(cluster: Cluster) -> None:
+    """Somebody changes the Secret: slurmdbd's next pod has another password than the server."""
+    secret = cluster.kubectl.json("get", "secret", f"{NAME}-database-password", "-n", cluster.namespace)["data"]
+
+    def put(data: dict[str, str]) -> None:
+        patch = json.dumps({"data": data})
+        cluster.kubectl("patch", "secret", f"{NAME}-database-password", "-n", cluster.namespace, "--type=merge", "-p", patch)
+        cluster.kubectl("delete", "pod", f"{NAME}-accounting-0", "-n", cluster.namespace)
+
+    put({"password": base64.b64encode(b"another").decode()})
+    try:
+        eventually(lambda: not_ready(cluster, "Access denied for user 'slurm'"), "the reason is told", 90)
+        run = cluster.site("-e", "accounting_wait_timeout=5")
+        assert run.rc != 0
+        assert "Access denied" in run.output, run.output
+    finally:
+        put(secret)
+    run = cluster.site()
+    assert run.rc == 0, run.output
+
+
+def test_it_is_switched_off_and_on_again_and_keeps_its_records(cluster: Cluster) -> None:
+    known = records(cluster)
+    assert BEFORE[0] in known
+    running = submit(cluster, "--no-requeue -t 60", "second")
+    eventually(lambda: running in records(cluster), "the record of a running job")
+    settings = cluster.spec.pop("accounting")
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    there = cluster.objects()
+    assert not any(name.startswith("StatefulSet") and ("accounting" in name or "database" in name) for name in there), there
+    assert f"PersistentVolumeClaim/{NAME}-database" in there
+    assert state(cluster, running) == ["RUNNING"]
+    again = cluster.site()
+    assert (again.rc, again.changed) == (0, 0), again.output
+    cluster.spec["accounting"] = settings
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    assert state(cluster, running) == ["RUNNING"]
+    cluster.ssh("touch second")
+    eventually(lambda: records(cluster).get(running) == "COMPLETED", "the record of the job that ran on")
+    assert known.items() <= records(cluster).items()
+
+
+def test_limits_that_the_database_holds_are_enforced(cluster: Cluster) -> None:
+    """With `enforce: [associations]` a user without an association is refused, by Slurm's own words, and one who has it is not."""
+    cluster.spec["accounting"]["enforce"] = ["associations"]
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    assert "Invalid account" in cluster.ssh("srun -Q true 2>&1", check=False).stdout
+    # Slurm's administrator is the user whom slurmdbd runs as.
+    made = "sacctmgr -i add account physics && sacctmgr -i add user alice account=physics"
+    assert "Adding User(s)" in inside(cluster, "controller-0", "slurmctld", made)
+    eventually(lambda: cluster.ssh("srun -Q true", check=False).returncode == 0, "the association counts")
+
+
+# A server that is not the cluster's, and takes encrypted connections alone.
+OUTSIDE = """\
+ssl_ca = /etc/tls/ca.crt
+ssl_cert = /etc/tls/tls.crt
+ssl_key = /etc/tls/tls.key
+require_secure_transport = ON
+"""
+
+
+@pytest.fixture
+def outside(cluster: Cluster, tmp_path: Path) -> dict[str, Any]:
+    """Run such a server in a pod, with the configuration of the embedded one, and return spec.accounting.database for it."""
+    host = f"outside.{cluster.namespace}.svc.cluster.local"
+    authorities = {name: authority(tmp_path, name).read_text() for name in ("ca", "wrong")}
+    files = {"ca.crt": authorities["ca"], **sign(tmp_path, host)}
+    config = cluster.kubectl.json("get", "configmap", f"{NAME}-database-config", "-n", cluster.namespace)["data"]["corral.cnf"]
+
+    def named(name: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "namespace": cluster.namespace, "labels": {"app": "outside"}}}
+
+    mounts = {"data": "/var/lib/mysql", "run": "/run/mysqld", "tmp": "/tmp"}
+    read = {"config": "/etc/corral/mariadb", "password": "/etc/corral/database", "tls": "/etc/tls"}
+    items = [
+        {"apiVersion": "v1", "kind": "Secret", **named("outside-password"), "stringData": {"password": "over-there"}},
+        {"apiVersion": "v1", "kind": "Secret", **named("outside-tls"), "stringData": files},
+        {"apiVersion": "v1", "kind": "ConfigMap", **named("outside-config"), "data": {"corral.cnf": config + OUTSIDE}},
+        *(
+            {"apiVersion": "v1", "kind": "ConfigMap", **named(f"outside-{name}"), "data": {"ca.crt": certificate}}
+            for name, certificate in authorities.items()
+        ),
+        {"apiVersion": "v1", "kind": "Service", **named("outside"), "spec": {"selector": {"app": "outside"}, "ports": [{"port": 3306}]}},
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            **named("outside"),
+            "spec": {
+                "securityContext": {"runAsUser": 64040, "runAsGroup": 64040, "fsGroup": 64040},
+                "containers": [
+                    {
+                        "name": "mariadbd",
+                        "image": "localhost/corral/mariadb:trixie",
+                        "command": ["/usr/local/lib/corral/mariadbd.sh"],
+                        "env": [{"name": "CORRAL_DATABASE", "value": "records"}, {"name": "CORRAL_USER", "value": "recorder"}],
+                        "readinessProbe": {"tcpSocket": {"port": 3306}, "periodSeconds": 1},
+                        "volumeMounts": [{"name": name, "mountPath": path} for name, path in {**mounts, **read}.items()],
+                    }
+                ],
+                "volumes": [
+                    *({"name": name, "emptyDir": {}} for name in mounts),
+                    {"name": "config", "configMap": {"name": "outside-config"}},
+                    *({"name": name, "secret": {"secretName": f"outside-{name}"}} for name in ("password", "tls")),
+                ],
+                "terminationGracePeriodSeconds": 1,
+            },
+        },
+    ]
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    cluster.kubectl("wait", "-n", cluster.namespace, "--for=condition=Ready", "pod/outside", "--timeout=120s")
+    external = {
+        "host": host,
+        "name": "records",
+        "user": "recorder",
+        "passwordSecret": "outside-password",
+        "tls": {"caConfigMap": "outside-ca"},
+    }
+    return {"external": external}
+
+
+def test_a_database_of_somebody_elses_is_used_with_tls_and_not_taken_for_the_former(cluster: Cluster, outside: dict[str, Any]) -> None:
+    soon = ("-e", "slurm_controller_wait_timeout=20", "-e", "slurm_controller_reconfigure_timeout=20")
+    known = records(cluster)
+    outside["external"]["tls"]["caConfigMap"] = "outside-wrong"
+    cluster.spec["accounting"].update(database=outside, enforce=[])
+    run = cluster.site("-e", "accounting_wait_timeout=30")
+    assert run.rc != 0
+    assert "self-signed certificate in certificate chain" in " ".join(run.output.split()), run.output
+    # The server is the right one now, and knows nothing of this cluster.
+    outside["external"]["tls"]["caConfigMap"] = "outside-ca"
+    run = cluster.site(*soon)
+    assert run.rc != 0
+    assert "the accounting database is not the one that this cluster has written to so far" in " ".join(run.output.split()), run.output
+    # The one way out: to go on without the former records.
+    marker = VOLUMES / f"{NAME}-state" / "corral-registered"
+    marker.unlink()
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    number = cluster.ssh("sbatch --parsable --wait -o /dev/null --wrap true").stdout.strip()
+    eventually(lambda: records(cluster) == {number: "COMPLETED"}, "the record of a job in the other database")
+    # The other: back to the former database.
+    marker.unlink()
+    cluster.spec["accounting"]["database"] = DATABASE
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    eventually(lambda: known.items() <= records(cluster).items(), "the former records are there")

@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, the corral authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""spec.accounting: the configuration of slurmdbd, its database, slurm.conf and the network, and the documents that are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import accounting, resolve
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf
+
+from .documents import edited, good
+from .test_validate import mistakes
+
+EXTERNAL = {"host": "db.example.com", "passwordSecret": "db"}
+
+
+def with_accounting(**fields: Any) -> dict[str, Any]:
+    document = edited("spec.accounting", fields)
+    document["spec"]["images"]["mariadb"] = "example/mariadb:1"
+    return document
+
+
+def model(**fields: Any) -> dict[str, Any]:
+    return resolve.model(with_accounting(**fields)).to_dict()
+
+
+def settings(text: str) -> dict[str, str]:
+    return dict(conf.parse_pair(line) for line in text.splitlines() if line and not line.startswith(("#", "NodeName", "PartitionName")))
+
+
+def slurmdbd(found: dict[str, Any]) -> dict[str, str]:
+    return settings(found["accounting"]["files"]["slurmdbd.conf"])
+
+
+def test_without_it_there_is_nothing_of_it() -> None:
+    found = resolve.model(good()).to_dict()
+    assert found["accounting"] is None
+    assert not {"accounting", "database"} & set(found["components"])
+    assert "Accounting" not in found["config"]["files"]["slurm.conf"]
+    assert found["ingress"] == []
+    assert found["open_pods"] == {"matchLabels": {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/instance": found["name"]}}
+    assert f"{found['name']}-accounting" in [one["name"] for one in found["teardown"]["applysets"]], "a former document may have had it"
+
+
+def test_by_default_the_database_is_the_clusters_own() -> None:
+    found = model()
+    name = found["name"]
+    mine = found["accounting"]
+    assert mine["database"]["volume"] == {
+        "claim": f"{name}-database",
+        "create": True,
+        "persistent_volume": None,
+        "storage_class": None,
+        "size": "10Gi",
+        "host_path": None,
+        "access_mode": "ReadWriteOnce",
+    }
+    assert mine["database"]["owned_by_group"]
+    assert mine["password_secret"] == f"{name}-database-password"
+    assert {"password": {"password": 32}} in [one["data"] for one in found["secrets"]]
+    wrote = slurmdbd(found)
+    assert wrote["StorageHost"] == f"{name}-database.{found['namespace']}.svc.cluster.local"
+    assert wrote["DbdHost"] == f"{name}-accounting-0"
+    assert "StoragePass" not in wrote
+    slurm = settings(found["config"]["files"]["slurm.conf"])
+    assert slurm["AccountingStorageType"] == "accounting_storage/slurmdbd"
+    assert slurm["AccountingStorageHost"] == mine["address"]
+    assert "AccountingStorageEnforce" not in slurm
+    assert ("PersistentVolumeClaim", f"{name}-database") in [(one["kind"], one["metadata"]["name"]) for one in found["teardown"]["data"]]
+
+
+def test_a_database_of_somebody_elses() -> None:
+    tls = {"caConfigMap": "ca", "certificateSecret": "client"}
+    external = {**EXTERNAL, "port": 3307, "user": "acct", "name": "records", "tls": tls, "parameters": {"SSL_CIPHER": "X"}}
+    found = model(database={"external": external})
+    assert "database" not in found["components"]
+    mine = found["accounting"]
+    assert mine["database"] is None
+    assert mine["password_secret"] == "db"
+    assert not [one for one in found["secrets"] if "password" in one["data"]], "their Secret is not ours to make"
+    wrote = slurmdbd(found)
+    assert {key: wrote[key] for key in ("StorageHost", "StoragePort", "StorageUser", "StorageLoc", "StorageParameters")} == {
+        "StorageHost": "db.example.com",
+        "StoragePort": "3307",
+        "StorageUser": "acct",
+        "StorageLoc": "records",
+        "StorageParameters": (
+            "SSL_CA=/etc/corral/database-ca/ca.crt,SSL_CERT=/etc/corral/database-tls/tls.crt,SSL_KEY=/etc/corral/database-tls/tls.key,SSL_CIPHER=X"
+        ),
+    }
+
+
+def test_what_the_document_says_of_records() -> None:
+    found = model(
+        enforce=["associations", "limits", "safe"],
+        tres=["license/matlab"],
+        purge={"jobs": "36months", "steps": "48hours"},
+        privateData=["jobs", "usage"],
+        extraConfig=["CommitDelay=1"],
+    )
+    slurm = settings(found["config"]["files"]["slurm.conf"])
+    assert slurm["AccountingStorageEnforce"] == "associations,limits,safe"
+    wanted = {"PurgeJobAfter": "36months", "PurgeStepAfter": "48hours", "PrivateData": "jobs,usage", "CommitDelay": "1"}
+    assert wanted.items() <= slurmdbd(found).items()
+    assert slurm["AccountingStorageTRES"].endswith("license/matlab")
+
+
+def test_another_configuration_restarts_slurmdbd_and_another_size_the_database() -> None:
+    one, other = model(), model(extraConfig=["CommitDelay=1"])
+    assert one["accounting"]["hash"] != other["accounting"]["hash"]
+    assert one["accounting"]["database"]["hash"] == other["accounting"]["database"]["hash"]
+    large = model(database={"embedded": {"resources": {"limits": {"memory": "8Gi"}}}})
+    assert f"innodb_buffer_pool_size = {4 << 30}\n" in large["accounting"]["database"]["files"]["corral.cnf"]
+    assert large["accounting"]["database"]["hash"] != one["accounting"]["database"]["hash"]
+
+
+def test_who_reaches_whom() -> None:
+    found = model()
+    (rule,) = found["open_pods"]["matchExpressions"]
+    assert (rule["operator"], rule["values"]) == ("NotIn", ["accounting", "database"])
+    component = "app.kubernetes.io/component"
+    reach = {
+        one["selector"][component]: [peer["podSelector"]["matchLabels"][component] for peer in one["peers"]] for one in found["ingress"]
+    }
+    assert reach == {"database": ["accounting"], "accounting": ["controller", "worker", "login"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"database": {}}, "spec.accounting.database has no database; give exactly one of embedded and external."),
+        ({"database": {"embedded": {}, "external": EXTERNAL}}, "spec.accounting.database has embedded and external"),
+        ({"database": {"external": {"host": "x"}}}, "spec.accounting.database.external.passwordSecret"),
+        ({"database": {"embedded": {"resources": {"limits": {"memory": "128Mi"}}}}}, "less than 256Mi, with which MariaDB does not start"),
+        ({"database": {"embedded": {"volume": {"claimName": "a", "hostPath": "/b"}}}}, "claimName and hostPath, which exclude one another"),
+        ({"enforce": ["limits"]}, "limits without associations"),
+        ({"extraConfig": ["StoragePass=x"]}, "sets StoragePass, which is corral's own: set spec.accounting.database"),
+        ({"extraConfig": ["PurgeJobAfter=1month"]}, "set spec.accounting.purge.jobs"),
+        ({"extraConfig": ["Commitdelay=1", "CommitDelay=2"]}, "a second time"),
+        ({"extraConfig": ["CommitDelai=1"]}, "did you mean CommitDelay?"),
+        ({"extraConfig": ["nothing"]}, "spec.accounting.extraConfig[0]"),
+        ({"purge": {"jobs": "a year"}}, "spec.accounting.purge.jobs"),
+    ],
+)
+def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
+    found = mistakes(with_accounting(**fields))
+    assert len(found) == 1, found
+    assert words in found[0]
+
+
+def test_the_image_of_the_database_is_missing() -> None:
+    (found,) = mistakes(edited("spec.accounting", {}))
+    assert found.startswith("spec.images.mariadb is missing")
+    assert resolve.model(edited("spec.accounting", {"database": {"external": EXTERNAL}})).accounting is not None
+
+
+@pytest.mark.parametrize("key", sorted(accounting.OWNED_SLURM))
+def test_a_line_of_slurm_conf_that_says_the_same_is_refused_with_accounting_and_allowed_without(key: str) -> None:
+    line = f"{key}={'accounting_storage/slurmdbd' if key.endswith('type') else '1'}"
+    document = with_accounting()
+    document["spec"]["slurm"] = {**document["spec"].get("slurm", {}), "extraConfig": [line]}
+    (found,) = mistakes(document)
+    assert f"sets {key}" in found
+    del document["spec"]["accounting"]
+    resolve.model(document)
+
+
+def test_partitions_may_name_accounts_and_qos() -> None:
+    document = with_accounting()
+    document["spec"]["partitions"][1].update({"allowAccounts": ["physics"], "qos": "normal"})
+    resolve.model(document)
+    del document["spec"]["accounting"]
+    assert all("needs accounting, which this cluster has not; set spec.accounting" in one for one in mistakes(document))
+
+
+def test_another_database_is_another_configuration_for_slurmctld() -> None:
+    """slurmctld notices that a database is not its own when it reads its configuration, and at no other time."""
+    one, other = model(), model(database={"external": EXTERNAL})
+    assert one["config"]["hash"] != other["config"]["hash"]
+    assert "# Accounting is in the database db.example.com:3306/slurm_acct_db.\n" in other["config"]["files"]["slurm.conf"]
