@@ -187,7 +187,7 @@ def test_what_jobs_need_is_there(cluster: Cluster) -> None:
 
 
 def test_ssh_to_a_worker_follows_the_job_under_the_filter(cluster: Cluster) -> None:
-    """slurmd's container has one filter for all: the session's walls are the jail's, pam_slurm_adopt does its work under it."""
+    """slurmd's container has one filter for all: the jail isolates the session, pam_slurm_adopt does its work under it."""
     assert "no active jobs" in cluster.ssh("ssh one-0 true", user="bob", check=False).stderr
     job = cluster.ssh("sbatch --parsable -o /dev/null --wrap 'srun sh -c \"echo mine >/tmp/mine; sleep 300\"'", user="bob").stdout.strip()
     try:

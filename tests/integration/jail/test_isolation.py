@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Attempts to get out of the jail, as a user and as root of the jail, from a job and from a login session. Each must be refused; and where it can be
-shown without harm, it must succeed in the worker's own container, where the wall is not: an attempt that never succeeds proves nothing.
+shown without harm, it must succeed in the worker's own container, which has no jail: an attempt that never succeeds proves nothing.
 
 docs/isolation.md is what was seen; the test fails when the page says something else, and CORRAL_WRITE_DOCS=1 writes it.
 No attempt harms the machine should it succeed: values are written back as they are, files are opened and not written, devices are opened for reading.
@@ -381,7 +381,8 @@ def in_jobs(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
             for place, runner in (("user in a job", ""), ("root in a job", "sudo")):
                 text = tell(every, JAIL="", **words)
                 said = script(
-                    f"cat >/disk/walls.sh <<'END'\n{text}\nEND\nsrun --overlap --jobid={job} {runner} bash /disk/walls.sh", check=False
+                    f"cat >/disk/attempts.sh <<'END'\n{text}\nEND\nsrun --overlap --jobid={job} {runner} bash /disk/attempts.sh",
+                    check=False,
                 )
                 found[place] = heard(said, every)
             for container in ("slurmd", "munged"):
@@ -391,7 +392,7 @@ def in_jobs(cluster: Cluster, script: Script) -> dict[str, dict[str, bool]]:
                 text = f"{own} bash -c {shlex.quote(tell(shown, JAIL='/mnt/jail', **words))}"
                 found.setdefault(CONTROL, {}).update(heard(inside(cluster, WORKER[0], container, text), shown))
     finally:
-        script(f"scancel {job}; rm -f /disk/walls.sh")
+        script(f"scancel {job}; rm -f /disk/attempts.sh")
     return found
 
 
@@ -408,7 +409,8 @@ def in_sessions(cluster: Cluster, script: Script, entry: str) -> dict[str, dict[
         }
         for place, runner in ((f"user in a session (`{entry}`)", ""), (f"root in a session (`{entry}`)", "sudo")):
             said = script(
-                f"cat >/disk/walls.sh <<'END'\n{tell(every, **words)}\nEND\n{runner} bash /disk/walls.sh; rm /disk/walls.sh", check=False
+                f"cat >/disk/attempts.sh <<'END'\n{tell(every, **words)}\nEND\n{runner} bash /disk/attempts.sh; rm /disk/attempts.sh",
+                check=False,
             )
             found[place] = heard(said, every)
     return found
@@ -470,7 +472,7 @@ def test_nothing_leads_out(found: dict[str, dict[str, bool]]) -> None:
     assert out == []
 
 
-def test_without_the_walls_the_attempts_succeed(found: dict[str, dict[str, bool]]) -> None:
+def test_without_the_jail_the_attempts_succeed(found: dict[str, dict[str, bool]]) -> None:
     assert [what for what, worked in found[CONTROL].items() if not worked] == []
 
 
@@ -587,42 +589,49 @@ def reach(first: str, found: Reach, controls: dict[str, bool] | None = None, wor
 def page(found: Table, seen: Seen, moved: Reach, beyond: Table) -> str:
     return "\n".join(
         [
-            "# The walls of the jail",
+            "# Isolation of the jail",
             "",
-            "Written by `tests/integration/jail/test_isolation.py`, which tries all of it on a cluster. Root is a user with `sudo: true`: root of the jail, so",
-            "everybody's files there are theirs, they see everybody's processes, and the names of the pod's mounts; and nothing beyond.",
+            "`tests/integration/jail/test_isolation.py` tries all of this on a cluster and writes this page. Root",
+            "is a user with `sudo: true`. As root of the jail they own all files there, and see all processes and",
+            "the names of the pod's mounts, but nothing beyond.",
             "",
-            "The last column is no jail: the same command in the worker's own containers, where it has to succeed, so that it is known to be one that can. A",
-            "dash: not tried there, since it would do harm or since the container may not do it either.",
+            "The last column has no jail: the same command must succeed in the worker's own containers, which",
+            "proves that the attempt can work at all. A dash means that it was not tried there, because it would",
+            "do harm or because the container has no right to it either.",
             "",
             *table("attempt", found, [attempt.what for attempt in ATTEMPTS], ("refused", "possible")),
             "",
-            "## What is planted in the jail",
+            "## Files planted in the jail",
             "",
-            "By a user; by a user with `sudo`, who is root of the jail; and by another cluster's user, who has for it what root of that cluster's",
-            "pods has, and the way to the login node. `refused`: it can not be put there. Else the table tells whom it reached: nobody, or those for whom",
-            "it is meant, users' programs and those of root in the jail; no daemon.",
+            "Each file is planted by a user, by a user with `sudo`, who is root of the jail, and by another",
+            "cluster's user, who has the rights of root in that cluster's pods and can connect to the login",
+            "node. `refused` means that it cannot be put there. Other cells name who was affected: nobody, users'",
+            "programs, or programs of root in the jail, but no daemon.",
             "",
-            "Libraries, by who has loaded them. Whatever has loaded one had no capability that leads out. Sessions came by `entry: Chroot` and by `Pivot`.",
+            "Libraries, by who loaded them. No program that loaded one had a capability that leads out of the",
+            "jail. Sessions used `entry: Chroot` and `Pivot`.",
             "",
             *reach("planted", seen.libraries),
             "",
-            "Links to a file of the pod that its root alone may use, by who has read or written it, knows a name of it, or lets somebody in by a key",
-            "of it. Sessions came by either entry. The last column is the pod's own root, who follows them by the jail's path.",
+            "Links to a file of the pod that only its root can use, by who read or wrote it, knows a name from",
+            "it, or accepts a key from it. Sessions used both entries. The last column is the pod's own root, who",
+            "follows the links by the jail's path.",
             "",
             *reach("planted", seen.links, seen.controls, "followed"),
             "",
-            "Pipes without an end, by who waits for it: meanwhile sessions and a step begin, names are asked for, and a health check is made.",
+            "Pipes that nobody writes to, by who waits for them while sessions and a step start, names are looked",
+            "up, and a health check runs.",
             "",
             *reach("planted", seen.pipes, seen.controls, "waits"),
             "",
-            "Beside a step that runs, or a health check, by who sees or runs it:",
+            "Files planted during a step or a health check, by who sees or runs them:",
             "",
             *reach("done", moved),
             "",
-            "## What another cluster reaches",
+            "## Attempts from another cluster",
             "",
-            "By root of its pods, which is more than its users and its root of the jail are. Kubernetes and the network's policies keep it out.",
+            "By root of its pods, who has more rights than its users and root of its jail. Kubernetes and the",
+            "NetworkPolicies keep it out.",
             "",
             *table("attempt", beyond, list(beyond[CONTROL]), ("refused", "possible")),
             "",
@@ -630,7 +639,7 @@ def page(found: Table, seen: Seen, moved: Reach, beyond: Table) -> str:
     )
 
 
-def test_the_page_tells_what_was_seen(found: Table, seen: Seen, moved: Reach, beyond: Table) -> None:
+def test_the_page_has_what_was_observed(found: Table, seen: Seen, moved: Reach, beyond: Table) -> None:
     said = page(found, seen, moved, beyond)
     if os.environ.get("CORRAL_WRITE_DOCS"):
         PAGE.write_text(said)

@@ -15,7 +15,7 @@ from .repository import ROOT, files, text
 
 COLUMNS = 100
 # `make crd` writes the first, `make bench` the second, and tests in the lab the others.
-GENERATED = {"docs/reference/slurmcluster.md", "docs/benchmarks.md", "docs/isolation.md", "docs/scenarios.md"}
+GENERATED = {"docs/reference/slurmcluster.md", "docs/benchmarks.md", "docs/scenarios.md"}
 PAGES = sorted(
     {path for path in files() if path.suffix == ".md" and path.parts[0] == "docs" and str(path) not in GENERATED}
     | {Path(name) for name in ("README.md", "CONTRIBUTING.md", "files/spank/README.md", "images/README.md", "tests/bench/README.md")}
