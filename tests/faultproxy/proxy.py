@@ -331,7 +331,7 @@ class _Handler(Handler):
             return
         self.send_response(answer.status)
         for key, value in answer.headers.items():
-            if key.lower() not in _HOP_BY_HOP | {"date", "server"}:
+            if key.lower() not in _HOP_BY_HOP | {"date", "server", "content-encoding"}:  # the body is decoded
                 self.send_header(key, value)
         if stream:
             self._stream(answer)

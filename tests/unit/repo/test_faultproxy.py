@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,16 @@ class Slow(Handler):
 
     asked = threading.Event()
     go = threading.Event()
+
+    def do_GET(self) -> None:
+        """As the API server responds to whoever accepts it, for large objects."""
+        packed = gzip.compress(json.dumps(OBJECT).encode())
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(packed)))
+        self.end_headers()
+        self.wfile.write(packed)
 
     def do_POST(self) -> None:
         self.body()
@@ -61,3 +73,8 @@ def test_what_a_killed_subject_left_under_way_takes_no_fault_from_the_next(upstr
         assert (killed, proxy.effects) == ([1], 0)
         write("/quick")
         assert (killed, proxy.effects) == ([1, 1], 1)
+
+
+def test_what_is_compressed_is_read_by_the_subject(upstream: Path) -> None:
+    with FaultProxy(upstream) as proxy, urllib3.PoolManager(retries=False) as http:
+        assert http.request("GET", f"{proxy.url}/large", headers={"Accept-Encoding": "gzip"}).json() == OBJECT
