@@ -69,10 +69,10 @@ class Slurmctld:
         """The cluster's name."""
         return self.pod.rpartition("-")[0].removesuffix("-controller")
 
-    def run(self, command: list[str], stdin: bytes | None = None) -> Output:
+    def run(self, command: list[str], stdin: bytes | None = None, timeout: float = COMMAND) -> Output:
         """Run a command in the slurmctld container; where that is not there, in the other controller's, and from then on there."""
         pod, done = run_in_controller(
-            self.client, namespace=self.namespace, pod=self.pod, container=self.container, command=command, stdin=stdin, timeout=COMMAND
+            self.client, namespace=self.namespace, pod=self.pod, container=self.container, command=command, stdin=stdin, timeout=timeout
         )
         self._move(pod)
         return done
@@ -80,18 +80,18 @@ class Slurmctld:
     def _move(self, pod: str) -> None:
         self.pod, self.ref = pod, Ref(BUILTIN["", "Pod"], self.namespace, pod)
 
-    def _run(self, command: list[str], failed: str) -> Output:
+    def _run(self, command: list[str], failed: str, stdin: bytes | None = None, timeout: float = COMMAND) -> Output:
         """Run a command. Raises KubeError, whose sentence begins with ``failed``, where it can not be run."""
         try:
-            return self.run(command)
+            return self.run(command, stdin, timeout)
         except (ApiError, ExecError) as error:
             if isinstance(error, Forbidden):
                 raise
             raise KubeError(f"{failed}: {error}{self._state()}") from error
 
-    def ask(self, command: list[str], what: str) -> str:
+    def ask(self, command: list[str], what: str, timeout: float = COMMAND) -> str:
         """Return what a command prints. Raises KubeError: ``what`` completes "slurmctld can not be asked for"."""
-        done = self._run(command, f"slurmctld in {self.ref} can not be asked for {what}")
+        done = self._run(command, f"slurmctld in {self.ref} can not be asked for {what}", timeout=timeout)
         if done.code != 0:
             raise KubeError(f"slurmctld in {self.ref} can not be asked for {what}: {done.summary.rstrip('.')}; see its log.")
         return done.stdout
@@ -103,6 +103,10 @@ class Slurmctld:
             raise KubeError(f"Could not {what}: slurmctld in {self.ref} does not answer: {done.summary.rstrip('.')}.{self._state()}")
         if done.code != 0:
             raise Refused(f"Could not {what}: slurmctld in {self.ref} refuses: {done.summary.rstrip('.')}.")
+
+    def feed(self, command: list[str], lines: str, what: str, timeout: float) -> Output:
+        """Run a command that reads lines and executes what it can of them, and return its output. ``what`` completes "Could not"."""
+        return self._run(command, f"Could not {what}", lines.encode(), timeout)
 
     def execute_each(self, steps: Iterable[tuple[list[str], str]]) -> None:
         """Run several commands in turn, each with its ``what``. An error has ``changed``: whether one before it was carried out."""

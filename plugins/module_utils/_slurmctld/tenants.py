@@ -1,0 +1,275 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backends of slurm_tenants, slurm_account, slurm_user, slurm_qos, slurm_association and of what asks for these.
+
+All read the database in one exec, and write what differs by as few runs of sacctmgr as can be. sacctmgr's exit status says too little: it is 0 when of two
+accounts of a user one is not there, when a parent is not, and when an AdminLevel is none. So the database is read again, and what still differs then was
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting, tenancy, tenancy_plan
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import Key, Live
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Wish
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy_plan import Plan
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import (
+    COMMAND,
+    Refused,
+    Slurmctld,
+    connected,
+    difference,
+)
+
+# Its prompt repeats each line, and what it says of that line follows, whichever stream it is for.
+SACCTMGR = ["sh", "-c", "exec sacctmgr -i 2>&1"]
+_PROMPT = "sacctmgr: "
+# A database of hundreds of thousands of associations, or one with much to do; and what a new association took on a machine with much to do, thrice.
+_READ = 300.0
+_A_ROW = 0.2
+# A line may need what one behind it does: the default QoS of users below an account whose QoS become fewer. And sacctmgr does a line wholly or not at all,
+# so what is left is said again by user, of so many at most: a job of one of them keeps only that one.
+_ROUNDS = 4
+_BY_USER = 1000
+
+Params = dict[str, Any]
+
+
+def tenants(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Converge a tenancy document; the parameters are those of the module slurm_tenants."""
+    prune = bool(params["prune"])
+    wish = tenancy.read(params["tenants"], prune=prune)
+    if prune and not wish.accounts:
+        raise CorralError(
+            "The document names no account, so prune would remove everything that was ever made; name one, or leave prune out. Nothing was changed."
+        )
+    with connected(params) as client:
+        _before, plan, _after = _converge(Slurmctld(client, params), lambda _live: wish, check=check)
+        return {**_result(plan, diff, "tenants"), "kept": plan.kept, "requests": client.requests}
+
+
+def account(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Make, change or remove an account; the parameters are those of the module slurm_account."""
+    reader = tenancy.Reader()
+    name = reader.name(params["name"], "name", "account")
+    said = _words(
+        params, parent="parent", description="description", organization="organization", coordinators="coordinators", **_ASSOCIATION
+    )
+    one = reader.account({"name": name, **said}, f"account {name}", exact=False)
+    absent = params["state"] == "absent"
+    wish = tenancy.finished(reader, Wish(absent=frozenset({(name, "", "")})) if absent else Wish(accounts={name: one}))
+    with connected(params) as client:
+        _before, plan, after = _converge(Slurmctld(client, params), lambda _live: wish, check=check, keeps=absent)
+        own = after.account(name)
+        return {**_result(plan, diff, f"account {name}"), "account": after.account_dict(own) if own else {}, "requests": client.requests}
+
+
+def user(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Make, change or remove a user; the parameters are those of the module slurm_user."""
+    reader = tenancy.Reader()
+    name = reader.name(params["name"], "name", "user")
+    level = reader.admin_level(params["admin_level"], "admin_level") if params["admin_level"] is not None else None
+    default = reader.name(params["default_account"], "default_account", "account") if params["default_account"] is not None else None
+    tenancy.finished(reader, Wish())
+
+    def wish(live: Live) -> Wish:
+        held = live.by_user.get(name, [])
+        if params["state"] == "absent":
+            return Wish(absent=frozenset(one.key for one in held))
+        if not held and default is None:
+            raise CorralError(f"Slurm has no user {name} and makes none without an account; say default_account. Nothing was changed.")
+        found = Wish(users={name: tenancy.WantedUser(f"user {name}", level, default)})
+        if default is not None and default not in {one.account for one in held}:
+            found.associations[default, name, ""] = tenancy.WantedAssociation(f"user {name}", {})
+        return found
+
+    with connected(params) as client:
+        _before, plan, after = _converge(Slurmctld(client, params), wish, check=check)
+        known = after.users.get(name)
+        return {**_result(plan, diff, f"user {name}"), "user": _user(after, known) if known else {}, "requests": client.requests}
+
+
+def association(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Make, change or remove a user's association; the parameters are those of the module slurm_association."""
+    reader = tenancy.Reader()
+    name, partition = reader.name(params["user"], "user", "user"), str(params["partition"])
+    key = (reader.name(params["account"], "account", "account"), name, partition)
+    path = f"user {name}"
+    fields = reader.association_fields(_words(params, **_ASSOCIATION), path, exact=False)
+    tenancy.finished(reader, Wish())
+
+    def wish(live: Live) -> Wish:
+        if params["state"] == "absent":
+            return Wish(absent=frozenset({key} & live.associations.keys()))
+        found = Wish(associations={key: tenancy.WantedAssociation(path, fields)})
+        if name not in live.users:
+            found.users[name] = tenancy.WantedUser(path, default_account=key[0])
+        return found
+
+    with connected(params) as client:
+        _before, plan, after = _converge(Slurmctld(client, params), wish, check=check)
+        known = after.associations.get(key)
+        return {**_result(plan, diff, path), "association": known.to_dict() if known else {}, "requests": client.requests}
+
+
+def qos(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Make, change or remove a QoS; the parameters are those of the module slurm_qos."""
+    reader = tenancy.Reader()
+    name = reader.name(params["name"], "name", "QoS")
+    one = reader.qos(_words(params, description="description", limits="limits", **_QOS), f"QoS {name}", exact=False)
+    absent = params["state"] == "absent"
+    wish = tenancy.finished(reader, Wish(absent_qos=frozenset({name})) if absent else Wish(qos={name: one}))
+    with connected(params) as client:
+        _before, plan, after = _converge(Slurmctld(client, params), lambda _live: wish, check=check, keeps=absent)
+        known = after.qos.get(name)
+        return {**_result(plan, diff, f"qos {name}"), "qos": known.to_dict() if known else {}, "requests": client.requests}
+
+
+def account_info(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Return accounts; the parameters are those of the module slurm_account_info."""
+    del check, diff  # nothing is changed in any mode
+    return _info(params, "accounts", lambda live: {key[0]: live.account_dict(one) for key, one in live.associations.items() if not key[1]})
+
+
+def user_info(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Return users; the parameters are those of the module slurm_user_info."""
+    del check, diff
+    return _info(params, "users", lambda live: {name: _user(live, one) for name, one in live.users.items()})
+
+
+def qos_info(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Return QoS; the parameters are those of the module slurm_qos_info."""
+    del check, diff
+    return _info(params, "qos", lambda live: {name: one.to_dict() for name, one in live.qos.items()})
+
+
+def association_info(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
+    """Return users' associations; the parameters are those of the module slurm_association_info."""
+    del check, diff
+    users, accounts = ({str(name) for name in params[key]} for key in ("user", "account"))
+
+    def wanted(key: Key) -> bool:
+        account, user, _partition = key
+        return bool(user) and (not users or user in users) and (not accounts or account in accounts)
+
+    with connected(params) as client:
+        live = _read(Slurmctld(client, params))
+        found = [one.to_dict() for key, one in live.associations.items() if wanted(key)]
+        return {"changed": False, "associations": found, "requests": client.requests}
+
+
+_ASSOCIATION = {"fairshare": "fairshare", "limits": "limits", "qos": "qos", "default_qos": "defaultQos"}
+_QOS = {
+    "priority": "priority",
+    "flags": "flags",
+    "preempt": "preempt",
+    "preempt_mode": "preemptMode",
+    "preempt_exempt_time": "preemptExemptTime",
+    "grace_time": "graceTime",
+    "usage_factor": "usageFactor",
+    "usage_threshold": "usageThreshold",
+    "limit_factor": "limitFactor",
+}
+
+
+def _words(params: Params, **words: str) -> dict[str, Any]:
+    """Return what a task says in the words of the document. A share is text as an option, for it may be a word."""
+    found = {word: params[option] for option, word in words.items() if params[option] is not None}
+    return {word: int(one) if word == "fairshare" and str(one).isdigit() else one for word, one in found.items()}
+
+
+def _user(live: Live, known: accounting.User) -> dict[str, Any]:
+    coordinates = sorted(one.name for one in live.accounts.values() if known.name in one.coordinators)
+    accounts = list(dict.fromkeys(one.account for one in live.by_user.get(known.name, ())))
+    return {**known.to_dict(), "accounts": accounts, "coordinates": coordinates}
+
+
+def _info(params: Params, what: str, found: Callable[[Live], dict[str, Any]]) -> dict[str, Any]:
+    names = [str(name) for name in params["name"]]
+    with connected(params) as client:
+        known = found(_read(Slurmctld(client, params)))
+        return {
+            "changed": False,
+            what: [known[name] for name in names if name in known] if names else list(known.values()),
+            "requests": client.requests,
+        }
+
+
+def _read(slurmctld: Slurmctld) -> Live:
+    try:
+        return accounting.parse(slurmctld.ask(accounting.READ, "accounts, users and QoS", _READ))
+    except KubeError as error:
+        if "supported accounting_storage plugin" in str(error):
+            raise CorralError(
+                f"slurmctld in {slurmctld.ref} has no accounting, so there are no accounts; add spec.accounting to the "
+                "cluster's document, and run again.",
+            ) from error
+        if "persistent connection" in str(error):
+            raise KubeError(
+                f"slurmdbd does not answer sacctmgr in {slurmctld.ref}: {error} See whether slurmdbd runs, and its log too."
+            ) from error
+        raise
+
+
+def _converge(slurmctld: Slurmctld, wish: Callable[[Live], Wish], *, check: bool, keeps: bool = False) -> tuple[Live, Plan, Live]:
+    """Write what differs; return what was there, the plan, and what is there then. ``keeps``: what can not go is an error."""
+    before = _read(slurmctld)
+    wanted = wish(before)
+    plan = tenancy_plan.make(wanted, before)
+    if keeps and plan.kept:
+        raise CorralError(" ".join([*plan.kept, "Nothing was changed."]))
+    if check or not plan.lines:
+        return before, plan, before
+    said: dict[str, str] = {}
+    left, after = plan, before
+    for _round in range(_ROUNDS):
+        said |= _write(slurmctld, left)
+        told = [line.text for line in left.next]
+        after = _read(slurmctld)
+        left = tenancy_plan.make(wanted, after, 1)
+        if not left.lines:
+            return before, plan, after
+        if [line.text for line in left.next] == told or (len(left.next) > _BY_USER and not left.next[0].last):
+            break
+    refused = left.lines[0].text
+    words = said.get(refused) or " ".join(said.values()) or "it said nothing"
+    more = f" and {len(left.lines) - 1} lines more" if len(left.lines) > 1 else ""
+    raise Refused(
+        f"slurmdbd refuses '{_short(refused)}'{more}: {_short(words).rstrip('.')}. Whatever does not depend on it is done; correct the cause and run again.",
+        data={"changed": tenancy_plan.make(wanted, before, 1).after != left.after},
+    )
+
+
+def _write(slurmctld: Slurmctld, plan: Plan) -> dict[str, str]:
+    """Have sacctmgr carry out the lines; return what it said of each."""
+    said: dict[str, str] = {}
+    line = ""
+    for text, weight in plan.batches():
+        try:
+            done = slurmctld.feed(SACCTMGR, text, "change accounts, users and QoS", COMMAND + _A_ROW * weight)
+        except KubeError as error:
+            error.data["changed"] = True  # it may have done all of it
+            raise
+        for printed in done.stdout.splitlines():
+            if printed.startswith(_PROMPT) and not printed.startswith(f"{_PROMPT}error:"):
+                line = printed.removeprefix(_PROMPT)
+            elif printed.strip():
+                said[line] = f"{said.get(line, '')} {' '.join(printed.removeprefix(f'{_PROMPT}error:').split())}".strip()
+    return said
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _result(plan: Plan, diff: bool, title: str) -> dict[str, Any]:
+    result: dict[str, Any] = {"changed": bool(plan.lines), "writes": len(plan.lines)}
+    if diff and plan.lines:
+        result["diff"] = difference(title, plan.before, plan.after)
+    return result
