@@ -110,7 +110,7 @@ EXPECTED = {
         "registered yet: pod why-cpu-3: container slurmd: ",
         "kubectl describe pod -n test-why why-cpu-3",
     ),
-    "cpu-4": ("silent", "Slurm itself", "slurmd ", "see that pod why-cpu-4 runs"),
+    "cpu-4": ("silent", "Slurm itself", "slurmd ", "check that pod why-cpu-4 runs"),
     "extra-0": ("partition", "the document or an administrator", "no partition of it takes jobs (side is DOWN)", "slurm_partition"),
     "huge-0": ("pod", "Slurm itself", "nodes are available", "kubectl describe pod -n test-why why-huge-0"),
     "fat-0": ("memory", "Slurm itself", "slurmd sees less memory than slurm.conf promises", "of node set fat"),

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import output
@@ -22,9 +22,9 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurm import output
 # A number, minutes, seconds, numbers by TRES, a fraction, names, one name, a share.
 COUNT, MINUTES, SECONDS, TRES, FRACTION, NAMES, NAME, SHARE = "count", "minutes", "seconds", "tres", "fraction", "names", "name", "share"
 
-Value = int | float | str | tuple[str, ...] | dict[str, int]
+Value: TypeAlias = "int | float | str | tuple[str, ...] | dict[str, int]"
 # By field; None, or no entry, is what Slurm has where nothing is set.
-Fields = dict[str, Value | None]
+Fields: TypeAlias = "dict[str, Value | None]"
 
 # The comment of an association, an account's own among them, that this collection has made; QoS have none, so it ends their description.
 MARK = "corral"

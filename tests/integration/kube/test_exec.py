@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +31,11 @@ esac
 
 
 def pod(image: str) -> dict[str, Any]:
-    script = "mkdir -p /tmp/bin; cp /etc/slurm/scontrol /tmp/bin/; chmod 755 /tmp/bin/scontrol; exec sleep 900"
+    controller = "/usr/local/lib/corral/controller.py"
+    script = (
+        f"mkdir -p /tmp/bin {Path(controller).parent}; printf '#!/bin/sh\\nexec scontrol \"$@\"\\n' >{controller}; chmod 755 {controller}; "
+        "cp /etc/slurm/scontrol /tmp/bin/; chmod 755 /tmp/bin/scontrol; exec sleep 900"
+    )
     return {
         "apiVersion": "v1",
         "kind": "Pod",
