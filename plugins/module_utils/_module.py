@@ -45,6 +45,16 @@ def slurmctld_options() -> Options:
     }
 
 
+def association_options() -> Options:
+    """Return the options of an association, an account's own or a user's; doc_fragments/association.py documents them."""
+    return {
+        "limits": {"type": "dict"},
+        "fairshare": {"type": "str"},
+        "qos": {"type": "list", "elements": "str"},
+        "default_qos": {"type": "str"},
+    }
+
+
 def run_module(
     backend: Backend,
     argument_spec: Callable[[], Options],

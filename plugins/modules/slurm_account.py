@@ -18,6 +18,7 @@ extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
   - corral.slurm.slurmctld.attributes
+  - corral.slurm.association
 options:
   name:
     description:
@@ -48,29 +49,6 @@ options:
       - Users who may administer the account and those below it. Others are no coordinators any longer.
     type: list
     elements: str
-  limits:
-    description:
-      - Limits by the names that C(sacctmgr) has for them. The examples show how they are written.
-      - Those that are not named stay as they are; V(null) takes one away. TRES that a limit does not name have none.
-      - A time is minutes, or C(days-hours:minutes:seconds) in quotes, for YAML takes C(1:30:00) for a number. Memory is MiB, or has a V(G) or
-        V(T) behind it.
-      - For an association there are C(GrpJobs), C(GrpJobsAccrue), C(GrpSubmit), C(GrpTRES), C(GrpTRESMins), C(GrpTRESRunMins), C(GrpWall),
-        C(MaxJobs), C(MaxJobsAccrue), C(MaxSubmit), C(MaxTRES), C(MaxTRESMins), C(MaxTRESPerNode), C(MaxWall), C(MinPrioThresh) and C(Priority).
-      - A limit above one that holds it down, of the same association or of an account above it, is an error, and nothing is changed.
-    type: dict
-  fairshare:
-    description:
-      - Share among those below the same account, or V(parent) to be counted with these.
-    type: str
-  qos:
-    description:
-      - The QoS that jobs may have; an empty list for those of the account above.
-    type: list
-    elements: str
-  default_qos:
-    description:
-      - The QoS of jobs that name none. It must be among those that jobs may have.
-    type: str
 author:
   - the corral authors (@corral-hpc)
 seealso:
@@ -108,7 +86,7 @@ requests:
   sample: 2
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import association_options, run_module, slurmctld_options
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import account
 
 
@@ -122,10 +100,7 @@ def argument_spec() -> dict[str, object]:
         "description": {"type": "str"},
         "organization": {"type": "str"},
         "coordinators": {"type": "list", "elements": "str"},
-        "limits": {"type": "dict"},
-        "fairshare": {"type": "str"},
-        "qos": {"type": "list", "elements": "str"},
-        "default_qos": {"type": "str"},
+        **association_options(),
     }
 
 

@@ -8,12 +8,11 @@ None of these texts has a password: the entry points of the pods add it from a S
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf, keys
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, quantity
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf
 
 Json = dict[str, Any]
 
@@ -66,15 +65,14 @@ OWNED_SLURM: dict[str, str] = {
     "accountingstorageenforce": "set spec.accounting.enforce",
     "accountingstoragetres": "set spec.accounting.tres",
 }
-_HEADER = ("Written by corral.slurm from a SlurmCluster document; the next run replaces every edit.",)
 
 
-def slurmdbd_conf(spec: Json, *, host: str, munge_socket: str, database_host: str) -> str:
+def slurmdbd_conf(spec: Json, *, host: str, database_host: str) -> str:
     """Return slurmdbd.conf without the database's password. ``spec`` is spec.accounting, ``host`` the name of slurmdbd's pod. Raises ConfError."""
     external = spec["database"].get("external", {})
     settings: dict[str, conf.Value] = {
         "AuthType": "auth/munge",
-        "AuthInfo": f"socket={munge_socket}",
+        "AuthInfo": f"socket={config.MUNGE_SOCKET}",
         "DbdHost": host,
         "DbdPort": SLURMDBD_PORT,
         "SlurmUser": "slurm",
@@ -93,7 +91,7 @@ def slurmdbd_conf(spec: Json, *, host: str, munge_socket: str, database_host: st
         settings["PrivateData"] = ",".join(spec["privateData"])
     settings |= {key: spec["purge"][field] for field, key in PURGE.items() if field in spec["purge"]}
     lines = [conf.line([pair]) for pair in settings.items()]
-    return conf.text(_HEADER, [*lines, *(conf.line([conf.parse_pair(line)]) for line in spec["extraConfig"])])
+    return conf.text(config.HEADER, [*lines, *(conf.line([conf.parse_pair(line)]) for line in spec["extraConfig"])])
 
 
 def _parameters(external: Json) -> list[str]:
@@ -111,7 +109,7 @@ def server_conf(resources: Json) -> str:
     """
     pool = max(_LEAST_BUFFER_POOL, int(quantity.parse(resources["limits"]["memory"]) * _BUFFER_POOL))
     lines = [
-        *(f"# {line}" for line in _HEADER),
+        *(f"# {line}" for line in config.HEADER),
         "[mariadbd]",
         "datadir = /var/lib/mysql/data",
         "socket = /run/mysqld/mysqld.sock",
@@ -145,13 +143,8 @@ def slurm_settings(spec: Json, address: str, *, gpus: bool) -> dict[str, conf.Va
     return settings
 
 
-def fingerprint(*texts: str) -> str:
-    """Return a digest of 16 hexadecimal digits. As an annotation of a pod template, it restarts a daemon that reads its configuration at its start."""
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
-
-
 def errors(spec: Json) -> Iterator[str]:
-    """Yield a sentence for each error in ``spec.accounting``, whose structure is right."""
+    """Yield a sentence for each error in ``spec.accounting`` but those in its lines for slurmdbd.conf. Its structure is right."""
     if "accounting" not in spec:
         return
     found = spec["accounting"]
@@ -163,21 +156,5 @@ def errors(spec: Json) -> Iterator[str]:
         )
     if embedded is not None and quantity.parse(embedded["resources"]["limits"]["memory"]) < 256 << 20:
         yield "spec.accounting.database.embedded.resources.limits.memory is less than 256Mi, with which MariaDB does not start; raise it."
-    seen: set[str] = set()
-    for index, line in enumerate(found["extraConfig"]):
-        path = f"spec.accounting.extraConfig[{index}]"
-        try:
-            key, value = conf.parse_pair(line)
-        except conf.ConfError as error:
-            yield f"{path}: {error}"
-            continue
-        wrong = keys.SLURMDBD.problem(key, value)
-        if key.lower() in OWNED:
-            yield f"{path} sets {key}, which is corral's own: {OWNED[key.lower()]}; remove the line."
-        elif wrong:
-            yield f"{path} sets {wrong}"
-        elif key.lower() in seen:
-            yield f"{path} sets {key} a second time, since case does not count; remove one."
-        seen.add(key.lower())
     if "limits" in found["enforce"] and "associations" not in found["enforce"]:
         yield "spec.accounting.enforce has limits without associations, on which limits stand; add associations."

@@ -62,7 +62,6 @@ COMPONENTS = (
         role="accounting",
         kinds=("ConfigMap", "PersistentVolume", "PersistentVolumeClaim", "Secret", "Service", "StatefulSet"),
         daemon="mariadbd",
-        egress="",
         ingress=("accounting",),
         condition="DatabaseReady",
         field="accounting.database.embedded",

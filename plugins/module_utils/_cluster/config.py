@@ -30,7 +30,7 @@ BACKUP_TIMEOUT = 10
 # Above the switches of all node sets, where the document names none. No name of the document's can be this one.
 TOP_SWITCH = "corral_top"
 
-_HEADER = ("Written by corral.slurm from a SlurmCluster document; the next run replaces every edit.",)
+HEADER = ("Written by corral.slurm from a SlurmCluster document; the next run replaces every edit.",)
 
 # Keys that an extra line can not set, lower case, with what to do instead.
 OWNED: dict[str, str] = {
@@ -165,7 +165,7 @@ def files(
         settings["TopologyPlugin"] = f"topology/{topology['plugin'].lower()}"
     texts = {
         "slurm.conf": conf.text(
-            (*_HEADER, *notes),
+            (*HEADER, *notes),
             [
                 *_overridden(settings, slurm["extraConfig"], {"SlurmctldHost": [_host(*one) for one in controllers[1:]]}),
                 "",
@@ -173,20 +173,20 @@ def files(
                 *_partition_lines(partitions),
             ],
         ),
-        "cgroup.conf": conf.text(_HEADER, _overridden(_cgroup(process_tracking, constrain_devices), slurm["extraCgroupConfig"])),
+        "cgroup.conf": conf.text(HEADER, _overridden(_cgroup(process_tracking, constrain_devices), slurm["extraCgroupConfig"])),
         # required and first: with `optional` a failing plugin would let the job run in the pod.
         "plugstack.conf": conf.text(
-            _HEADER, [conf.plugin_line(True, JAIL_PLUGIN, jail), *map(conf.parse_plugin, slurm["extraPlugstackConfig"])]
+            HEADER, [conf.plugin_line(True, JAIL_PLUGIN, jail), *map(conf.parse_plugin, slurm["extraPlugstackConfig"])]
         ),
     }
     gres = [*_gpu_lines(gpus), *(conf.line(conf.parse_pairs(line)) for line in slurm["extraGresConfig"])]
     if gres:
-        texts["gres.conf"] = conf.text(_HEADER, gres)
+        texts["gres.conf"] = conf.text(HEADER, gres)
     if topology:
         write = _switch_lines if topology["plugin"] == "Tree" else _block_lines
-        texts["topology.conf"] = conf.text(_HEADER, write(topology, _places(node_sets)))
+        texts["topology.conf"] = conf.text(HEADER, write(topology, _places(node_sets)))
     if slurm["extraMpiConfig"]:
-        texts["mpi.conf"] = conf.text(_HEADER, _overridden({}, slurm["extraMpiConfig"]))
+        texts["mpi.conf"] = conf.text(HEADER, _overridden({}, slurm["extraMpiConfig"]))
     return with_hash(texts)
 
 

@@ -187,7 +187,8 @@ class _Resolver:
         login = self.login()
         workers = self.workers(node_sets)
         munge = Munge(secret=f"{self.name}-base-munge-key")
-        database = self.accounting()
+        slurmdbd = self.accounting()
+        server = slurmdbd.database if slurmdbd else None
         texts, fingerprint = config.files(
             cluster=self.name,
             controllers=[(one.host, one.address) for one in controller.hosts],
@@ -201,17 +202,17 @@ class _Resolver:
             # Simulated GPUs are one and the same device file, which every job needs for other things.
             constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
             accounting=accounting.slurm_settings(
-                self.spec["accounting"], self.domain(f"{self.name}-accounting"), gpus=any("gpu" in one for one in self.spec["nodeSets"])
+                self.spec["accounting"], slurmdbd.address, gpus=any("gpu" in one for one in self.spec["nodeSets"])
             )
-            if "accounting" in self.spec
+            if slurmdbd
             else {},
             # slurmctld compares the database's ClusterID with its own when it reads its configuration, and at no other time: another database must be
             # another configuration.
-            notes=[f"Accounting is in the database {database.database_host}:{database.database_port}/{database.database_name}."]
-            if database
+            notes=[f"Accounting is in the database {slurmdbd.database_host}:{slurmdbd.database_port}/{slurmdbd.database_name}."]
+            if slurmdbd
             else [],
         )
-        secrets = self.secrets(munge, login, workers, database)
+        secrets = self.secrets(munge, login, workers, slurmdbd if server else None)
         return Model(
             name=self.name,
             namespace=self.namespace,
@@ -247,14 +248,14 @@ class _Resolver:
             egress=egress.resolve(self.name, self.spec, self.cluster_selector(), self.components),
             open_pods=self.open_pods(),
             ingress=self.ingress(),
-            accounting=database,
+            accounting=slurmdbd,
             sssd=self.sssd(),
             secrets=secrets,
             users=users,
             jail=jails[0],
             jails=jails,
             sub_mount_volumes=sub_mount_volumes,
-            teardown=self.teardown(jails, sub_mount_volumes, controller, database, secrets),
+            teardown=self.teardown(jails, [*sub_mount_volumes, *([server.volume] if server else [])], controller, secrets),
             objects_owner=None,
             live=None,
         )
@@ -368,9 +369,7 @@ class _Resolver:
         server = self.database_server(spec["database"])
         external = spec["database"].get("external", {})
         host = self.domain(server.service) if server else external["host"]
-        texts = {
-            "slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", munge_socket=config.MUNGE_SOCKET, database_host=host),
-        }
+        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", database_host=host)}
         tls = external.get("tls", {})
         return Accounting(
             name=name,
@@ -378,8 +377,8 @@ class _Resolver:
             address=self.domain(name),
             port=accounting.SLURMDBD_PORT,
             config_map=f"{name}-config",
-            files=texts,
-            hash=accounting.fingerprint(*texts.values()),
+            files=files,
+            hash=_hash(files)[:16],
             password_secret=external["passwordSecret"] if external else f"{self.name}-database-password",
             database_host=host,
             database_port=external.get("port", accounting.DATABASE_PORT),
@@ -415,7 +414,7 @@ class _Resolver:
             owned_by_group="hostPath" not in spec["volume"],
             config_map=f"{name}-config",
             files=files,
-            hash=accounting.fingerprint(*files.values()),
+            hash=_hash(files)[:16],
             name=accounting.DATABASE,
             user=accounting.USER,
         )
@@ -880,8 +879,9 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def secrets(self, munge: Munge, login: Login, workers: Workers, database: Accounting | None) -> list[Json]:
-        passwords = [database.password_secret] if database and database.database else []
+    def secrets(self, munge: Munge, login: Login, workers: Workers, embedded: Accounting | None) -> list[Json]:
+        """Return the Secrets that are made once. ``embedded``: slurmdbd, where its database and so the password are the cluster's own."""
+        passwords = [embedded.password_secret] if embedded else []
         host_keys = [(login.host_keys_secret, self.components["login"].labels)]
         if workers.ssh != "Never":
             # Not the login nodes': who breaks out on a worker does not get those.
@@ -919,13 +919,10 @@ class _Resolver:
         kept_for = {"spec": {"claimRef": {"namespace": self.namespace, "name": claim}}} if claim else {}
         return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where, "labels": self.labels}, **kept_for}
 
-    def teardown(
-        self, jails: list[Jail], sub_mounts: list[Volume], controller: Controller, database: Accounting | None, secrets: list[Json]
-    ) -> Teardown:
+    def teardown(self, jails: list[Jail], volumes: list[Volume], controller: Controller, secrets: list[Json]) -> Teardown:
         data: list[Json] = []
         left: list[str] = []
-        databases = [database.database.volume] if database and database.database else []
-        for volume in (*(jail.volume for jail in jails if jail.volume), *sub_mounts, *databases, controller.state):
+        for volume in (*(jail.volume for jail in jails if jail.volume), *volumes, controller.state):
             if volume.create:
                 data.append(self.owned("PersistentVolumeClaim", volume.claim))
             if volume.persistent_volume:

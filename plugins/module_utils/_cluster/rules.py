@@ -496,7 +496,10 @@ def _no_new_privileges(spec: Json) -> Iterator[str]:
 def _extra(spec: Json) -> Iterator[str]:
     slurm = spec["slurm"]
     tracking = slurm["processTracking"]
-    owned = config.OWNED | (accounting.OWNED_SLURM if "accounting" in spec else {})
+    owned = dict(config.OWNED)
+    if "accounting" in spec:
+        owned |= accounting.OWNED_SLURM
+        yield from _lines("spec.accounting.extraConfig", spec["accounting"]["extraConfig"], keys.SLURMDBD, accounting.OWNED)
     yield from _lines("spec.slurm.extraConfig", slurm["extraConfig"], keys.SLURM, owned)
     yield from _lines("spec.slurm.extraCgroupConfig", slurm["extraCgroupConfig"], keys.CGROUP, config.OWNED_CGROUP)
     yield from _lines("spec.slurm.extraGresConfig", slurm["extraGresConfig"], keys.GRES, {}, several=True)
