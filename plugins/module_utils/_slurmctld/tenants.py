@@ -27,8 +27,10 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld 
     difference,
 )
 
-# Its prompt repeats each line, and what it says of that line follows, whichever stream it is for.
-SACCTMGR = ["sh", "-c", "exec sacctmgr -i 2>&1"]
+# Its prompt repeats each line, and what it prints for that line follows, whichever stream it is for. sacctmgr reads by readline, which may take the
+# standard input of an exec for ended before it came (14 times of 960; never when the pipe was full before). And a line that a broken connection cuts off
+# may mean more than the whole one. So sacctmgr starts once all lines are there.
+SACCTMGR = ["sh", "-c", 'lines=$(cat) && [ "$(printf %s "$lines" | wc -c)" = "$0" ] && printf "%s\\n" "$lines" | sacctmgr -i 2>&1']
 _PROMPT = "sacctmgr: "
 # A database of hundreds of thousands of associations, or one with much to do; and what a new association took on a machine with much to do, thrice.
 _READ = 300.0
@@ -235,7 +237,8 @@ def _converge(slurmctld: Slurmctld, wish: Callable[[Live], Wish], *, check: bool
         left = tenancy_plan.make(wanted, after, 1)
         if not left.lines:
             return before, plan, after
-        if [line.text for line in left.next] == told or (len(left.next) > _BY_USER and not left.next[0].last):
+        # Lines that were not even repeated were not read.
+        if (said and [line.text for line in left.next] == told) or (len(left.next) > _BY_USER and not left.next[0].last):
             break
     refused = left.lines[0].text
     words = said.get(refused) or " ".join(said.values()) or "it said nothing"
@@ -252,7 +255,9 @@ def _write(slurmctld: Slurmctld, plan: Plan) -> dict[str, str]:
     line = ""
     for text, weight in plan.batches():
         try:
-            done = slurmctld.feed(SACCTMGR, text, "change accounts, users and QoS", COMMAND + _A_ROW * weight)
+            lines = text.rstrip("\n")
+            command = [*SACCTMGR, str(len(lines.encode()))]
+            done = slurmctld.feed(command, lines, "change accounts, users and QoS", COMMAND + _A_ROW * weight)
         except KubeError as error:
             error.data["changed"] = True  # it may have done all of it
             raise

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import tenants
 
 Words = dict[str, str]
 _COLUMNS = {match[1]: match[2].split(",") for match in re.finditer(r"show (\w+).* format=(\S+)", accounting.READ[2])}
@@ -31,6 +32,7 @@ class Slurmdbd:
         self.lines: list[str] = []
         self.stdin: list[str] = []
         self.reads = self.requests = 0
+        self.deaf = 0  # how often it reads nothing of what it is given
         self.refused: dict[str, str] = {}
         self.tres = ["cpu", "mem", "node", "billing", "gres/gpu"]
         self.qos: dict[str, Words] = {"normal": {**_QOS, "Description": "Normal QOS default"}}
@@ -53,7 +55,10 @@ class Slurmdbd:
         if command == accounting.READ:
             self.reads += 1
             return Output(0, self.shown(), "")
-        assert command == ["sh", "-c", "exec sacctmgr -i 2>&1"] and stdin is not None
+        assert stdin is not None and command == [*tenants.SACCTMGR, str(len(stdin))]
+        if self.deaf:
+            self.deaf -= 1
+            return Output(0, "sacctmgr: \n", "")
         self.stdin.append(stdin.decode())
         return self.sacctmgr(stdin.decode())
 

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +127,24 @@ def test_one_limit_is_one_line_and_one_diff(database: Slurmdbd, document: dict[s
     assert diff["after"] == {"account physics": {"GrpTRES": {"cpu": 600, "gres/gpu": 16, "mem": 1572864}}}
 
 
+def test_lines_that_sacctmgr_did_not_read_are_given_again(database: Slurmdbd, document: dict[str, Any]) -> None:
+    database.deaf = 2
+    made = converge(document)
+    assert (made["changed"], made["writes"], database.deaf) == (True, len(database.lines), 0)
+    assert not converge(document)["changed"]
+
+
+@pytest.mark.parametrize(("given", "length", "printed"), [("one\ntwo", 7, "one two\n"), ("ön\ntwo", 7, "ön two\n"), ("one\nt", 7, "")])
+def test_sacctmgr_gets_all_lines_or_none(tmp_path: Path, given: str, length: int, printed: str) -> None:
+    """One that is cut off could say more than it was to say: delete user where name=alice account=physics."""
+    sacctmgr = tmp_path / "sacctmgr"
+    sacctmgr.write_text("#!/bin/sh\nexec xargs\n")
+    sacctmgr.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([*tenants.SACCTMGR, str(length)], input=given, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode != 0) == (printed, not printed)
+
+
 def test_what_the_document_no_longer_says_is_taken_away(database: Slurmdbd, document: dict[str, Any]) -> None:
     converge(document)
     database.lines.clear()
@@ -148,7 +168,7 @@ def test_users_of_whom_the_same_is_said_share_a_line(database: Slurmdbd) -> None
     result = converge(document)
     assert result["writes"] == 2 + 3  # 500 names a line
     assert database.lines[2].startswith("add user name=u0,u1,") and " account=a,b " in database.lines[2]
-    assert [text.count("\n") for text in database.stdin] == [2, 1, 1, 1]  # 1 000 associations a run
+    assert [len(text.splitlines()) for text in database.stdin] == [2, 1, 1, 1]  # 1 000 associations a run
     for user in document["users"]:
         user["associations"][0]["limits"] = {"MaxJobs": 3}
     database.lines.clear()
@@ -248,7 +268,7 @@ def test_a_run_that_breaks_off_may_have_changed_something(
     database: Slurmdbd, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(client: Any, *, command: list[str], **more: Any) -> Output:
-        if "sacctmgr -i" in command[-1]:
+        if "sacctmgr -i" in " ".join(command):
             raise ExecError("Could not run sh in pod demo/demo-controller-0: the connection broke; try again.")
         return database.run_in_pod(client, command=command, **more)
 
