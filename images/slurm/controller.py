@@ -55,7 +55,11 @@ ROOM = 8 << 20
 LOOK_AT_ROOM = 30.0
 # If the state folder has this file, the ClusterID in ``clustername`` comes from the accounting database.
 REGISTERED = "corral-registered"
+# While this one does not run slurmctld, one of these files tells the probe so: it is ready all the same, or has no database, and why.
+WAITING, REFUSED = "corral-waiting", "corral-refused"
 ID_MISMATCH = "CLUSTER ID MISMATCH"
+# A slurmctld that has ended because of it is started again this often, in seconds: only slurmctld finds out whether the database is the former one again.
+TRY_DATABASE = 30.0
 # What slurmctld calls its files when it can not read them.
 FILES = (
     ("job state save file", "job_state"),
@@ -177,7 +181,7 @@ def explain(lines: list[str], folder: pathlib.Path) -> str:
         ids = re.findall(r'"(?:ClusterID=)?(\d+)"', "\n".join(lines))
         known = f" (it knows the cluster as {ids[-1]}, the state has {ids[-2]})" if len(ids) > 1 else ""
         return (
-            f"the accounting database is not the one that this cluster has written to so far{known}: slurmctld does not start. Give back the former database "
+            f"the accounting database is not the one that this cluster has written to so far{known}: slurmctld waits. Give back the former database "
             f"in spec.accounting.database; or, to go on with this one and without the former records, remove {folder / REGISTERED} (docs/accounting.md)"
         )
     file = next((name for words, name in FILES if words in fatal), "")
@@ -322,6 +326,8 @@ class Controller:
     def run(self) -> int:
         """Return the exit status of the container."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        for mark in (WAITING, REFUSED):  # of a container before this one, which was killed
+            (SCRATCH / mark).unlink(missing_ok=True)
         self._write_client(self.index, "127.0.0.1", own_client())
         wrong = wrong_domain(self.config.hosts[self.index][1] if self.config.hosts else "", RESOLV_CONF.read_text())
         if wrong:
@@ -387,15 +393,27 @@ class Controller:
             return ended, False
         if again or (self.backed and ended == 0):  # ended by the primary, which is back
             return 0, True
-        # The configuration was changed without the command "reconfigure".
-        if any(ID_MISMATCH in line for line in daemon.lines) and first_database(STATE):
-            say("this is the cluster's first accounting database: slurmctld starts again and takes the ClusterID from it")
-            return 0, True
         sentence = explain(list(daemon.lines), STATE)
+        if any(ID_MISMATCH in line for line in daemon.lines):
+            self._await_database(sentence)
+            return 0, True
         if sentence:
             say(sentence)
             note(sentence)
         return ended, False
+
+    def _await_database(self, sentence: str) -> None:
+        """Return when another start of slurmctld may find its database. The probe reports the sentence meanwhile, and from outside a command can be run."""
+        mark, until = SCRATCH / REFUSED, time.monotonic() + TRY_DATABASE
+        if (STATE / REGISTERED).exists():
+            say(sentence)
+            mark.write_text(f"{sentence}\n")
+        while (STATE / REGISTERED).exists() and time.monotonic() < until and not self.stopping:
+            self.stopping = self._wait() in (signal.SIGTERM, signal.SIGINT)
+        mark.unlink(missing_ok=True)
+        # Also when the configuration was changed without the command "reconfigure".
+        if not self.stopping and first_database(STATE):
+            say("slurmctld starts again and takes the ClusterID from the accounting database")
 
     def _wait(self) -> int | None:
         """The next signal, None when none came for a while."""
@@ -451,7 +469,7 @@ class Controller:
         if not condition():
             return
         say(f"{why}: waiting")
-        mark = SCRATCH / "corral-waiting"
+        mark = SCRATCH / WAITING
         mark.touch()
         while not self.stopping and condition():
             number = self._wait()

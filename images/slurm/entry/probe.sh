@@ -52,6 +52,11 @@ slurmctld() {
 	local answer
 	# A backup that has not reached its primary yet (controller.py).
 	[ ! -e /tmp/corral-waiting ] || return 0
+	# controller.py waits for the cluster's own database: restarting it gives none back.
+	if [ -s /tmp/corral-refused ]; then
+		[ "$depth" = alive ] || bad "$(cat /tmp/corral-refused)"
+		return
+	fi
 	running slurmctld || return
 	# Each pod probes its own; a standby does its work when it responds.
 	[ ! -e /tmp/corral-own.conf ] || export SLURM_CONF=/tmp/corral-own.conf

@@ -212,7 +212,7 @@ def end(*_dummy):
 signal.signal(signal.SIGTERM, end)
 print("slurmctld: begins", file=sys.stderr, flush=True)
 if (here / "fatal").exists():
-    print("slurmctld: fatal: Incomplete job state save file, start with '-i' to ignore this.", file=sys.stderr, flush=True)
+    print((here / "fatal").read_text(), file=sys.stderr, flush=True)
     sys.exit(1)
 while True:
     time.sleep(0.1)
@@ -227,7 +227,7 @@ controller.TERMINATION_LOG = here / "message"
 controller.PRELOAD = ""
 controller.SLURMCTLD = str(here / "slurmctld")
 controller.TICK = 0.1
-controller.LAST_BEAT = int(sys.argv[5])
+controller.LAST_BEAT = controller.TRY_DATABASE = int(sys.argv[5])
 hosts = [(name, "127.0.0.1") for name in sys.argv[4].split()]
 config = controller.Config(tuple(hosts), 1, int(sys.argv[5]), (), False)
 sys.exit(controller.Controller(config, sys.argv[3], []).run())
@@ -275,6 +275,13 @@ class Life:
 
 
 Begin = Callable[..., Life]
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _BUSY
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -327,15 +334,57 @@ def test_the_active_one_is_killed_by_the_others_mark_and_begins_anew(begin: Begi
 
 def test_a_backup_without_a_heartbeat_waits_for_one_and_counts_as_well(begin: Begin, tmp_path: pathlib.Path) -> None:
     life = begin("two")
-    deadline = time.monotonic() + _BUSY
-    while not (tmp_path / "corral-waiting").exists():
-        assert time.monotonic() < deadline, "it does not wait"
-        time.sleep(0.02)
+    eventually((tmp_path / "corral-waiting").exists)
     time.sleep(0.3)
     assert not (tmp_path / "lives").exists()
     beat(tmp_path, 0)
     life.lives(1)
     assert not (tmp_path / "corral-waiting").exists()
+    life.process.send_signal(signal.SIGTERM)
+    assert life.end()[0] == 0
+
+
+@pytest.fixture
+def without_database(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder of a cluster that another database knows by another number. Returns the file that the probe reads."""
+    (tmp_path / "corral-refused").write_text("of a container before this one, which was killed")
+    (tmp_path / REGISTERED).touch()
+    (tmp_path / "clustername").write_text("demo|318")
+    (tmp_path / "fatal").write_text("\n".join(MISMATCH))
+    return tmp_path / "corral-refused"
+
+
+def test_without_its_database_it_waits_and_tries_again(begin: Begin, without_database: pathlib.Path) -> None:
+    life = begin("one", "one", 1)
+    life.lives(2)
+    eventually(lambda: "the state has 318" in without_database.read_text() if without_database.exists() else False)
+    (without_database.parent / "fatal").unlink()
+    eventually(lambda: not without_database.exists())
+    life.lives(3)
+    time.sleep(0.2)
+    life.process.send_signal(signal.SIGTERM)
+    assert life.end()[0] == 0
+    assert (without_database.parent / "clustername").read_text() == "demo|318"
+
+
+def test_it_goes_on_with_another_database_once_it_is_told_to(begin: Begin, without_database: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    life = begin("one", "one", _BUSY)
+    life.lives(1)
+    eventually(lambda: without_database.exists() and "the state has 318" in without_database.read_text())
+    (tmp_path / "fatal").unlink()
+    (tmp_path / REGISTERED).unlink()
+    life.lives(2)
+    time.sleep(0.2)
+    assert (tmp_path / REGISTERED).exists()
+    assert not (tmp_path / "clustername").exists() and not without_database.exists()
+    life.process.send_signal(signal.SIGTERM)
+    assert life.end()[0] == 0
+
+
+def test_it_ends_with_the_pod_while_it_waits_for_its_database(begin: Begin, without_database: pathlib.Path) -> None:
+    life = begin("one", "one", _BUSY)
+    life.lives(1)
+    eventually(lambda: without_database.exists() and "the state has 318" in without_database.read_text())
     life.process.send_signal(signal.SIGTERM)
     assert life.end()[0] == 0
 
@@ -356,7 +405,7 @@ def test_nobody_starts_beside_an_active_backup(begin: Begin, tmp_path: pathlib.P
 
 
 def test_a_damaged_state_is_left_where_kubernetes_reads_it(begin: Begin, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "fatal").touch()
+    (tmp_path / "fatal").write_text("slurmctld: fatal: Incomplete job state save file, start with '-i' to ignore this.")
     life = begin("one")
     code, said = life.end()
     assert code == 1

@@ -135,6 +135,14 @@ def test_a_standby_and_a_step_that_has_entered_are_not_asked_again(pod: Pod) -> 
     assert pod.look("slurmctld") == (0, "") and pod.asked("scontrol") == []
 
 
+def test_a_slurmctld_without_its_database_is_alive_and_says_why_it_is_not_ready(pod: Pod) -> None:
+    (pod.folder / "proc/2/comm").unlink()
+    pod.file("tmp/corral-refused", "the accounting database is another one\n")
+    assert pod.look("slurmctld", "alive") == (0, "")
+    assert pod.look("slurmctld") == (1, "the accounting database is another one")
+    assert pod.asked("scontrol") == []
+
+
 def test_a_look_at_a_start_waits_for_it(pod: Pod) -> None:
     conf = pod.folder / "run/slurm/conf/slurm.conf"
     conf.unlink()
