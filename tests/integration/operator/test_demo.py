@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ..conftest import REPOSITORY, Cluster
+from ..conftest import REPOSITORY, VOLUMES, Cluster
 from ..kubectl import Kubectl
 from .conftest import DOCUMENTS, IMAGE, Operator, let_go
 
@@ -30,7 +30,8 @@ def document(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster], tmp_
     made = make_cluster(NAME, PORT)
     example = yaml.safe_load((REPOSITORY / "examples" / "demo.yml").read_text())
     example["metadata"] = {"name": NAME, "namespace": made.namespace}
-    example["spec"] |= {"login": {"service": {"type": "NodePort", "nodePort": PORT}}, "images": made.spec["images"]}
+    example["spec"] |= {"login": {"service": {"type": "NodePort", "nodePort": PORT}}, "images": example["spec"]["images"] | made.spec["images"]}
+    example["spec"]["accounting"]["database"]["embedded"]["volume"]["hostPath"] = f"{VOLUMES}/{NAME}-database"
     for part in ("controller", "jail"):
         example["spec"][part] |= made.spec[part]
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
