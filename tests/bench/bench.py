@@ -217,6 +217,40 @@ def a_thousand_nodes(document: Path, scratch: Path) -> list[dict[str, Any]]:
     ]
 
 
+def accounting(document: Path, scratch: Path) -> list[dict[str, Any]]:
+    """A cluster with slurmdbd and its own MariaDB."""
+    from ansible_collections.corral.slurm.tests.bench import accounting as accounted
+
+    found = accounted.measure(REPOSITORY, document, scratch)
+    many = f"{accounted.USERS} users with two associations each"
+    calls = f"{found['calls']:.0f} s for one call of sacctmgr for each user, of which {accounted.CALLS} were measured"
+    return [
+        result("tenants: an unchanged pass", found["unchanged"], "s", 10, many),
+        result("tenants: an unchanged pass", found["unchanged"] / found["calls"], "× one sacctmgr for each user", 0.2, calls),
+        result("tenants: an unchanged pass, writes", found["unchanged writes"], "writes", 0, many),
+        result("tenants: one limit changed, writes", found["changed lines"], "writes", 1, f"{found['changed']:.1f} s; {many}"),
+        result("tenants: all created", found["created"], "s", 600, f"{many}; slurmdbd's own time"),
+        result(
+            "slurmdbd takes records after an outage",
+            found["records"],
+            "s",
+            120,
+            f"{accounted.RECORDS} jobs, from its first response, when it had {found['records before']}",
+        ),
+        result(
+            "srun true with accounting",
+            found["with"] / found["without"],
+            "× without",
+            1.1,
+            f"{found['with'] * 1000:.1f} ms against {found['without'] * 1000:.1f} ms",
+        ),
+        result("unchanged site with accounting, writes", found["writes"], "writes", 0, f"{found['objects']} objects"),
+        result(
+            "unchanged site with accounting, requests", found["requests"], "requests", found["objects"] + 15, f"{found['objects']} objects"
+        ),
+    ]
+
+
 def from_nothing() -> dict[str, Any]:
     subprocess.run([str(REPOSITORY / "lab" / "lab"), "down"], check=True)
     took = seconds(lambda: subprocess.run(["make", "-C", str(REPOSITORY), "demo", "KUBECONFIG="], check=True, stdout=subprocess.DEVNULL))
@@ -328,8 +362,13 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("document", type=Path, help="the SlurmCluster document of a cluster that is up and at rest")
     arguments.add_argument("--cold", action="store_true", help="also take the lab down and measure the way to the first job")
+    arguments.add_argument("--accounting", action="store_true", help="measure accounting alone, and show its rows; nothing is written")
     arguments.add_argument("--operator", action="store_true", help="measure the operator alone, and show its rows; nothing is written")
     options = arguments.parse_args()
+    if options.accounting:
+        with tempfile.TemporaryDirectory() as scratch:
+            accounting(options.document, Path(scratch))
+        return
     if options.operator:
         with tempfile.TemporaryDirectory() as scratch:
             runs_of_the_operator(options.document, Path(scratch), beside_kubernetes_core(Path(scratch))[1])
@@ -343,6 +382,7 @@ def main() -> None:
         results.extend([*entering_the_jail(options.document), *entering_beside_the_least()])
         results.append(a_new_user(options.document, Path(scratch)))
         results.extend(a_thousand_nodes(options.document, Path(scratch)))
+        results.extend(accounting(options.document, Path(scratch)))
         results.extend(steps_in_the_jail())
         results.extend(runs_of_the_operator(options.document, Path(scratch), runner))
         results.extend(edits_and_drift(options.document, Path(scratch)))

@@ -8,10 +8,7 @@ A run is measured up to its wait for slurmd.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,51 +16,32 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import METADATA_LIST, Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
-from ansible_collections.corral.slurm.tests.bench import simulated
+from ansible_collections.corral.slurm.tests.bench import own, simulated
 
 NAME = "many"
 COUNT = 1000
 # Between two looks, which are in this process: what measures shall not be what is measured.
 _PAUSE = 0.5
-_SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
 
 
 def measure(repository: Path, document: Path, scratch: Path) -> dict[str, Any]:
     """Return seconds and counts. ``document`` is that of the demonstration's cluster, of which the images and the jail are taken."""
-    cluster = _Cluster(str(repository / "lab" / "kubectl"), document, scratch)
+    cluster = _Cluster(repository, document, scratch)
     try:
         return cluster.measure()
     finally:
         cluster.remove()
 
 
-class _Cluster:
-    def __init__(self, kubectl: str, document: Path, scratch: Path) -> None:
-        self._kubectl = kubectl
+class _Cluster(own.Own):
+    def __init__(self, repository: Path, document: Path, scratch: Path) -> None:
+        # Nodes that do not answer are not down.
+        super().__init__(NAME, repository, document, scratch, ["SlurmdTimeout=0"])
         self._client = Client(auth.resolve({}))
-        self._path = scratch / f"{NAME}.yml"
-        demo = yaml.safe_load(document.read_text())["spec"]
-        self._volumes = volumes = Path(os.environ.get("CORRAL_LAB_DIR", "/var/lib/corral-lab")) / "volumes"
-        self._document: dict[str, Any] = {
-            "apiVersion": "corral.hpc/v1alpha1",
-            "kind": "SlurmCluster",
-            "metadata": {"name": NAME, "namespace": NAME},
-            "spec": {
-                "images": demo["images"],
-                # Nodes that do not answer are not down.
-                "slurm": {"processTracking": "linuxproc", "extraConfig": ["SlurmdTimeout=0"]},
-                "controller": {"stateVolume": {"hostPath": f"{volumes}/{NAME}-state", "size": "1Gi"}},
-                "login": {"service": {"type": "ClusterIP"}},
-                "nodeSets": [{"name": "real", "replicas": 1, "resources": _SMALL}],
-                "jail": {"volume": {"hostPath": f"{volumes}/{NAME}-jail", "size": "5Gi"}, "populate": demo["jail"]["populate"]},
-            },
-        }
 
     def measure(self) -> dict[str, Any]:
         """Make the cluster, add COUNT workers, run again, and take half of them away."""
@@ -92,7 +70,7 @@ class _Cluster:
         return {"known": known, "unchanged": unchanged, "requests": requests, "writes": writes, "objects": objects, "down": down}
 
     def _address(self) -> str:
-        return self._kubectl_says("get", "pod", f"{NAME}-controller-0", "-n", NAME, "-o", "jsonpath={.status.podIP}")
+        return self.kubectl("get", "pod", f"{NAME}-controller-0", "-n", NAME, "-o", "jsonpath={.status.podIP}")
 
     def _unregistered(self) -> str:
         """Run the site to where it waits until slurmd has registered, which it never does here; return what it printed."""
@@ -109,30 +87,15 @@ class _Cluster:
             sys.exit(f"bench: {idle} of {COUNT} simulated nodes are idle")
 
     def _scontrol(self, *args: str) -> str:
-        return self._kubectl_says("exec", "-n", NAME, f"{NAME}-controller-0", "-c", "slurmctld", "--", "scontrol", *args)
-
-    def remove(self) -> None:
-        """Take all of it away."""
-        self._play("corral.slurm.destroy", "-e", f"confirm={NAME}", "-e", "delete_namespace=true")
-        for what in ("state", "jail"):
-            shutil.rmtree(self._volumes / f"{NAME}-{what}", ignore_errors=True)
+        return self.inside("controller-0", "slurmctld", "scontrol", *args)
 
     def _site(self, workers: int, tag: str = "", *args: str, check: bool = True) -> str:
         """Run the site, or a part of it, with so many simulated workers; return what it printed."""
-        sets = self._document["spec"]["nodeSets"][:1]
+        sets = self.document["spec"]["nodeSets"][:1]
         if workers:
-            sets.append({"name": "sim", "replicas": workers, "resources": _SMALL, **simulated.PLACE})
-        self._document["spec"]["nodeSets"] = sets
-        self._path.write_text(yaml.safe_dump(self._document))
-        return self._play("corral.slurm.site", "-v", *(["--tags", tag] if tag else []), *args, check=check)
-
-    def _play(self, *args: str, check: bool = True) -> str:
-        environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
-        command = ["ansible-playbook", *args, "-e", f"slurm_cluster_file={self._path}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
-        if check and done.returncode:
-            sys.exit(f"bench: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-        return done.stdout
+            sets.append({"name": "sim", "replicas": workers, "resources": own.SMALL, **simulated.PLACE})
+        self.document["spec"]["nodeSets"] = sets
+        return self.play("corral.slurm.site", "-v", *(["--tags", tag] if tag else []), *args, check=check)
 
     def _timed(self, condition: Callable[[], bool], action: Callable[[], object]) -> float:
         """Return after how many seconds a condition holds that an action leads to. Both are over then."""
@@ -170,8 +133,5 @@ class _Cluster:
         )
 
     def _restarts(self) -> int:
-        pod = json.loads(self._kubectl_says("get", "pod", f"{NAME}-controller-0", "-n", NAME, "-o", "json"))
+        pod = json.loads(self.kubectl("get", "pod", f"{NAME}-controller-0", "-n", NAME, "-o", "json"))
         return sum(int(one["restartCount"]) for one in pod["status"]["containerStatuses"])
-
-    def _kubectl_says(self, *args: str) -> str:
-        return subprocess.run([self._kubectl, *args], capture_output=True, text=True, check=False).stdout
