@@ -32,6 +32,7 @@ class Slurmdbd:
         self.stdin: list[str] = []
         self.reads = self.requests = 0
         self.refused: dict[str, str] = {}
+        self.enforced = "associations,limits,qos"
         self.tres = ["cpu", "mem", "node", "billing", "gres/gpu"]
         self.qos: dict[str, Words] = {"normal": {**_QOS, "Description": "Normal QOS default"}}
         self.users: dict[str, Words] = {"root": {"AdminLevel": "Administrator", "DefaultAccount": "root"}}
@@ -112,6 +113,7 @@ class Slurmdbd:
         ]
         sections = {
             "cluster": ["demo"],
+            "enforce": [self.enforced],
             "tres": [tres.replace("/", "|") for tres in self.tres],
             "qos": qos,
             "users": users,
@@ -128,6 +130,9 @@ class Slurmdbd:
 
     def _set(self, one: Words, values: Words, kinds: dict[str, str], unset: Words) -> None:
         for name, value in values.items():
+            if name == "Comment":
+                one[name] = value.lower()
+                continue
             kind = kinds[name]
             if kind == accounting.TRES:
                 had = dict(pair.split("=") for pair in one.get(name, "").split(",") if pair)
