@@ -91,15 +91,15 @@ class State:
             "held": _held(self.budget.keys(live), live),
         }
 
-    def warning(self, where: tzinfo) -> str:
+    def warning(self, where: tzinfo, currency: str) -> str:
         """Return a sentence on the mark that it has passed; "" for none."""
         if not self.mark:
             return ""
         since = datetime.fromtimestamp(self.period.start, where)
-        when = f"of {since:%Y-%m}" if self.budget.since is None else f"since {since:%Y-%m-%d}"
-        unit = self.budget.unit.replace("_", " ")
+        when = f"in {since:%Y-%m}" if self.budget.since is None else f"since {since:%Y-%m-%d}"
+        unit = (currency or "of cost") if self.budget.unit == "cost" else self.budget.unit.replace("_", "-")
         limit, used = usage.rounded(self.budget.limit), usage.rounded(self.used)
-        return f"{self.budget.path}: {self.budget.name} has used {self.share} % of the {limit:.2f} {unit} {when}: {used:.2f}."
+        return f"{self.budget.path}: {self.budget.name} has used {self.share} % of its {limit:.2f} {unit} {when}, {used:.2f}."
 
 
 def read(said: list[dict[str, Any]], where: tzinfo, prices: Prices) -> list[Budget]:

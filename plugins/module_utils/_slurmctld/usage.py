@@ -58,7 +58,7 @@ def run(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
         rows, totals = usage.rows(cells, by, prices), usage.total(cells, prices).to_dict(prices)
         known = states(live) if live else []
         told = [one.to_dict(live) for one in known] if live else []
-        warnings = [sentence for one in known if (sentence := one.warning(where))]
+        warnings = [sentence for one in known if (sentence := one.warning(where, prices.currency))]
         warnings += budgets.escapes(known, live) if live else []
         return {
             **result,

@@ -32,6 +32,9 @@ class Slurmdbd:
         self.stdin: list[str] = []
         self.reads = self.requests = 0
         self.refused: dict[str, str] = {}
+        # The periods that were asked for, and what jobs have used in each: account, user, QoS, partition and numbers.
+        self.periods: list[list[int]] = []
+        self.usage: list[str] = []
         self.enforced = "associations,limits,qos"
         self.tres = ["cpu", "mem", "node", "billing", "gres/gpu"]
         self.qos: dict[str, Words] = {"normal": {**_QOS, "Description": "Normal QOS default"}}
@@ -54,9 +57,17 @@ class Slurmdbd:
         if command == accounting.READ:
             self.reads += 1
             return Output(0, self.shown(), "")
+        if command[0] == "env":
+            self.periods.append([int(number) for number in command[6:]])
+            return Output(0, self.used(*self.periods[-1]), "")
         assert command == ["sh", "-c", "exec sacctmgr -i 2>&1"] and stdin is not None
         self.stdin.append(stdin.decode())
         return self.sacctmgr(stdin.decode())
+
+    def used(self, *numbers: int) -> str:
+        """What the command of slurm_usage prints: the same for each period."""
+        sections = zip(numbers[::2], numbers[1::2], strict=True)
+        return "".join("\n".join([f"== corral range {start} {end}", f"== corral day {start} {end}", *self.usage, ""]) for start, end in sections)
 
     def get(self, path: str, **_more: Any) -> Any:
         """The controller's pod, looked at for what explains an error: it is well."""
