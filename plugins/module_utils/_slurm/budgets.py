@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import usage
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import output, usage
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import HOLD, ROOT, Key, Live
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.usage import Cell, Period, Prices
 
@@ -82,8 +82,8 @@ class State:
             "user": self.budget.user,
             "unit": self.budget.unit,
             "period": "month" if self.budget.since is None else "total",
-            "start": usage.output.stamp(self.period.start),
-            "end": usage.output.stamp(self.period.end),
+            "start": output.stamp(self.period.start),
+            "end": output.stamp(self.period.end),
             "limit": usage.rounded(self.budget.limit),
             "used": usage.rounded(self.used),
             "share": self.share,
@@ -152,10 +152,14 @@ def check(wanted: Iterable[Budget], live: Live) -> None:
     """Raise CorralError for a budget of somebody whom Slurm does not know."""
     for one in wanted:
         if one.account and live.account(one.account) is None:
-            raise CorralError(f"{one.path}.account is {one.account}, and there is no account of that name; make it first, or correct the name.")
+            raise CorralError(
+                f"{one.path}.account is {one.account}, and there is no account of that name; make it first, or correct the name."
+            )
         if one.user and not one.keys(live):
             below = f" in account {one.account}" if one.account else ""
-            raise CorralError(f"{one.path}.user is {one.user}, and there is no user of that name{below}; make them first, or correct the name.")
+            raise CorralError(
+                f"{one.path}.user is {one.user}, and there is no user of that name{below}; make them first, or correct the name."
+            )
 
 
 def state(budget: Budget, period: Period, cells: Iterable[Cell], live: Live, prices: Prices, marks: list[int]) -> State:
@@ -173,7 +177,8 @@ def held(states: Iterable[State], live: Live) -> frozenset[Key]:
     found = frozenset(key for one in states if one.exhausted for key in one.budget.keys(live))
     if found and "limits" not in live.enforced:
         raise CorralError(
-            "Slurm does not enforce limits here, so it would start jobs all the same; add associations and limits to spec.accounting.enforce. Nothing was changed."
+            "Slurm does not enforce limits here, so it would start jobs all the same; add associations and limits to spec.accounting.enforce. "
+            "Nothing was changed."
         )
     return found
 

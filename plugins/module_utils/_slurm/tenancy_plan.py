@@ -365,7 +365,9 @@ def _holds(plan: Plan, wish: Wish, live: Live) -> None:
         if shall == one.held and not (one.marked and not shall):
             continue
         account, user, partition = key
-        which = f"user where name={user} account={account} {where} partition={partition}" if user else f"account where name={account} {where}"
+        which = (
+            f"user where name={user} account={account} {where} partition={partition}" if user else f"account where name={account} {where}"
+        )
         plan.tell(" ".join([f"modify {which} set", *(one.hold() if shall else one.release())]))
         plan.differs(_title(key), {"held": one.held}, {"held": shall})
 

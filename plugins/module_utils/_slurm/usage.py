@@ -178,7 +178,9 @@ def parse(text: str) -> list[tuple[Period, list[Cell]]]:
                 jobs, cpu, gpu, node, billing = (int(number) for number in numbers)
                 found[-1][1].append(Cell(account, user, qos, partition, jobs, cpu, gpu, node, billing))
     except (ValueError, IndexError) as error:
-        raise output.OutputError(f"The sums of sacct's records have an unknown line ({error}); see whether the image's awk works.") from error
+        raise output.OutputError(
+            f"The sums of sacct's records have an unknown line ({error}); see whether the image's awk works."
+        ) from error
     return found
 
 
@@ -236,7 +238,9 @@ def zone(name: str) -> tzinfo:
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ValueError, OSError, KeyError) as error:
-        raise CorralError(f"timezone is {quoted(name)}, which is no time zone that Python knows here; write one such as Europe/Berlin, or UTC.") from error
+        raise CorralError(
+            f"timezone is {quoted(name)}, which is no time zone that Python knows here; write one such as Europe/Berlin, or UTC."
+        ) from error
 
 
 def moment(said: str, path: str, where: tzinfo) -> int:
@@ -244,7 +248,9 @@ def moment(said: str, path: str, where: tzinfo) -> int:
     try:
         found = datetime.fromisoformat(said.strip())
     except ValueError as error:
-        raise CorralError(f'{path} is {quoted(said)}; it must be a date, or a date with a time, such as 2026-10-01 or "2026-10-01T12:00:00".') from error
+        raise CorralError(
+            f'{path} is {quoted(said)}; it must be a date, or a date with a time, such as 2026-10-01 or "2026-10-01T12:00:00".'
+        ) from error
     return int((found if found.tzinfo else found.replace(tzinfo=where)).timestamp())
 
 
@@ -272,7 +278,9 @@ def rounded(exact: Fraction) -> float:
     return float(round(exact, 2))
 
 
-def render(form: str, period: Period, by: list[str], found: list[dict[str, Any]], totals: dict[str, Any], budgets: list[dict[str, Any]]) -> str:
+def render(
+    form: str, period: Period, by: list[str], found: list[dict[str, Any]], totals: dict[str, Any], budgets: list[dict[str, Any]]
+) -> str:
     """Return a report as JSON, CSV or a table."""
     if form == "json":
         report = {"start": output.stamp(period.start), "end": output.stamp(period.end), "rows": found, "totals": totals, "budgets": budgets}
@@ -291,7 +299,16 @@ def render(form: str, period: Period, by: list[str], found: list[dict[str, Any]]
     if budgets:
         text_table += "\n" + _table(
             [["budget", "period", "limit", "used", "share", "held"]]
-            + [[one["name"], one["period"], *(_cell(one[key]) for key in ("limit", "used")), f"{one['share']} %", "yes" if one["held"] else "no"] for one in budgets],
+            + [
+                [
+                    one["name"],
+                    one["period"],
+                    *(_cell(one[key]) for key in ("limit", "used")),
+                    f"{one['share']} %",
+                    "yes" if one["held"] else "no",
+                ]
+                for one in budgets
+            ],
             2,
         )
     return f"{output.stamp(period.start)} to {output.stamp(period.end)}\n\n{text_table}"
@@ -303,5 +320,8 @@ def _cell(value: Any) -> str:
 
 def _table(lines: list[list[str]], left: int) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    padded = [[cell.ljust(width) if number < left else cell.rjust(width) for number, (cell, width) in enumerate(zip(line, widths, strict=True))] for line in lines]
+    padded = [
+        [cell.ljust(width) if number < left else cell.rjust(width) for number, (cell, width) in enumerate(zip(line, widths, strict=True))]
+        for line in lines
+    ]
     return "".join(f"{'  '.join(line).rstrip()}\n" for line in padded)

@@ -217,9 +217,7 @@ def ask(slurmctld: Slurmctld, command: list[str], what: str, timeout: float) -> 
                 "cluster's document, and run again.",
             ) from error
         if "persistent connection" in str(error):
-            raise KubeError(
-                f"slurmdbd does not answer in {slurmctld.ref}: {error} See whether slurmdbd runs, and its log too."
-            ) from error
+            raise KubeError(f"slurmdbd does not answer in {slurmctld.ref}: {error} See whether slurmdbd runs, and its log too.") from error
         raise
 
 

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import budgets, usage
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import budgets, output, usage
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import Live
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.budgets import State
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Wish
@@ -62,8 +62,8 @@ def run(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
         warnings += budgets.escapes(known, live) if live else []
         return {
             **result,
-            "start": usage.output.stamp(period.start),
-            "end": usage.output.stamp(period.end),
+            "start": output.stamp(period.start),
+            "end": output.stamp(period.end),
             "rows": rows,
             "totals": totals,
             "currency": prices.currency,

@@ -55,7 +55,9 @@ def ask(folder: Path, *periods: Period, sacct: str = 'cat "$0.$(echo "$*" | sed 
         (folder / name).chmod(0o755)
     for day, lines in DAYS.items():
         (folder / f"sacct.{day}").write_text("\n".join([*lines, ""]))
-    run = subprocess.run(usage.command(periods), capture_output=True, text=True, check=False, env={"PATH": f"{folder}:{os.environ['PATH']}"})
+    run = subprocess.run(
+        usage.command(periods), capture_output=True, text=True, check=False, env={"PATH": f"{folder}:{os.environ['PATH']}"}
+    )
     if run.returncode:
         raise OSError(run.stderr)
     return run.stdout
@@ -68,7 +70,9 @@ def test_seconds_are_added_up_across_days_and_each_run_counts_once(tmp_path: Pat
 
 
 def test_several_periods_are_one_command(tmp_path: Path) -> None:
-    first, second, later = usage.parse(ask(tmp_path, Period(START, START + DAY), Period(START + DAY, START + 2 * DAY), Period(START + 9 * DAY, START + 10 * DAY)))
+    first, second, later = usage.parse(
+        ask(tmp_path, Period(START, START + DAY), Period(START + DAY, START + 2 * DAY), Period(START + 9 * DAY, START + 10 * DAY))
+    )
     both = [usage.total(cells, Prices()).seconds for _period, cells in (first, second)]
     assert {name: both[0][name] + both[1][name] for name in both[0]} == usage.total(CELLS, Prices()).seconds
     assert usage.total(second[1], Prices()).jobs == 4, "one was over when the day began"
@@ -89,13 +93,19 @@ def test_rows_are_by_what_is_asked_for() -> None:
     (account,) = usage.rows(CELLS[1:], ["account"], Prices())
     assert account["account"] == "physics" and (account["jobs"], account["cpu_seconds"], account["cpu_hours"]) == (5, 96196, 26.72)
     assert "cost" not in account
-    assert [(row["partition"], row["qos"]) for row in usage.rows(CELLS, ["partition", "qos"], Prices())] == [("gpu", "high"), ("gpu", "normal"), ("main", "normal")]
+    assert [(row["partition"], row["qos"]) for row in usage.rows(CELLS, ["partition", "qos"], Prices())] == [
+        ("gpu", "high"),
+        ("gpu", "normal"),
+        ("main", "normal"),
+    ]
     (cluster,) = usage.rows(CELLS, [], Prices())
     assert cluster == usage.total(CELLS, Prices()).to_dict(Prices())
 
 
 def test_prices_are_of_the_qos_then_of_the_partition_then_general() -> None:
-    prices = usage.prices_of({"cpu": 0.1, "gpu": "1.5", "partitions": {"gpu": {"gpu": 36}}, "qos": {"high": {"gpu": 72, "cpu": 0}}, "currency": "EUR"})
+    prices = usage.prices_of(
+        {"cpu": 0.1, "gpu": "1.5", "partitions": {"gpu": {"gpu": 36}}, "qos": {"high": {"gpu": 72, "cpu": 0}}, "currency": "EUR"}
+    )
     assert [prices.cost(cell) for cell in CELLS] == [
         Fraction(72 * 50, 3600),
         Fraction(36 * 997, 3600) + Fraction(7976, 36000),
@@ -159,6 +169,9 @@ def test_a_report_is_a_table_or_csv_or_json() -> None:
         "account physics  month   10.00  26.72  267.2 %   yes\n"
     )
     read = list(csv.DictReader(io.StringIO(usage.render("csv", period, by, rows, totals, []))))
-    assert [(row["account"], row["user"], row["cpu_seconds"]) for row in read] == [("chemistry", "bob", "160"), ("physics", "alice", "96196")]
+    assert [(row["account"], row["user"], row["cpu_seconds"]) for row in read] == [
+        ("chemistry", "bob", "160"),
+        ("physics", "alice", "96196"),
+    ]
     report = json.loads(usage.render("json", period, by, rows, totals, [budget]))
     assert (report["rows"], report["totals"], report["budgets"], report["end"]) == (rows, totals, [budget], "2026-10-02T00:00:00Z")

@@ -67,7 +67,9 @@ class Slurmdbd:
     def used(self, *numbers: int) -> str:
         """What the command of slurm_usage prints: the same for each period."""
         sections = zip(numbers[::2], numbers[1::2], strict=True)
-        return "".join("\n".join([f"== corral range {start} {end}", f"== corral day {start} {end}", *self.usage, ""]) for start, end in sections)
+        return "".join(
+            "\n".join([f"== corral range {start} {end}", f"== corral day {start} {end}", *self.usage, ""]) for start, end in sections
+        )
 
     def get(self, path: str, **_more: Any) -> Any:
         """The controller's pod, looked at for what explains an error: it is well."""

@@ -39,7 +39,11 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Slurmdbd:
     monkeypatch.setattr(time, "time", lambda: float(NOW))
     converge(paper)
     # 10 CPU-hours of alice in each account, and 4 GPU-hours of bob.
-    paper.usage = ["physics|alice|normal|main|3|36000|0|7200|36000", "chemistry|alice|normal|main|1|36000|0|3600|36000", "chemistry|bob|normal|gpu|1|3600|14400|3600|3600"]
+    paper.usage = [
+        "physics|alice|normal|main|3|36000|0|7200|36000",
+        "chemistry|alice|normal|main|1|36000|0|3600|36000",
+        "chemistry|bob|normal|gpu|1|3600|14400|3600|3600",
+    ]
     return paper
 
 
@@ -58,13 +62,21 @@ def test_a_report_is_one_exec_and_needs_no_accounts(database: Slurmdbd) -> None:
     reads = database.reads
     result = run()
     assert database.periods == [[1793491200, 1796083200]], "November"
-    assert [(row["account"], row["cpu_seconds"], row["gpu_hours"]) for row in result["rows"]] == [("chemistry", 39600, 4.0), ("physics", 36000, 0.0)]
+    assert [(row["account"], row["cpu_seconds"], row["gpu_hours"]) for row in result["rows"]] == [
+        ("chemistry", 39600, 4.0),
+        ("physics", 36000, 0.0),
+    ]
     assert (result["totals"]["jobs"], result["changed"], result["budgets"], database.reads - reads) == (5, False, [], 0)
     assert "warnings" not in result and "total" in result["text"]
 
 
 def test_periods_that_are_the_same_are_asked_for_once(database: Slurmdbd) -> None:
-    run({"account": "physics", "cpu_hours": 1}, {"user": "bob", "gpu_hours": 1}, {"user": "alice", "cpu_hours": 1, "start": "2026-01-01"}, month="2026-11")
+    run(
+        {"account": "physics", "cpu_hours": 1},
+        {"user": "bob", "gpu_hours": 1},
+        {"user": "alice", "cpu_hours": 1, "start": "2026-01-01"},
+        month="2026-11",
+    )
     assert database.periods == [[1793491200, 1796083200, 1767225600, 1796083200]]
     run({"account": "physics", "cpu_hours": 1}, start="2026-10-20", end="2026-11-01")
     assert database.periods[1] == [1792454400, 1793491200, 1790812800, 1793491200], "the budget is that of October"
@@ -82,15 +94,21 @@ def test_periods_that_are_the_same_are_asked_for_once(database: Slurmdbd) -> Non
         ({"account": "physics", "node_hours": 4}, 2.0, 50.0, 50),
     ],
 )
-def test_the_share_of_a_budget(database: Slurmdbd, budget: dict[str, Any], used: float, share: float, mark: int) -> None:
+@pytest.mark.usefixtures("database")
+def test_the_share_of_a_budget(budget: dict[str, Any], used: float, share: float, mark: int) -> None:
     result = run(budget, prices={"cpu": 0.3, "gpu": 1.5, "currency": "EUR"})
     (found,) = result["budgets"]
     assert (found["used"], found["share"], found["mark"], found["held"]) == (used, share, mark, False)
     assert len(result.get("warnings", [])) == bool(mark)
 
 
-def test_a_warning_is_a_sentence(database: Slurmdbd) -> None:
-    result = run({"user": "alice", "cpu_hours": 24}, {"account": "chemistry", "cost": 10, "start": "2026-01-01"}, prices={"gpu": 2, "currency": "EUR"})
+@pytest.mark.usefixtures("database")
+def test_a_warning_is_a_sentence() -> None:
+    result = run(
+        {"user": "alice", "cpu_hours": 24},
+        {"account": "chemistry", "cost": 10, "start": "2026-01-01"},
+        prices={"gpu": 2, "currency": "EUR"},
+    )
     assert result["warnings"] == [
         "budgets[0]: user alice has used 83.3 % of its 24.00 cpu-hours in 2026-11, 20.00.",
         "budgets[1]: account chemistry has used 80.0 % of its 10.00 EUR since 2026-01-01, 8.00.",
@@ -117,7 +135,10 @@ def test_an_exhausted_budget_is_held_and_released_and_the_former_limit_comes_bac
     assert all(line.startswith("modify user") and line.endswith('set GrpJobs=-1 Comment="corral"') for line in database.lines)
     database.lines.clear()
     released = run(hold=True)
-    assert (released["changed"], database.lines) == (True, ['modify account where name=physics cluster=demo set GrpJobs=200 Comment="corral"'])
+    assert (released["changed"], database.lines) == (
+        True,
+        ['modify account where name=physics cluster=demo set GrpJobs=200 Comment="corral"'],
+    )
     assert not run(hold=True)["changed"]
 
 
@@ -131,7 +152,10 @@ def test_without_hold_nothing_is_changed(database: Slurmdbd) -> None:
 def test_tenants_leave_a_hold_and_change_what_comes_back(database: Slurmdbd) -> None:
     run({"account": "physics", "cpu_hours": 1}, hold=True)
     assert converge(database) == []
-    changed = {**DOCUMENT, "accounts": [DOCUMENT["accounts"][0], {**DOCUMENT["accounts"][1], "limits": {"GrpJobs": 300}}, DOCUMENT["accounts"][2]]}
+    changed = {
+        **DOCUMENT,
+        "accounts": [DOCUMENT["accounts"][0], {**DOCUMENT["accounts"][1], "limits": {"GrpJobs": 300}}, DOCUMENT["accounts"][2]],
+    }
     assert converge(database, changed) == ['modify account where name=physics cluster=demo set Comment="corral [corral hold 300]"']
     assert database.associations["physics", "", ""]["GrpJobs"] == "0" and converge(database, changed) == []
     (physics,) = tenants.account_info({**CONNECTION, "name": ["physics"]}, check=False, diff=False)["accounts"]
@@ -171,7 +195,10 @@ def test_a_hold_needs_limits_to_be_enforced(database: Slurmdbd) -> None:
     [
         ({"account": "phsics", "cpu_hours": 1}, "budgets[0].account is phsics, and there is no account of that name"),
         ({"user": "zoe", "cpu_hours": 1}, "budgets[0].user is zoe, and there is no user of that name;"),
-        ({"user": "bob", "account": "physics", "cpu_hours": 1}, "budgets[0].user is bob, and there is no user of that name in account physics"),
+        (
+            {"user": "bob", "account": "physics", "cpu_hours": 1},
+            "budgets[0].user is bob, and there is no user of that name in account physics",
+        ),
         ({"account": "root", "cpu_hours": 1}, "budgets[0] is for root"),
         ({"cpu_hours": 1}, "budgets[0] has neither account nor user"),
         ({"account": "physics"}, "budgets[0] has no limit; give it one of cpu_hours"),
@@ -190,7 +217,8 @@ def test_what_is_no_budget_is_refused(database: Slurmdbd, budget: dict[str, Any]
     assert str(caught.value).startswith(sentence) and database.periods == []
 
 
-def test_a_budget_occurs_once(database: Slurmdbd) -> None:
+@pytest.mark.usefixtures("database")
+def test_a_budget_occurs_once() -> None:
     with pytest.raises(CorralError, match=r"budgets\[1\] is for account physics again, as budgets\[0\] is"):
         run({"account": "physics", "cpu_hours": 1}, {"account": "physics", "cpu_hours": 2})
 
@@ -209,7 +237,8 @@ def test_a_period_that_can_not_be_is_refused(database: Slurmdbd, options: dict[s
     assert database.periods == []
 
 
-def test_a_cluster_without_accounting_is_named(database: Slurmdbd, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("database")
+def test_a_cluster_without_accounting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurmctld, "run_in_pod", lambda *_args, **_more: Output(1, "", "Slurm accounting storage is disabled"))
     with pytest.raises(CorralError, match=r"has no accounting, .*add spec\.accounting"):
         run()
