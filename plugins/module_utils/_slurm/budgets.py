@@ -19,7 +19,7 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import output, usage
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import HOLD, ROOT, Key, Live
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.usage import Cell, Period, Prices
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.usage import Cell, Period, Prices, Sum
 
 _HOURS = {f"{resource}_hours": resource for resource in usage.RESOURCES}
 _LIMITS = (*_HOURS, "cost")
@@ -46,7 +46,7 @@ class Budget:
 
     def period(self, end: int, now: int, where: tzinfo) -> Period:
         """Return what is counted for a report that goes to ``end``: the month in which it ends, or all since the budget's start."""
-        return Period(usage.month_of(min(end, now) - 1, where).start if self.since is None else self.since, end)
+        return Period(usage.month_of(min(end - 1, now), where).start if self.since is None else self.since, end)
 
     def keys(self, live: Live) -> list[Key]:
         """Return the associations that are held for it."""
@@ -102,10 +102,35 @@ class State:
         return f"{self.budget.path}: {self.budget.name} has used {self.share} % of its {limit:.2f} {unit} {when}, {used:.2f}."
 
 
-def read(said: list[dict[str, Any]], where: tzinfo, prices: Prices) -> list[Budget]:
+class Used:
+    """What jobs have used in a period, by account and user: thousands of users may have a budget each."""
+
+    def __init__(self, period: Period, cells: Iterable[Cell], prices: Prices) -> None:
+        self.period = period
+        self._by_account: dict[str, dict[str, Sum]] = {}
+        self._by_user: dict[str, dict[str, Sum]] = {}
+        for cell in cells:
+            one = self._by_account.setdefault(cell.account, {}).setdefault(cell.user, Sum())
+            one.add(cell, prices)
+            self._by_user.setdefault(cell.user, {})[cell.account] = one
+
+    def of(self, accounts: set[str] | None, user: str) -> Sum:
+        """Return the sum of some accounts, None for all, and of a user, "" for all."""
+        found = Sum()
+        if user:
+            by_account = self._by_user.get(user, {})
+            parts = [one for account, one in by_account.items() if accounts is None or account in accounts]
+        else:
+            parts = [one for account in accounts or () for one in self._by_account.get(account, {}).values()]
+        for one in parts:
+            found.merge(one)
+        return found
+
+
+def read(given: list[dict[str, Any]], where: tzinfo, prices: Prices) -> list[Budget]:
     """Return the budgets of an option. Raises CorralError."""
     found: list[Budget] = []
-    for number, one in enumerate(said):
+    for number, one in enumerate(given):
         budget = _budget(one, f"budgets[{number}]", where, prices)
         same = next((other for other in found if (other.account, other.user, other.unit, other.since) == _same(budget)), None)
         if same is not None:
@@ -162,47 +187,56 @@ def check(wanted: Iterable[Budget], live: Live) -> None:
             )
 
 
-def state(budget: Budget, period: Period, cells: Iterable[Cell], live: Live, prices: Prices, marks: list[int]) -> State:
-    """Return how much of a budget is used. ``cells`` are those of its period."""
-    accounts = _below(budget.account, live) if budget.account else None
-    mine = (cell for cell in cells if budget.user in ("", cell.user) and (accounts is None or cell.account in accounts))
-    found = usage.total(mine, prices)
-    used = found.cost if budget.unit == "cost" else Fraction(found.seconds[_HOURS[budget.unit]], 3600)
-    passed = [mark for mark in marks if used * _FULL >= mark * budget.limit]
-    return State(budget, period, used, max(passed, default=0))
+def states(wanted: Iterable[Budget], used: dict[str, Used], live: Live, marks: list[int]) -> list[State]:
+    """Return how much of each budget is used; ``used`` has what belongs to it by its path."""
+    children: dict[str, list[str]] = {}
+    for one in live.associations.values():
+        if not one.user:
+            children.setdefault(one.parent, []).append(one.account)
+    return [_state(one, used[one.path], _below(one.account, children) if one.account else None, marks) for one in wanted]
 
 
-def held(states: Iterable[State], live: Live) -> frozenset[Key]:
+def _state(budget: Budget, used: Used, accounts: set[str] | None, marks: list[int]) -> State:
+    found = used.of(accounts, budget.user)
+    amount = found.cost if budget.unit == "cost" else Fraction(found.seconds[_HOURS[budget.unit]], 3600)
+    passed = [mark for mark in marks if amount * _FULL >= mark * budget.limit]
+    return State(budget, used.period, amount, max(passed, default=0))
+
+
+def held(found: Iterable[State], live: Live) -> frozenset[Key]:
     """Return the associations to hold. Raises CorralError where Slurm would not heed it."""
-    found = frozenset(key for one in states if one.exhausted for key in one.budget.keys(live))
-    if found and "limits" not in live.enforced:
+    keys = frozenset(key for one in found if one.exhausted for key in one.budget.keys(live))
+    if keys and "limits" not in live.enforced:
         raise CorralError(
             "Slurm does not enforce limits here, so it would start jobs all the same; add associations and limits to spec.accounting.enforce. "
             "Nothing was changed."
         )
-    return found
+    return keys
 
 
-def escapes(states: Iterable[State], live: Live) -> Iterator[str]:
+def escapes(found: Iterable[State], live: Live) -> Iterator[str]:
     """Yield a sentence for each QoS whose own limit supersedes that of an association, where one is held."""
-    if any(_held(one.budget.keys(live), live) for one in states):
+    if any(_held(one.budget.keys(live), live) for one in found):
         for name, qos in live.qos.items():
             if HOLD in qos.fields:
                 yield f"QoS {name} has the limit {HOLD}, which supersedes that of accounts and users, so its jobs are not held; remove it from the QoS."
 
 
 def _held(keys: list[Key], live: Live) -> bool:
-    """Whether all of them are held, by whomever."""
-    found = [live.associations[key] for key in keys if key in live.associations]
-    return bool(found) and all(one.held or one.fields.get(HOLD) == 0 for one in found)
+    """Whether all of them are held, by this collection or by somebody else, themselves or by an account above."""
+
+    def one(key: Key) -> bool:
+        found = live.associations.get(key)
+        if found is None:
+            return False
+        above = found.account if found.user else found.parent
+        return found.held or found.fields.get(HOLD) == 0 or (bool(above) and one((above, "", "")))
+
+    return bool(keys) and all(one(key) for key in keys)
 
 
-def _below(account: str, live: Live) -> set[str]:
+def _below(account: str, children: dict[str, list[str]]) -> set[str]:
     """Return an account and all accounts below it."""
-    children: dict[str, list[str]] = {}
-    for name, user, partition in live.associations:
-        if not user:
-            children.setdefault(live.associations[name, user, partition].parent, []).append(name)
     found, left = {account}, [account]
     while left:
         new = [child for child in children.get(left.pop(), ()) if child not in found]

@@ -361,15 +361,15 @@ def _holds(plan: Plan, wish: Wish, live: Live) -> None:
         return
     where = f"cluster={live.cluster}"
     for key, one in live.associations.items():
-        shall = key in wish.held and (one.held or one.fields.get(accounting.HOLD) != 0)
-        if shall == one.held and not (one.marked and not shall):
+        wanted = key in wish.held and (one.held or one.fields.get(accounting.HOLD) != 0)
+        if wanted == one.held and not (one.marked and not wanted):
             continue
         account, user, partition = key
         which = (
             f"user where name={user} account={account} {where} partition={partition}" if user else f"account where name={account} {where}"
         )
-        plan.tell(" ".join([f"modify {which} set", *(one.hold() if shall else one.release())]))
-        plan.differs(_title(key), {"held": one.held}, {"held": shall})
+        plan.tell(" ".join([f"modify {which} set", *(one.hold() if wanted else one.release())]))
+        plan.differs(_title(key), {"held": one.held}, {"held": wanted})
 
 
 def _association_words(known: accounting.Association | None, wanted: Fields) -> list[str]:

@@ -128,6 +128,13 @@ class Sum:
             self.seconds[resource] += getattr(cell, resource)
         self.cost += prices.cost(cell)
 
+    def merge(self, other: Sum) -> None:
+        """Add another sum."""
+        self.jobs += other.jobs
+        for resource in RESOURCES:
+            self.seconds[resource] += other.seconds[resource]
+        self.cost += other.cost
+
     def to_dict(self, prices: Prices) -> dict[str, Any]:
         """Return plain JSON types: whole seconds, and hours and a cost that are rounded."""
         return {
@@ -200,36 +207,36 @@ def total(cells: Iterable[Cell], prices: Prices) -> Sum:
     return found
 
 
-def prices_of(said: dict[str, Any] | None) -> Prices:
+def prices_of(given: dict[str, Any] | None) -> Prices:
     """Return the prices of an option. Raises CorralError."""
     known = (*RESOURCES, "currency", "partitions", "qos")
-    general = _rates({name: one for name, one in (said or {}).items() if name not in known[-3:]}, "prices", known)
+    general = _rates({name: one for name, one in (given or {}).items() if name not in known[-3:]}, "prices", known)
     parts: dict[str, dict[str, dict[str, Fraction]]] = {}
     for part in ("partitions", "qos"):
-        named = (said or {}).get(part) or {}
+        named = (given or {}).get(part) or {}
         if not isinstance(named, dict):
             raise CorralError(f"prices.{part} is not a mapping; write it as {{gpu: {{gpu: 1.5}}}}, a name with its prices.")
         parts[part] = {str(name): _rates(one, f"prices.{part}.{name}", RESOURCES) for name, one in named.items()}
-    return Prices(general, parts["partitions"], parts["qos"], str((said or {}).get("currency") or ""))
+    return Prices(general, parts["partitions"], parts["qos"], str((given or {}).get("currency") or ""))
 
 
-def _rates(said: Any, path: str, known: tuple[str, ...]) -> dict[str, Fraction]:
-    if not isinstance(said, dict):
+def _rates(given: Any, path: str, known: tuple[str, ...]) -> dict[str, Fraction]:
+    if not isinstance(given, dict):
         raise CorralError(f"{path} is not a mapping; write it as {{cpu: 0.02, gpu: 1.5}}, the price of an hour of each.")
-    for name in said:
+    for name in given:
         if name not in RESOURCES:
             raise CorralError(f"{path} has {quoted(str(name))}, which has no price; it can have {', '.join(known)}.")
-    return {str(name): amount(one, f"{path}.{name}", "the price of an hour") for name, one in said.items()}
+    return {str(name): amount(one, f"{path}.{name}", "the price of an hour") for name, one in given.items()}
 
 
-def amount(said: Any, path: str, what: str) -> Fraction:
+def amount(given: Any, path: str, what: str) -> Fraction:
     """Return a number from 0 on, exactly as it is written. Raises CorralError."""
     try:
-        found = Fraction(str(said).strip())
+        found = Fraction(str(given).strip())
     except (ValueError, ZeroDivisionError):
         found = Fraction(-1)
-    if isinstance(said, bool) or found < 0:
-        raise CorralError(f"{path} is {quoted(str(said))}; it must be {what}, a number from 0 on.")
+    if isinstance(given, bool) or found < 0:
+        raise CorralError(f"{path} is {quoted(str(given))}; it must be {what}, a number from 0 on.")
     return found
 
 
@@ -243,23 +250,23 @@ def zone(name: str) -> tzinfo:
         ) from error
 
 
-def moment(said: str, path: str, where: tzinfo) -> int:
+def moment(given: str, path: str, where: tzinfo) -> int:
     """Return a date, or a date and a time, as seconds since 1970; one without an offset is of the time zone. Raises CorralError."""
     try:
-        found = datetime.fromisoformat(said.strip())
+        found = datetime.fromisoformat(given.strip())
     except ValueError as error:
         raise CorralError(
-            f'{path} is {quoted(said)}; it must be a date, or a date with a time, such as 2026-10-01 or "2026-10-01T12:00:00".'
+            f'{path} is {quoted(given)}; it must be a date, or a date with a time, such as 2026-10-01 or "2026-10-01T12:00:00".'
         ) from error
     return int((found if found.tzinfo else found.replace(tzinfo=where)).timestamp())
 
 
-def month(said: str, where: tzinfo) -> Period:
+def month(given: str, where: tzinfo) -> Period:
     """Return a month that is written as 2026-10. Raises CorralError."""
     try:
-        first = datetime.strptime(said.strip(), "%Y-%m").replace(tzinfo=where)
+        first = datetime.strptime(given.strip(), "%Y-%m").replace(tzinfo=where)
     except ValueError as error:
-        raise CorralError(f"month is {quoted(said)}; it must be a year and a month, such as 2026-10.") from error
+        raise CorralError(f"month is {quoted(given)}; it must be a year and a month, such as 2026-10.") from error
     return _month(first)
 
 

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import time
+from datetime import tzinfo
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import budgets, output, usage
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import Live
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.budgets import State
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Wish
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.usage import Period
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import tenants
@@ -46,18 +45,18 @@ def run(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
         found = usage.parse(tenants.ask(slurmctld, usage.command(asked), "the usage of jobs", _READ))
         sums = dict(zip(asked, found, strict=True))
         period, cells = sums[period]
-
-        def states(live: Live) -> list[State]:
-            return [budgets.state(one, *sums[counted[one.path]], live, prices, marks) for one in wanted]
-
+        by_period = {one: budgets.Used(*sums[one], prices) for one in set(counted.values())}
+        used = {path: by_period[one] for path, one in counted.items()}
         result: dict[str, Any] = {"changed": False}
         if holds:
-            _before, plan, live = tenants.converge(slurmctld, lambda live: Wish(held=budgets.held(states(live), live)), check=check)
+            _before, plan, live = tenants.converge(
+                slurmctld, lambda live: Wish(held=budgets.held(budgets.states(wanted, used, live, marks), live)), check=check
+            )
             result = tenants.result(plan, diff, "holds")
         by = [str(name) for name in params["by"]]
         rows, totals = usage.rows(cells, by, prices), usage.total(cells, prices).to_dict(prices)
-        known = states(live) if live else []
-        told = [one.to_dict(live) for one in known] if live else []
+        known = budgets.states(wanted, used, live, marks) if live else []
+        report = [one.to_dict(live) for one in known] if live else []
         warnings = [sentence for one in known if (sentence := one.warning(where, prices.currency))]
         warnings += budgets.escapes(known, live) if live else []
         return {
@@ -67,14 +66,14 @@ def run(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
             "rows": rows,
             "totals": totals,
             "currency": prices.currency,
-            "budgets": told,
-            "text": usage.render(str(params["format"]), period, by, rows, totals, told),
+            "budgets": report,
+            "text": usage.render(str(params["format"]), period, by, rows, totals, report),
             "requests": client.requests,
             **({"warnings": warnings} if warnings else {}),
         }
 
 
-def _period(params: Params, now: int, where: Any) -> Period:
+def _period(params: Params, now: int, where: tzinfo) -> Period:
     if params["month"] is not None:
         found = usage.month(str(params["month"]), where)
     elif params["start"] is not None:

@@ -142,6 +142,25 @@ def test_an_exhausted_budget_is_held_and_released_and_the_former_limit_comes_bac
     assert not run(hold=True)["changed"]
 
 
+def test_what_is_below_a_held_account_is_held(database: Slurmdbd) -> None:
+    alice = {"account": "physics", "user": "alice", "cpu_hours": 1000}
+    result = run(
+        {"account": "science", "cpu_hours": 10},
+        {"account": "physics", "cpu_hours": 1000},
+        alice,
+        {"user": "alice", "cpu_hours": 1000},
+        hold=True,
+    )
+    assert [one["held"] for one in result["budgets"]] == [True, True, True, False], "alice has another account"
+    assert [line.split()[3] for line in database.lines[-1:]] == ["name=science"] and result["writes"] == 1
+
+
+def test_the_first_second_of_a_month_is_of_that_month(database: Slurmdbd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1793491200.0)
+    run({"account": "physics", "cpu_hours": 1})
+    assert database.periods == [[1793491200, 1796083200]]
+
+
 def test_without_hold_nothing_is_changed(database: Slurmdbd) -> None:
     run({"account": "physics", "cpu_hours": 1}, hold=True)
     database.lines.clear()
