@@ -68,6 +68,10 @@ accounts:
       description: Whether this collection has made it.
       type: bool
       returned: always
+    held:
+      description: Whether M(corral.slurm.slurm_usage) holds its jobs, by the limit C(GrpJobs). The limits here are those without the hold.
+      type: bool
+      returned: always
     fairshare:
       description: Its share, a number or V(parent).
       type: raw

@@ -9,7 +9,9 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +232,66 @@ def test_tenants_are_data(cluster: Cluster, tmp_path: Path) -> None:
     left = inside(cluster, "controller-0", "slurmctld", "sacctmgr -n -P show assoc format=account,user where account=biology")
     assert "alice" not in left and "biology" in left
     assert records(cluster)[first] == "COMPLETED", "records outlive the association"
+
+
+def report(cluster: Cluster, *flags: str, **values: Any) -> Run:
+    """Run the playbook of usage."""
+    where = {"slurm_namespace": cluster.namespace, "slurm_name": NAME}
+    return playbook("usage", None, "-e", json.dumps({**where, **values}), *flags)
+
+
+def test_usage_is_what_sacct_adds_up(cluster: Cluster, tmp_path: Path) -> None:
+    """To the second, with a job that runs: by each combination, and in total."""
+    number = submit(cluster, "-t 60 -A physics", "fourth")
+    eventually(lambda: number in records(cluster, "-s", "RUNNING"), "the record of a running job")
+    end = int(time.time())
+    start = end - 86400 - 7  # more than a day, which is asked for at once
+    shown = "-a -X -D -T -n -P -o Account,User,QOS,Partition,ElapsedRaw,CPUTimeRAW,AllocNodes"
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for line in inside(cluster, "controller-0", "slurmctld", f"sacct {shown} -S uts{start} -E uts{end}").splitlines():
+        *key, elapsed, cpu, nodes = line.split("|")
+        one = sums.setdefault(tuple(key), [0, 0])
+        one[0], one[1] = one[0] + int(cpu), one[1] + int(elapsed) * int(nodes)
+    period = {name: datetime.fromtimestamp(second, UTC).isoformat() for name, second in (("start", start), ("end", end))}
+    by = ["account", "user", "qos", "partition"]
+    run = report(cluster, **period, by=by, format="json", file=f"{tmp_path}/usage.json")
+    assert run.rc == 0, run.output
+    found = json.loads((tmp_path / "usage.json").read_text())
+    rows = {tuple(row[name] for name in by): [row["cpu_seconds"], row["node_seconds"]] for row in found["rows"]}
+    assert {key: row for key, row in rows.items() if any(row)} == {key: row for key, row in sums.items() if any(row)}
+    assert found["totals"]["cpu_seconds"] == sum(cpu for cpu, _nodes in sums.values()) > 0
+    assert any(account == "physics" for account, *_rest in rows), "the job that runs"
+
+
+def test_a_budget_holds_jobs_by_slurms_own_limit_and_is_released(cluster: Cluster, tmp_path: Path) -> None:
+    """The job that runs goes on, a new one waits until the budget is raised, and tenants can be changed meanwhile."""
+
+    def held() -> str:
+        shown = "sacctmgr -n -P show assoc WOPLimits format=grpjobs,comment where account=physics user="
+        return inside(cluster, "controller-0", "slurmctld", shown).strip()
+
+    assert held() == "|"
+    hold = {"usage_budgets": [{"account": "physics", "cpu_hours": 0.0001}], "hold": True}
+    plan = report(cluster, "--check", "--diff", **hold)
+    assert (plan.rc, plan.changed, held()) == (0, 1, "|"), plan.output
+    run = report(cluster, **hold)
+    assert (run.rc, run.changed, held()) == (0, 1, "0|[corral hold]"), run.output
+    assert "account physics has used" in " ".join(run.output.split()), run.output
+    again = report(cluster, **hold)
+    assert (again.rc, again.changed) == (0, 0), again.output
+    (running,) = cluster.slurm("squeue", "-h", "-o", "%i", "-t", "RUNNING").split()
+    number = cluster.ssh("sbatch --parsable -t 5 -A physics -o /dev/null --wrap true").stdout.strip()
+    eventually(lambda: cluster.ssh(f"squeue -h -o %r -j {number}").stdout.strip() == "AssocGrpJobsLimit", "Slurm's own reason")
+    changed = TENANTS.partition("users:")[0].replace("coordinators: [alice], ", "") + "  - {name: physics, limits: {GrpJobs: 50}}\n"
+    run = converge(cluster, tmp_path, changed)
+    assert (run.rc, run.changed, held()) == (0, 1, "0|[corral hold 50]"), run.output
+    assert state(cluster, running) == ["RUNNING"]
+    hold["usage_budgets"] = [{"account": "physics", "cpu_hours": 1000}]
+    run = report(cluster, **hold)
+    assert (run.rc, run.changed, held()) == (0, 1, "50|"), run.output
+    cluster.ssh("touch fourth")
+    wanted = dict.fromkeys((running, number), "COMPLETED")
+    eventually(lambda: {one: records(cluster).get(one) for one in wanted} == wanted, "both have run")
 
 
 # A server that is not the cluster's, and takes encrypted connections alone.

@@ -31,6 +31,9 @@ MARK = "corral"
 _MARKED = f" [{MARK}]"
 # Above all accounts.
 ROOT = "root"
+# A hold: no further job of the association starts. Its mark ends the comment, with what the limit was before; sacctmgr keeps comments in lower case.
+HOLD = "GrpJobs"
+_HELD = re.compile(r" ?\[corral hold(?: (\d+))?\]$")
 
 # What an association may be limited to; a name is sacctmgr's, both where it shows and where it sets.
 ASSOCIATION_LIMITS = {
@@ -100,8 +103,10 @@ _QOS_COLUMNS = ("Name", *QOS_FIELDS, "Description")
 _SECTION = "== corral "
 _SCRIPT = f"""
 set -e
-c=$(scontrol show config | sed -n 's/^ClusterName *= *//p')
+all=$(scontrol show config)
+c=$(echo "$all" | sed -n 's/^ClusterName *= *//p')
 echo "{_SECTION}cluster"; echo "$c"
+echo "{_SECTION}enforce"; echo "$all" | sed -n 's/^AccountingStorageEnforce *= *//p'
 echo "{_SECTION}tres"; sacctmgr -nP show tres format=Type,Name
 echo "{_SECTION}qos"; sacctmgr -nP show qos format={",".join(_QOS_COLUMNS)}
 echo "{_SECTION}users"; sacctmgr -nP show user format=User,AdminLevel,DefaultAccount
@@ -120,19 +125,43 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Association:
-    """One of the cluster's; ``user`` is "" for an account's own, ``partition`` for all partitions."""
+    """One of the cluster's; ``user`` is "" for an account's own, ``partition`` for all partitions.
+
+    ``comment`` is without the mark of a hold, which ``marked`` says was there. Of one that is ``held`` the fields are those without the hold.
+    """
 
     account: str
     user: str
     partition: str
     parent: str
-    ours: bool
+    comment: str
+    marked: bool
+    held: bool
     fields: Fields
 
     @property
     def key(self) -> Key:
         """What it is found by."""
         return self.account, self.user, self.partition
+
+    @property
+    def ours(self) -> bool:
+        """Whether this collection has made it."""
+        return self.comment == MARK
+
+    def hold(self) -> list[str]:
+        """Return the words that hold it."""
+        return [f"{HOLD}=0", self.mark(self.fields.get(HOLD))]
+
+    def release(self) -> list[str]:
+        """Return the words that undo its hold. A limit that somebody has set meanwhile stays."""
+        limit = [_assignment(COUNT, HOLD, 0, self.fields.get(HOLD))] if self.held else []
+        return [*limit, f'Comment="{self.comment}"']
+
+    def mark(self, limit: Value | None) -> str:
+        """Return the word that marks it as held, with the limit that is to come back."""
+        mark = f"[{MARK} hold]" if limit is None else f"[{MARK} hold {limit}]"
+        return f'Comment="{self.comment}{" " * bool(self.comment)}{mark}"'
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -142,6 +171,7 @@ class Association:
             "partition": self.partition,
             "parent": self.parent,
             "managed": self.ours,
+            "held": self.held,
             "fairshare": self.fields.get("Fairshare", 1),
             "qos": list(_names(self.fields.get("QOS"))),
             "default_qos": self.fields.get("DefaultQOS", ""),
@@ -206,6 +236,7 @@ class Live:
     """All that the database says, of one cluster where that matters."""
 
     cluster: str
+    enforced: frozenset[str]
     tres: frozenset[str]
     qos: dict[str, Qos]
     users: dict[str, User]
@@ -242,6 +273,7 @@ def parse(text: str) -> Live:
             lines.append(line)
     try:
         cluster = sections["cluster"][0].strip()
+        enforced = frozenset("".join(sections["enforce"]).strip().split(","))
         tres = frozenset("/".join(part for part in line.split("|") if part) for line in sections["tres"])
         qos = [_qos(_row(line, _QOS_COLUMNS, last=True)) for line in sections["qos"] if line]
         users = [User(*_row(line, ("User", "AdminLevel", "DefaultAccount")).values()) for line in sections["users"] if line]
@@ -251,6 +283,7 @@ def parse(text: str) -> Live:
         raise output.OutputError(f"sacctmgr says what is on record in an unknown way ({error}); nothing was changed.") from error
     live = Live(
         cluster=cluster,
+        enforced=enforced,
         tres=tres,
         qos={one.name: one for one in qos},
         users={one.name: one for one in users},
@@ -338,13 +371,21 @@ def _row(line: str, columns: tuple[str, ...], *, last: bool = False) -> dict[str
 
 
 def _association(row: dict[str, str]) -> Association:
+    fields = _fields(ASSOCIATION_FIELDS, row, _UNSET)
+    mark = _HELD.search(row["Comment"])
+    held = mark is not None and fields.get(HOLD) == 0  # somebody may have set the limit since
+    if held and mark is not None:
+        fields = {**fields, HOLD: int(mark[1]) if mark[1] else None}
+        fields = {name: one for name, one in fields.items() if one is not None}
     return Association(
         account=row["Account"],
         user=row["User"],
         partition=row["Partition"],
         parent=row["ParentName"],
-        ours=row["Comment"] == MARK,
-        fields=_fields(ASSOCIATION_FIELDS, row, _UNSET),
+        comment=row["Comment"][: mark.start()] if mark else row["Comment"],
+        marked=mark is not None,
+        held=held,
+        fields=fields,
     )
 
 

@@ -137,6 +137,8 @@ class Wish:
     # What shall go in any case, whoever has made it.
     absent_qos: frozenset[str] = frozenset()
     absent: frozenset[Key] = frozenset()
+    # The associations whose jobs are held, all others being released; None leaves holds as they are.
+    held: frozenset[Key] | None = None
 
     def spared(self, live: Live) -> tuple[frozenset[str], frozenset[Key]]:
         """Return the QoS and the associations that do not go: those of the database less those that prune or ``absent`` take."""

@@ -81,6 +81,7 @@ def make(wish: Wish, live: Live, names_a_line: int = NAMES_A_LINE) -> Plan:
     gone = _going(plan, wish, live)
     _associations(plan, wish, live, gone)
     _coordinators(plan, wish, live)
+    _holds(plan, wish, live)
     _remove(plan, wish, live, gone, chain)
     return plan
 
@@ -126,7 +127,7 @@ def _accounts(plan: Plan, wish: Wish, live: Live, chain: Callable[[str], list[st
     for name in sorted(wish.accounts, key=lambda name: len(chain(name))):
         one = wish.accounts[name]
         own, said = live.account(name), live.accounts.get(name)
-        words = _words(accounting.ASSOCIATION_FIELDS, own.fields if own else {}, one.fields)
+        words = _association_words(own, one.fields)
         texts = _texts(one, said)
         parent = one.parent or ROOT
         if own is None:
@@ -170,7 +171,7 @@ def _associations(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key]) -> N
     for key, one in wish.associations.items():
         account, user, partition = key
         known = live.associations.get(key)
-        words = " ".join(_words(accounting.ASSOCIATION_FIELDS, known.fields if known else {}, one.fields))
+        words = " ".join(_association_words(known, one.fields))
         if known is None:
             wanted = wish.users.get(user)
             default = account if wanted is not None and wanted.default_account == account else ""
@@ -352,6 +353,32 @@ def _users_of_qos(name: str, wish: Wish, live: Live, gone: frozenset[Key], spare
         if isinstance(named, tuple) and name in named and other in spared:
             return f"qos {other}"
     return ""
+
+
+def _holds(plan: Plan, wish: Wish, live: Live) -> None:
+    """A hold of this collection's comes and goes by its mark alone; one that already has the limit 0 needs none."""
+    if wish.held is None:
+        return
+    where = f"cluster={live.cluster}"
+    for key, one in live.associations.items():
+        wanted = key in wish.held and (one.held or one.fields.get(accounting.HOLD) != 0)
+        if wanted == one.held and not (one.marked and not wanted):
+            continue
+        account, user, partition = key
+        which = (
+            f"user where name={user} account={account} {where} partition={partition}" if user else f"account where name={account} {where}"
+        )
+        plan.tell(" ".join([f"modify {which} set", *(one.hold() if wanted else one.release())]))
+        plan.differs(_title(key), {"held": one.held}, {"held": wanted})
+
+
+def _association_words(known: accounting.Association | None, wanted: Fields) -> list[str]:
+    """Return what sets an association's fields. Of one that is held, the limit of the hold stays, and its mark gets the one that is to come back."""
+    words = _words(accounting.ASSOCIATION_FIELDS, known.fields if known else {}, wanted)
+    if known is None or not known.held:
+        return words
+    kept = [word for word in words if not word.startswith(f"{accounting.HOLD}=")]
+    return kept if len(kept) == len(words) else [*kept, known.mark(wanted[accounting.HOLD])]
 
 
 def _words(kinds: dict[str, str], before: Fields, after: Fields) -> list[str]:

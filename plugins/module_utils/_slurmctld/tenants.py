@@ -52,8 +52,8 @@ def tenants(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
             "The document names no account, so prune would remove everything that was ever made; name one, or leave prune out. Nothing was changed."
         )
     with connected(params) as client:
-        _before, plan, _after = _converge(Slurmctld(client, params), lambda _live: wish, check=check)
-        return {**_result(plan, diff, "tenants"), "kept": plan.kept, "requests": client.requests}
+        _before, plan, _after = converge(Slurmctld(client, params), lambda _live: wish, check=check)
+        return {**result(plan, diff, "tenants"), "kept": plan.kept, "requests": client.requests}
 
 
 def account(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def account(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
     absent = params["state"] == "absent"
     wish = tenancy.finished(reader, Wish(absent=frozenset({(name, "", "")})) if absent else Wish(accounts={name: one}))
     with connected(params) as client:
-        _before, plan, after = _converge(Slurmctld(client, params), lambda _live: wish, check=check, keeps=absent)
+        _before, plan, after = converge(Slurmctld(client, params), lambda _live: wish, check=check, keeps=absent)
         own = after.account(name)
-        return {**_result(plan, diff, f"account {name}"), "account": after.account_dict(own) if own else {}, "requests": client.requests}
+        return {**result(plan, diff, f"account {name}"), "account": after.account_dict(own) if own else {}, "requests": client.requests}
 
 
 def user(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def user(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
         return found
 
     with connected(params) as client:
-        _before, plan, after = _converge(Slurmctld(client, params), wish, check=check)
+        _before, plan, after = converge(Slurmctld(client, params), wish, check=check)
         known = after.users.get(name)
-        return {**_result(plan, diff, f"user {name}"), "user": _user(after, known) if known else {}, "requests": client.requests}
+        return {**result(plan, diff, f"user {name}"), "user": _user(after, known) if known else {}, "requests": client.requests}
 
 
 def association(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def association(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
         return found
 
     with connected(params) as client:
-        _before, plan, after = _converge(Slurmctld(client, params), wish, check=check)
+        _before, plan, after = converge(Slurmctld(client, params), wish, check=check)
         known = after.associations.get(key)
-        return {**_result(plan, diff, path), "association": known.to_dict() if known else {}, "requests": client.requests}
+        return {**result(plan, diff, path), "association": known.to_dict() if known else {}, "requests": client.requests}
 
 
 def qos(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
@@ -128,9 +128,9 @@ def qos(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
     absent = params["state"] == "absent"
     wish = tenancy.finished(reader, Wish(absent_qos=frozenset({name})) if absent else Wish(qos={name: one}))
     with connected(params) as client:
-        _before, plan, after = _converge(Slurmctld(client, params), lambda _live: wish, check=check, keeps=absent)
+        _before, plan, after = converge(Slurmctld(client, params), lambda _live: wish, check=check, keeps=absent)
         known = after.qos.get(name)
-        return {**_result(plan, diff, f"qos {name}"), "qos": known.to_dict() if known else {}, "requests": client.requests}
+        return {**result(plan, diff, f"qos {name}"), "qos": known.to_dict() if known else {}, "requests": client.requests}
 
 
 def account_info(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def association_info(params: Params, *, check: bool, diff: bool) -> dict[str, An
         return bool(user) and (not users or user in users) and (not accounts or account in accounts)
 
     with connected(params) as client:
-        live = _read(Slurmctld(client, params))
+        live = read(Slurmctld(client, params))
         found = [one.to_dict() for key, one in live.associations.items() if wanted(key)]
         return {"changed": False, "associations": found, "requests": client.requests}
 
@@ -195,7 +195,7 @@ def _user(live: Live, known: accounting.User) -> dict[str, Any]:
 def _info(params: Params, what: str, found: Callable[[Live], dict[str, Any]]) -> dict[str, Any]:
     names = [str(name) for name in params["name"]]
     with connected(params) as client:
-        known = found(_read(Slurmctld(client, params)))
+        known = found(read(Slurmctld(client, params)))
         return {
             "changed": False,
             what: [known[name] for name in names if name in known] if names else list(known.values()),
@@ -203,25 +203,29 @@ def _info(params: Params, what: str, found: Callable[[Live], dict[str, Any]]) ->
         }
 
 
-def _read(slurmctld: Slurmctld) -> Live:
+def read(slurmctld: Slurmctld) -> Live:
+    """Return all that the database has. Raises CorralError."""
+    return accounting.parse(ask(slurmctld, accounting.READ, "accounts, users and QoS", _READ))
+
+
+def ask(slurmctld: Slurmctld, command: list[str], what: str, timeout: float) -> str:
+    """Return what a command prints that asks slurmdbd. Raises CorralError: ``what`` completes "slurmctld can not be asked for"."""
     try:
-        return accounting.parse(slurmctld.ask(accounting.READ, "accounts, users and QoS", _READ))
+        return slurmctld.ask(command, what, timeout)
     except KubeError as error:
-        if "supported accounting_storage plugin" in str(error):
+        if "supported accounting_storage plugin" in str(error) or "accounting storage is disabled" in str(error):
             raise CorralError(
                 f"slurmctld in {slurmctld.ref} has no accounting, so there are no accounts; add spec.accounting to the "
                 "cluster's document, and run again.",
             ) from error
         if "persistent connection" in str(error):
-            raise KubeError(
-                f"slurmdbd does not answer sacctmgr in {slurmctld.ref}: {error} See whether slurmdbd runs, and its log too."
-            ) from error
+            raise KubeError(f"slurmdbd does not answer in {slurmctld.ref}: {error} See whether slurmdbd runs, and its log too.") from error
         raise
 
 
-def _converge(slurmctld: Slurmctld, wish: Callable[[Live], Wish], *, check: bool, keeps: bool = False) -> tuple[Live, Plan, Live]:
+def converge(slurmctld: Slurmctld, wish: Callable[[Live], Wish], *, check: bool, keeps: bool = False) -> tuple[Live, Plan, Live]:
     """Write what differs; return what was there, the plan, and what is there then. ``keeps``: what can not go is an error."""
-    before = _read(slurmctld)
+    before = read(slurmctld)
     wanted = wish(before)
     plan = tenancy_plan.make(wanted, before)
     if keeps and plan.kept:
@@ -233,7 +237,7 @@ def _converge(slurmctld: Slurmctld, wish: Callable[[Live], Wish], *, check: bool
     for _round in range(_ROUNDS):
         said |= _write(slurmctld, left)
         told = [line.text for line in left.next]
-        after = _read(slurmctld)
+        after = read(slurmctld)
         left = tenancy_plan.make(wanted, after, 1)
         if not left.lines:
             return before, plan, after
@@ -273,8 +277,9 @@ def _short(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
-def _result(plan: Plan, diff: bool, title: str) -> dict[str, Any]:
-    result: dict[str, Any] = {"changed": bool(plan.lines), "writes": len(plan.lines)}
+def result(plan: Plan, diff: bool, title: str) -> dict[str, Any]:
+    """Return what a task returns of a plan."""
+    found: dict[str, Any] = {"changed": bool(plan.lines), "writes": len(plan.lines)}
     if diff and plan.lines:
-        result["diff"] = difference(title, plan.before, plan.after)
-    return result
+        found["diff"] = difference(title, plan.before, plan.after)
+    return found

@@ -29,6 +29,7 @@ RUNS: list[tuple[list[str], bool, list[str]]] = [
     (["drain"], False, [*DOCUMENT, "-e", "node=cpu-0", "-e", "reason=new fans"]),
     (["sync"], False, DOCUMENT),
     (["why"], False, DOCUMENT),
+    (["usage"], False, DOCUMENT),
     (["rollback"], False, ["-e", "slurm_namespace=demo", "-e", "slurm_name=demo"]),
 ]
 

@@ -34,6 +34,10 @@ class Slurmdbd:
         self.reads = self.requests = 0
         self.deaf = 0  # how often it reads nothing of what it is given
         self.refused: dict[str, str] = {}
+        # The periods that were asked for, and what jobs have used in each: account, user, QoS, partition and numbers.
+        self.periods: list[list[int]] = []
+        self.usage: list[str] = []
+        self.enforced = "associations,limits,qos"
         self.tres = ["cpu", "mem", "node", "billing", "gres/gpu"]
         self.qos: dict[str, Words] = {"normal": {**_QOS, "Description": "Normal QOS default"}}
         self.users: dict[str, Words] = {"root": {"AdminLevel": "Administrator", "DefaultAccount": "root"}}
@@ -55,12 +59,22 @@ class Slurmdbd:
         if command == accounting.READ:
             self.reads += 1
             return Output(0, self.shown(), "")
+        if command[0] == "env":
+            self.periods.append([int(number) for number in command[6:]])
+            return Output(0, self.used(*self.periods[-1]), "")
         assert stdin is not None and command == [*tenants.SACCTMGR, str(len(stdin))]
         if self.deaf:
             self.deaf -= 1
             return Output(0, "sacctmgr: \n", "")
         self.stdin.append(stdin.decode())
         return self.sacctmgr(stdin.decode())
+
+    def used(self, *numbers: int) -> str:
+        """What the command of slurm_usage prints: the same for each period."""
+        sections = zip(numbers[::2], numbers[1::2], strict=True)
+        return "".join(
+            "\n".join([f"== corral range {start} {end}", f"== corral day {start} {end}", *self.usage, ""]) for start, end in sections
+        )
 
     def get(self, path: str, **_more: Any) -> Any:
         """The controller's pod, looked at for what explains an error: it is well."""
@@ -117,6 +131,7 @@ class Slurmdbd:
         ]
         sections = {
             "cluster": ["demo"],
+            "enforce": [self.enforced],
             "tres": [tres.replace("/", "|") for tres in self.tres],
             "qos": qos,
             "users": users,
@@ -133,6 +148,9 @@ class Slurmdbd:
 
     def _set(self, one: Words, values: Words, kinds: dict[str, str], unset: Words) -> None:
         for name, value in values.items():
+            if name == "Comment":
+                one[name] = value.lower()
+                continue
             kind = kinds[name]
             if kind == accounting.TRES:
                 had = dict(pair.split("=") for pair in one.get(name, "").split(",") if pair)
