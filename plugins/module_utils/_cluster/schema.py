@@ -1211,11 +1211,15 @@ _ASSOCIATION_LIMITS = (
     "GrpTRES GrpTRESMins GrpTRESRunMins MaxTRES MaxTRESMins MaxTRESPerNode",
 )
 _QOS_LIMITS = (
-    "GrpJobs GrpJobsAccrue GrpSubmit MaxJobsAccruePerAccount MaxJobsAccruePerUser MaxJobsPerAccount MaxJobsPerUser MaxSubmitJobsPerAccount "
-    "MaxSubmitJobsPerUser MinPrioThresh",
+    (
+        "GrpJobs GrpJobsAccrue GrpSubmit MaxJobsAccruePerAccount MaxJobsAccruePerUser MaxJobsPerAccount MaxJobsPerUser MaxSubmitJobsPerAccount "
+        "MaxSubmitJobsPerUser MinPrioThresh"
+    ),
     "GrpWall MaxWall",
-    "GrpTRES GrpTRESMins GrpTRESRunMins MaxTRES MaxTRESMins MaxTRESPerAccount MaxTRESPerNode MaxTRESPerUser MaxTRESRunMinsPerAccount "
-    "MaxTRESRunMinsPerUser MinTRES",
+    (
+        "GrpTRES GrpTRESMins GrpTRESRunMins MaxTRES MaxTRESMins MaxTRESPerAccount MaxTRESPerNode MaxTRESPerUser MaxTRESRunMinsPerAccount "
+        "MaxTRESRunMinsPerUser MinTRES"
+    ),
 )
 
 
@@ -1887,7 +1891,11 @@ def tenants_document() -> Schema:
             "status": _object(
                 "Whether the database has it. Written by the operator only.",
                 {
-                    "observedGeneration": {"type": "integer", "format": "int64", "description": "Generation that was last applied or refused."},
+                    "observedGeneration": {
+                        "type": "integer",
+                        "format": "int64",
+                        "description": "Generation that was last applied or refused.",
+                    },
                     "conditions": _conditions(),
                 },
             ),

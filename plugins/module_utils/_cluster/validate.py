@@ -15,7 +15,14 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, quantity, rules, schema
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, is_private_key
 
-_TYPES = {"object": "a mapping (key: value)", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+_TYPES = {
+    "object": "a mapping (key: value)",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
 # So many errors are told, and so many of the others are counted.
 SHOWN, COUNTED = 20, 10_000
 # Beyond it the API server takes a number for one with a fraction.

@@ -60,9 +60,10 @@ def tenants(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
         if params["objects"]:
             wish = tenancy.read(params["tenants"], prune=prune, path=path, objects=_objects(client, slurmctld))
         if prune and not wish.accounts:
-            raise CorralError(
-                f"{path or 'The document'} names no account, so prune would remove everything that was ever made; name one, or leave prune out. "
-                "Nothing was changed."
+            raise tenancy.Problems(
+                [
+                    f"{path or 'The document'} names no account, so prune would remove everything that was ever made; name one, or leave prune out."
+                ]
             )
         try:
             _before, plan, _after = _converge(slurmctld, lambda _live: wish, check=check, timeout=float(params["wait_timeout"]))
@@ -80,10 +81,8 @@ def _objects(client: Client, slurmctld: Slurmctld) -> list[dict[str, Any]]:
     try:
         found = client.items(OBJECTS.path(slurmctld.namespace), what=what, query={})
     except NotFound as error:
-        raise CorralError(
-            f"Could not {what}: the API server does not know the kind; have an administrator apply playbooks/files/slurmtenants.corral.hpc.yml, or leave "
-            "objects out. Nothing was changed."
-        ) from error
+        why = "the API server does not know the kind; have an administrator apply playbooks/files/slurmtenants.corral.hpc.yml, or leave objects out."
+        raise tenancy.Problems([f"Could not {what}: {why}"]) from error
     own = (one for one in found if (one.get("spec") or {}).get("cluster") == slurmctld.cluster)
     return sorted(own, key=lambda one: str(one["metadata"]["name"]))
 

@@ -65,7 +65,11 @@ def test_the_definition_has_each_field_and_each_limit_by_its_type() -> None:
     for name, limits in (("qos", accounting.QOS_LIMITS), *((one, accounting.ASSOCIATION_LIMITS) for one in ("accounts", "associations"))):
         defined = items[name]["limits"]["properties"]
         kinds = {
-            limit: accounting.TRES if "additionalProperties" in one else accounting.COUNT if one.get("type") == "integer" else accounting.MINUTES
+            limit: accounting.TRES
+            if "additionalProperties" in one
+            else accounting.COUNT
+            if one.get("type") == "integer"
+            else accounting.MINUTES
             for limit, one in defined.items()
         }
         assert kinds == limits

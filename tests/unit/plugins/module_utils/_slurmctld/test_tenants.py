@@ -446,7 +446,7 @@ def test_nothing_is_pruned_unless_each_object_was_read(database: Slurmdbd) -> No
     converge(OWN, prune=True, objects=True)
     database.lines.clear()
     database.objects = None
-    with pytest.raises(CorralError, match="does not know the kind; have an administrator apply .*slurmtenants"):
+    with pytest.raises(CorralError, match=r"does not know the kind; have an administrator apply .*slurmtenants"):
         converge(OWN, prune=True, objects=True)
     database.objects = []
     with pytest.raises(CorralError, match=r"^spec.accounting.tenants names no account, so prune would remove everything"):
@@ -454,7 +454,8 @@ def test_nothing_is_pruned_unless_each_object_was_read(database: Slurmdbd) -> No
     assert database.lines == []
 
 
-def test_a_dry_run_before_there_is_a_cluster(database: Slurmdbd, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("database")
+def test_a_dry_run_before_there_is_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_args: Any, **_more: Any) -> Output:
         raise api_error(Status(404, reason="NotFound", message="not found"), "run sacctmgr", server="https://here")
 
