@@ -74,6 +74,14 @@ EXAMPLES = r"""
     tenants: "{{ lookup('ansible.builtin.file', 'tenants.yml') | from_yaml }}"
     prune: true
 
+- name: Apply the SlurmTenants of the namespace together with one account of this task
+  corral.slurm.slurm_tenants:
+    namespace: demo
+    cluster: demo
+    tenants: {accounts: [{name: science}]}
+    objects: true
+    prune: true
+
 - name: Two users of one account
   corral.slurm.slurm_tenants:
     namespace: demo

@@ -40,6 +40,8 @@ class Tenants(World):
     """A cluster at rest with accounting. Runs of tenants report ``reported``."""
 
     reported = CHANGED
+    # The site waits for so long.
+    waits = 0.0
 
     async def well(self, request: Request) -> tuple[list[Json], int]:
         if request.playbook.endswith("tenants"):
@@ -49,6 +51,7 @@ class Tenants(World):
             return self.reported, 2 if self.reported[0]["kind"] == "failed" else 0
         given = json.loads(Path(request.private_data_dir, "env", "extravars").read_text())
         assert request.playbook.endswith("sync") or given["slurm_controller_tenants"] is False
+        await asyncio.sleep(self.waits)
         return await super().well(request)
 
     def runs(self) -> int:
@@ -115,6 +118,22 @@ def test_many_objects_at_once_are_one_run(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         assert world.runs() == 2
         assert {world.applied(f"faculty{number}")[0] for number in range(8)} == {"True"}
+
+    story(tmp_path, steps)
+
+
+def test_a_run_of_the_site_that_only_waits_yields(tmp_path: Path) -> None:
+    async def steps(world: Tenants) -> None:
+        world.waits = 600.0
+        world.edit(maintenance="Workers")
+        await asyncio.sleep(5)
+        world.waits = 0.0
+        world.tenants(accounts=[{"name": "physics"}])
+        await asyncio.sleep(2)
+        assert world.applied()[0] == "True"
+        await asyncio.sleep(10)
+        assert world.engine.playbooks()[-3:] == ["site", "tenants", "site"]
+        assert world.status()["observedGeneration"] == 2
 
     story(tmp_path, steps)
 
