@@ -22,6 +22,7 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "array": ("text", 7, True, {"a": "b"}),
     "string": (7, True, 1.5, ["a"], {"a": "b"}),
     "integer": ("7", 1.5, True, [7], {"a": 7}),
+    "number": ("7", True, [7], {"a": 7}),
     "boolean": ("true", "yes", 1, [True], {"a": True}),
 }
 
@@ -132,7 +133,7 @@ def _wrong(value: Any, rules: schema.Schema) -> Iterator[tuple[str, Any]]:
         return
     kind = rules["type"]
     yield from (("type", one) for one in OTHERS[kind])
-    if kind == "integer":
+    if kind in ("integer", "number"):
         yield from (("range", rules["minimum"] - 1) for _once in (1,) if "minimum" in rules)
         yield from (("range", one) for _once in (1,) if "maximum" in rules for one in (rules["maximum"] + 1, 10**15))
     elif kind == "string" and "enum" in rules:

@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference" / "slurmcluster.md"
 FILES = {
     ROOT / "playbooks" / "files" / f"{plural}.{schema.GROUP}.yml": definition
-    for plural, definition in ((schema.PLURAL, schema.crd), (schema.NODE_SET_PLURAL, schema.node_set_crd))
+    for plural, definition in (
+        (schema.PLURAL, schema.crd),
+        (schema.NODE_SET_PLURAL, schema.node_set_crd),
+        (schema.TENANTS_PLURAL, schema.tenants_crd),
+    )
 }
 HEAD = "---\n# Generated from plugins/module_utils/_cluster/schema.py by `make crd`; change it there.\n"
 
@@ -67,7 +71,7 @@ def _kind(rules: dict[str, Any]) -> str:
         return schema.PATTERNS[rules["pattern"]]
     if "enum" in rules:
         return " \\| ".join(rules["enum"])
-    if rules["type"] == "integer":
+    if rules["type"] in ("integer", "number"):
         return f"{rules['minimum']} to {rules['maximum']}"
     if rules["type"] == "string":
         return schema.PATTERNS.get(rules.get("pattern", ""), "text")

@@ -26,7 +26,8 @@ extends_documentation_fragment:
 options:
   tenants:
     description:
-      - The document, with the lists C(qos), C(accounts) and C(users). C(docs/tenants.md) has each field.
+      - The document, with the lists C(qos), C(accounts) and C(users), or an object of the kind C(SlurmTenants) with such a C(spec).
+        C(docs/tenants.md) has each field.
     type: dict
     required: true
   prune:
@@ -40,6 +41,22 @@ options:
       - An account with something below it that stays, or a QoS that something refers to, stays too, and RV(kept) has the reason.
     type: bool
     default: false
+  objects:
+    description:
+      - Whether the C(SlurmTenants) in the cluster's namespace that name the cluster count too. They and O(tenants) are checked and applied as one
+        document; a name that occurs in two of them is an error.
+    type: bool
+    default: false
+  path:
+    description:
+      - What the paths in errors begin with, such as C(spec.accounting.tenants).
+    type: str
+    default: ""
+  wait_timeout:
+    description:
+      - How long to wait, in seconds, until slurmdbd responds and knows the cluster.
+    type: int
+    default: 0
 author:
   - the corral authors (@corral-hpc)
 seealso:
@@ -55,6 +72,14 @@ EXAMPLES = r"""
     namespace: demo
     cluster: demo
     tenants: "{{ lookup('ansible.builtin.file', 'tenants.yml') | from_yaml }}"
+    prune: true
+
+- name: Apply the SlurmTenants of the namespace together with one account of this task
+  corral.slurm.slurm_tenants:
+    namespace: demo
+    cluster: demo
+    tenants: {accounts: [{name: science}]}
+    objects: true
     prune: true
 
 - name: Two users of one account
@@ -89,7 +114,7 @@ problems:
   type: list
   elements: str
 writes:
-  description: Number of lines for C(sacctmgr), in check mode too.
+  description: Number of lines for C(sacctmgr), in check mode too; 0 there while the cluster has no accounting yet.
   returned: success
   type: int
   sample: 1
@@ -110,6 +135,9 @@ def argument_spec() -> dict[str, object]:
         **slurmctld_options(),
         "tenants": {"type": "dict", "required": True},
         "prune": {"type": "bool", "default": False},
+        "objects": {"type": "bool", "default": False},
+        "path": {"type": "str", "default": ""},
+        "wait_timeout": {"type": "int", "default": 0},
     }
 
 

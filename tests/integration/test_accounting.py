@@ -294,6 +294,23 @@ def test_a_budget_holds_jobs_by_slurms_own_limit_and_is_released(cluster: Cluste
     eventually(lambda: {one: records(cluster).get(one) for one in wanted} == wanted, "both have run")
 
 
+def test_tenants_are_a_part_of_the_clusters_document(cluster: Cluster) -> None:
+    """What the last test has made goes, since this document does not name it; what was made by hand stays."""
+    asked: dict[str, Any] = {"prune": True, "accounts": [{"name": "chemistry", "limits": {"MaxJobs": 5}}]}
+    cluster.spec["accounting"]["tenants"] = asked
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    found = inside(cluster, "controller-0", "slurmctld", "sacctmgr -n -P show assoc WOPLimits format=account,user,maxjobs").split()
+    assert "chemistry||5" in found and "physics|alice|" in found and not any("biology" in one for one in found), found
+    again = cluster.site()
+    assert (again.rc, again.changed) == (0, 0), again.output
+    asked["accounts"][0]["parent"] = "scince"
+    wrong = playbook("tenants", cluster.write())
+    assert wrong.rc != 0
+    assert "spec.accounting.tenants.accounts[0].parent is scince" in " ".join(wrong.output.split()), wrong.output
+    del cluster.spec["accounting"]["tenants"]
+
+
 # A server that is not the cluster's, and takes encrypted connections alone.
 OUTSIDE = """\
 ssl_ca = /etc/tls/ca.crt

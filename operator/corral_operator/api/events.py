@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes Events of SlurmClusters. A repeated event increments a counter."""
+"""Kubernetes Events of SlurmClusters and SlurmTenants. A repeated event increments a counter."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ Reason = Literal[
     "Scaled",
     "SyncFailed",
     "SyncWarning",
+    "TenantsApplied",
+    "TenantsFailed",
+    "TenantsInvalid",
     "TimedOut",
     "WaitingForJobs",
 ]
@@ -51,9 +54,12 @@ class Events:
         self._identity = identity
         self._counts: dict[str, int] = {}
 
-    async def write(self, cluster: Json, kind: str, reason: Reason, message: str, detail: str = "") -> None:
-        """Write an event of type Normal or Warning about a SlurmCluster. ``detail`` differs each time, and is appended to the message."""
-        metadata = cluster["metadata"]
+    async def write(self, subject: Json, kind: str, reason: Reason, message: str, detail: str = "") -> None:
+        """Write an event of type Normal or Warning about a SlurmCluster, or about an object that names its kind.
+
+        ``detail`` differs each time, and is appended to the message.
+        """
+        metadata = subject["metadata"]
         namespace = metadata["namespace"]
         key = hashlib.sha256("\0".join((metadata["uid"], kind, reason, message)).encode()).hexdigest()[:16]
         name = f"{metadata['name']}.{key}"
@@ -78,7 +84,7 @@ class Events:
                 "metadata": {"name": name, "namespace": namespace},
                 "involvedObject": {
                     "apiVersion": "corral.hpc/v1alpha1",
-                    "kind": "SlurmCluster",
+                    "kind": subject.get("kind", "SlurmCluster"),
                     "name": metadata["name"],
                     "namespace": namespace,
                     "uid": metadata["uid"],

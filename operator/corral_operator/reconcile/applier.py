@@ -20,16 +20,18 @@ from corral_operator.reconcile.node_sync import NodeSync
 from corral_operator.reconcile.queue import Trigger
 from corral_operator.reconcile.runner import OVERDUE, Runner
 from corral_operator.reconcile.status import StatusWriter
+from corral_operator.reconcile.tenants import Tenants
 from corral_operator.runs.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
 # Kinds whose objects change with the size of a node set.
 _SCALING = ("StatefulSet", "SlurmNodeSet")
-# Of the site playbook: the operator forces conflicts, and does not wait for jobs, because a later run continues.
+# Of the site playbook: the operator forces conflicts, and does not wait for jobs, because a later run continues. Tenants have runs of their own.
 _VARIABLES = {
     "corral_force": True,
     "cluster_base_create_namespace": False,
+    "slurm_controller_tenants": False,
     "slurm_workers_scale_timeout": 0,
     "slurm_workers_rollout_timeout": 0,
 }
@@ -38,12 +40,15 @@ _VARIABLES = {
 class Applier:
     """In all methods ``decided`` is the document that the decision was based on."""
 
-    def __init__(self, context: Context, documents: Documents, status: StatusWriter, runner: Runner, sync: NodeSync) -> None:
+    def __init__(
+        self, context: Context, documents: Documents, status: StatusWriter, runner: Runner, sync: NodeSync, tenants: Tenants
+    ) -> None:
         self._context = context
         self._documents = documents
         self._status = status
         self._runner = runner
         self._sync = sync
+        self._tenants = tenants
 
     async def apply(self, cluster: Cluster, trigger: Trigger, decided: Json) -> None:
         """Run the site playbook."""
@@ -80,6 +85,7 @@ class Applier:
         if self._unsettled(cluster, outcome) == CONFLICT:
             await report_conflict(context.events, document, ", ".join(sorted(set(outcome.changes.tasks))))
         self._sync.request(cluster, urgent=False)
+        self._tenants.request(cluster)
         await self._status.write(cluster)
         await self._report(
             cluster, document, trigger, outcome, news="Recovered" if recovered else "Created" if first else None, scaled=scaled

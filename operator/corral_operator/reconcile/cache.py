@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from corral_operator.api.watch import Watch
 from corral_operator.reconcile.children import KINDS, Child, Children
 from corral_operator.reconcile.cluster import Cluster
-from corral_operator.reconcile.metadata import Key
+from corral_operator.reconcile.metadata import Json, Key
 from corral_operator.reconcile.worker_pods import KubernetesNodes, WorkerPods
 
 _OPTIONAL = frozenset(kind.name for kind in KINDS if kind.optional)
@@ -42,6 +42,45 @@ class Namespace:
         return next((message for name, message in self.refused.items() if name not in _OPTIONAL), "")
 
 
+@dataclass(frozen=True)
+class TenantsObject:
+    """What is retained of a SlurmTenants object; runs read its spec by themselves."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    cluster: str
+    conditions: list[Json] = field(compare=False)
+
+    @classmethod
+    def of(cls, found: Json) -> TenantsObject:
+        """Return what is retained of an object."""
+        metadata, status = found["metadata"], found.get("status") or {}
+        return cls(
+            str(metadata["namespace"]),
+            str(metadata["name"]),
+            str(metadata["uid"]),
+            int(metadata.get("generation") or 0),
+            str((found.get("spec") or {}).get("cluster", "")),
+            list(status.get("conditions") or ()),
+        )
+
+    @property
+    def version(self) -> tuple[str, str, int, str]:
+        """What changes with its spec."""
+        return self.name, self.uid, self.generation, self.cluster
+
+    @property
+    def reference(self) -> Json:
+        """The object, for an event."""
+        return {"kind": "SlurmTenants", "metadata": {"namespace": self.namespace, "name": self.name, "uid": self.uid}}
+
+    def named_in(self, sentence: str) -> bool:
+        """True if an error is about it."""
+        return f"SlurmTenants {self.name} " in sentence
+
+
 class Cache:
     """``kubernetes_nodes_refused`` is the error of the watch of Kubernetes nodes, "" if there is none."""
 
@@ -50,10 +89,17 @@ class Cache:
         self.namespaces: dict[str, Namespace] = {}
         self.kubernetes_nodes = KubernetesNodes()
         self.kubernetes_nodes_refused = ""
+        # The SlurmTenants by namespace and name, and whether all have been listed or refused.
+        self.tenants: dict[Key, TenantsObject] = {}
+        self.tenants_known = False
 
     def has(self, cluster: Cluster) -> bool:
         """True if a cluster still exists, and was not replaced by another one of its name."""
         return self.clusters.get(cluster.key) is cluster
+
+    def tenants_of(self, cluster: Cluster) -> list[TenantsObject]:
+        """Return the SlurmTenants of a cluster, by name."""
+        return [one for key, one in sorted(self.tenants.items()) if (key[0], one.cluster) == cluster.key]
 
     def within(self, namespace: Namespace) -> Iterator[Cluster]:
         """Yield the clusters in a namespace."""

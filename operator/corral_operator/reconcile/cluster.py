@@ -31,18 +31,24 @@ class Execution:
     # Objects that another writer has changed during the run; whether the run must restart because of one of them.
     overwritten: set[str] = field(default_factory=set)
     outdated: bool = False
-    # A Kubernetes node is draining or is back: a run that only waits yields to corral.slurm.sync.
+    # A Kubernetes node is draining or is back, or tenants have changed: a run that only waits yields to one that is short.
     yielding: bool = False
 
     @property
-    def syncing(self) -> bool:
-        """True while corral.slurm.sync runs."""
-        return self.run is not None and self.playbook == "sync"
+    def aside(self) -> bool:
+        """True while a run leaves the cluster's objects alone."""
+        return self.run is not None and self.playbook in ("sync", "tenants")
 
     @property
     def applying(self) -> bool:
         """True while a run applies or destroys the cluster."""
-        return self.run is not None and self.playbook != "sync"
+        return self.run is not None and not self.aside
+
+    def yield_soon(self) -> None:
+        """End a run that only waits, now or as soon as it only waits. It is repeated."""
+        self.yielding = True
+        if self.parked and self.applying:
+            self.end("preempted")
 
     def end(self, reason: str) -> None:
         """End the current run early, if there is one."""
@@ -148,6 +154,11 @@ class Cluster:
     def sync_key(self) -> Key:
         """The queue's key of corral.slurm.sync."""
         return (*self.key, "sync")
+
+    @property
+    def tenants_key(self) -> Key:
+        """The queue's key of corral.slurm.tenants."""
+        return (*self.key, "tenants")
 
     @property
     def name(self) -> str:

@@ -20,15 +20,19 @@ Json = dict[str, Any]
 COMPONENTS = {part.name: part.condition for part in components.COMPONENTS if part.condition}
 # Those that a document need not have, and those that need no workload: a jail of the image's own has none.
 _OPTIONAL = frozenset({"jail", *(part.name for part in components.COMPONENTS if part.field)})
+# The condition about spec.accounting.tenants.
+TENANTS = "TenantsApplied"
 _LONGEST = 1024
 
 
 @dataclass
 class Fingerprints:
-    """Fingerprints of the inputs of the last site run that changed nothing and of the last good corral.slurm.sync; and the content's revision."""
+    """Fingerprints of the inputs of the last site run that changed nothing, of the last good corral.slurm.sync and of the last good corral.slurm.tenants;
+    and the content's revision."""
 
     site: str = ""
     sync: str = ""
+    tenants: str = ""
     revision: str = ""
 
 
@@ -65,6 +69,8 @@ class Facts:
     deleting: bool = False
     nodes: Json | None = None
     children: list[Child] | None = None
+    # Whether the database has the accounts, users and QoS (status, reason, message); None without spec.accounting.tenants.
+    tenants: tuple[str, str, str] | None = None
     # Objects in conflict with another writer, which are left alone for a while.
     contested: frozenset[str] = frozenset()
 
@@ -73,12 +79,14 @@ class Facts:
         """Return the facts in a status, for an operator that has just started."""
         facts = cls(
             observed=int(status.get("observedGeneration") or 0),
-            fingerprints=Fingerprints(*(str(status.get(key) or "") for key in ("observedHash", "syncedHash", "revision"))),
+            fingerprints=Fingerprints(*(str(status.get(key) or "") for key in ("observedHash", "syncedHash", "tenantsHash", "revision"))),
             nodes=status.get("nodes"),
         )
         for condition in status.get("conditions") or ():
             if condition.get("type") == "Stalled" and condition.get("status") == "True":
                 facts.observed = max(0, facts.observed - 1)  # this generation was not applied
+            if condition.get("type") == TENANTS:
+                facts.tenants = str(condition.get("status")), str(condition.get("reason")), str(condition.get("message") or "")
             if condition.get("type") == "Degraded" and condition.get("status") == "True" and status.get("lastFailure"):
                 facts.failure = Failure(str(condition.get("reason")), str(status["lastFailure"]), 2)
         return facts
@@ -97,13 +105,14 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
         condition["lastTransitionTime"] = earlier["lastTransitionTime"] if same else now
     status: Json = {
         **{key: value for key, value in before.items() if key not in _OURS},
-        "conditions": [*wanted, *(condition for kind, condition in old.items() if kind not in ours and kind not in _LEGACY)],
+        "conditions": [*wanted, *(condition for kind, condition in old.items() if kind not in ours and kind not in (*_LEGACY, TENANTS))],
     }
     optional = {
         # A refused generation counts as observed: otherwise kstatus would wait for it.
         "observedGeneration": facts.generation if facts.stalled else facts.observed,
         "observedHash": facts.fingerprints.site,
         "syncedHash": facts.fingerprints.sync,
+        "tenantsHash": facts.fingerprints.tenants,
         "revision": facts.fingerprints.revision,
         "nodes": facts.nodes,
         "login": _login(facts.children, before),
@@ -114,7 +123,18 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
     return status
 
 
-_OURS = ("conditions", "observedGeneration", "observedHash", "syncedHash", "revision", "nodes", "login", "waitingFor", "lastFailure")
+_OURS = (
+    "conditions",
+    "observedGeneration",
+    "observedHash",
+    "syncedHash",
+    "tenantsHash",
+    "revision",
+    "nodes",
+    "login",
+    "waitingFor",
+    "lastFailure",
+)
 _LEGACY = ("Running", "Successful", "Failure")
 
 
@@ -151,11 +171,12 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
         ready = ("True", "InService", _in_service(facts))
     generation = facts.observed if ready[0] == "True" else facts.generation
     return [
-        _condition("Ready", *ready, generation),
-        _condition("Reconciling", *_reconciling(facts), facts.generation),
-        _condition("Stalled", *(("True", *facts.stalled) if facts.stalled else ("False", "NotStalled", "")), facts.generation),
-        _condition("Degraded", *_degraded(facts, missing, failure), facts.generation),
+        condition("Ready", *ready, generation),
+        condition("Reconciling", *_reconciling(facts), facts.generation),
+        condition("Stalled", *(("True", *facts.stalled) if facts.stalled else ("False", "NotStalled", "")), facts.generation),
+        condition("Degraded", *_degraded(facts, missing, failure), facts.generation),
         *parts,
+        *([condition(TENANTS, *facts.tenants, facts.generation)] if facts.tenants else []),
     ]
 
 
@@ -213,11 +234,11 @@ def _components(facts: Facts, before: Json) -> list[Json]:
         workloads = [one for one in facts.children if one.component == component and one.kind in ("StatefulSet", "Job")]
         messages = [one.message for one in workloads if not one.ready]
         if messages:
-            found.append(_condition(kind, "False", "NotReady", _sentence(messages), facts.generation))
+            found.append(condition(kind, "False", "NotReady", _sentence(messages), facts.generation))
         elif workloads:
-            found.append(_condition(kind, "True", "Ready", "", facts.generation))
+            found.append(condition(kind, "True", "Ready", "", facts.generation))
         elif facts.observed and component not in _OPTIONAL and not (component == "worker" and _no_nodes(facts)):
-            found.append(_condition(kind, "False", "Missing", f"There are no workloads of the {component}.", facts.generation))
+            found.append(condition(kind, "False", "Missing", f"There are no workloads of the {component}.", facts.generation))
     return found
 
 
@@ -230,19 +251,20 @@ def _legacy(facts: Facts) -> list[Json]:
     """The three conditions of the Go ansible-operator, for tools that wait for them."""
     bad = (facts.failure and facts.failure.message) or (facts.stalled and facts.stalled[1])
     return [
-        _condition("Running", "True", "Running" if facts.activity.running else "Successful", "", facts.generation),
-        _condition(
+        condition("Running", "True", "Running" if facts.activity.running else "Successful", "", facts.generation),
+        condition(
             "Successful",
             "True" if facts.observed == facts.generation and not bad else "False",
             "Successful" if not bad else "Failed",
             "",
             facts.generation,
         ),
-        _condition("Failure", "True" if bad else "False", "Failed" if bad else "None", bad or "", facts.generation),
+        condition("Failure", "True" if bad else "False", "Failed" if bad else "None", bad or "", facts.generation),
     ]
 
 
-def _condition(kind: str, status: str, reason: str, message: str, generation: int) -> Json:
+def condition(kind: str, status: str, reason: str, message: str, generation: int) -> Json:
+    """Return a condition without the time of its transition."""
     return {"type": kind, "status": status, "reason": reason, "message": _cut(message), "observedGeneration": generation}
 
 

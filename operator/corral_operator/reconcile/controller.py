@@ -25,9 +25,11 @@ from corral_operator.reconcile.queue import Backoff, Taken, Trigger, WorkQueue, 
 from corral_operator.reconcile.reconciler import OPERATOR_ERROR, Reconciler
 from corral_operator.reconcile.runner import Runner
 from corral_operator.reconcile.status import StatusWriter
+from corral_operator.reconcile.tenants import Tenants
 from corral_operator.reconcile.triggers.documents import DocumentTriggers
 from corral_operator.reconcile.triggers.nodes import NodeTriggers
 from corral_operator.reconcile.triggers.objects import ObjectTriggers
+from corral_operator.reconcile.triggers.tenants import TenantsTriggers
 from corral_operator.reconcile.validation import Validator
 from corral_operator.runs.checker import Checked
 from corral_operator.runs.engine import Engine
@@ -89,8 +91,10 @@ class Controller:
         self._status = StatusWriter(context, documents)
         runner = Runner(context, engine, self._status)
         self._sync = NodeSync(context, validator, documents, self._status, runner)
-        applier = Applier(context, documents, self._status, runner, self._sync)
-        self._reconciler = Reconciler(context, validator, documents, self._status, applier, self._sync)
+        self._tenants = Tenants(context, validator, documents, self._status, runner)
+        applier = Applier(context, documents, self._status, runner, self._sync, self._tenants)
+        self._reconciler = Reconciler(context, validator, documents, self._status, applier, self._sync, self._tenants)
+        self._tenants_triggers = TenantsTriggers(context)
         self._node_triggers = NodeTriggers(context, self._sync)
         objects = ObjectTriggers(context, self._status, self._node_triggers)
         self._documents = DocumentTriggers(context, documents, self._status, validator, objects)
@@ -104,6 +108,7 @@ class Controller:
     def start(self) -> None:
         """Start watching; the work starts with ``lead``."""
         self._loops += self._documents.watch()
+        self._loops += self._tenants_triggers.watch()
         self._loops.append(self._node_triggers.watch())
         self._loops.append(asyncio.create_task(self._dispatch()))
         self._loops.append(asyncio.create_task(self._supervise()))
@@ -118,6 +123,7 @@ class Controller:
             cluster.requests.resynced = self._clock()
             self._queue.add(cluster.key, Trigger.RESYNC)
             self._queue.add(cluster.sync_key, Trigger.RESYNC)
+            self._tenants.request(cluster, Trigger.RESYNC)
         self._wake.set()
 
     async def halt(self, reason: str, grace: float) -> None:
@@ -186,6 +192,8 @@ class Controller:
         try:
             if cluster is not None and taken.key == cluster.key:
                 await self._reconciler.reconcile(cluster, taken.trigger)
+            elif cluster is not None and taken.key == cluster.tenants_key:
+                await self._tenants.reconcile(cluster)
             elif cluster is not None:
                 await self._sync.reconcile(cluster)
         except CorralError as error:
@@ -203,7 +211,7 @@ class Controller:
         self._queue.add(key, Trigger.RETRY, self._backoff.failed(key))
         if cluster is None or not self._leadership.active:
             return
-        reason: Reason = "SyncFailed"
+        reason: Reason = "TenantsFailed" if key == cluster.tenants_key else "SyncFailed"
         count, facts = self._backoff.count(key), cluster.facts
         if key == cluster.key:
             cluster.requests.errors += 1
@@ -245,7 +253,7 @@ class Controller:
                 run.end("superseded")
             elif execution.yielding and execution.applying:
                 run.end("preempted")
-        if execution.syncing:
+        if execution.aside:
             return
         if not activity.running and now - execution.began > _VISIBLE:
             activity.running = True
@@ -265,3 +273,5 @@ class Controller:
         """Request a run for a cluster, even if nothing has changed."""
         cluster.requests.forced, cluster.probe.due, cluster.requests.resynced = True, self._clock(), self._clock()
         self._queue.add(cluster.key, Trigger.RESYNC, delay)
+        cluster.facts.fingerprints.tenants = ""
+        self._tenants.request(cluster, Trigger.RESYNC)

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 Json = dict[str, Any]
-# A key of the work queue: namespace and name of the cluster, and a third element for corral.slurm.sync.
+# A key of the work queue: namespace and name of the cluster, and a third element for corral.slurm.sync and corral.slurm.tenants.
 Key = tuple[str, ...]
 
 API = "/apis/corral.hpc/v1alpha1"

@@ -47,9 +47,7 @@ class NodeSync:
             return
         self._context.backoff.reset(cluster.sync_key)
         queue.add(cluster.sync_key, Trigger.DRIFT, settings.debounce, settings.debounce_most)
-        execution.yielding = True
-        if execution.parked and execution.applying:
-            execution.end("preempted")
+        execution.yield_soon()
 
     async def reconcile(self, cluster: Cluster) -> None:
         """Run corral.slurm.sync if workers' pods or their Kubernetes nodes have changed since its last run, or if a probe is due."""
@@ -102,7 +100,7 @@ class NodeSync:
         if fingerprint(namespace.worker_pods.of(cluster.key[1]), nodes, drain_causes, *rest) != observed:
             context.queue.add(key, Trigger.DRIFT, context.settings.debounce)
         await self._status.write(cluster)
-        for warning in () if probe else outcome.warnings:  # a probe repeats the warnings of the last run
+        for warning in () if probe else outcome.messages.warnings:  # a probe repeats the warnings of the last run
             await context.events.write(document, "Warning", "SyncWarning", warning)
         if changed:
             message = (

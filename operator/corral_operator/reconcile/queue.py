@@ -4,7 +4,7 @@
 
 A key is queued at most once; its trigger decides its priority. A key is not taken while its cluster is worked on: one run per cluster at a time. Edits go
 before drift, and drift before retries and resyncs; but a key that has waited for long goes first. One slot more is available to edits alone.
-The first two elements of a key are the cluster; a third one stands for corral.slurm.sync.
+The first two elements of a key are the cluster; a third one stands for corral.slurm.sync or corral.slurm.tenants.
 """
 
 from __future__ import annotations

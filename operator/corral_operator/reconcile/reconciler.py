@@ -19,6 +19,7 @@ from corral_operator.reconcile.metadata import OWNER, Json, has_finalizer, owner
 from corral_operator.reconcile.node_sync import NodeSync
 from corral_operator.reconcile.queue import Trigger
 from corral_operator.reconcile.status import StatusWriter
+from corral_operator.reconcile.tenants import Tenants
 from corral_operator.reconcile.validation import Validator
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,14 @@ class Reconciler:
     """The entry point of all work on a document."""
 
     def __init__(
-        self, context: Context, validator: Validator, documents: Documents, status: StatusWriter, applier: Applier, sync: NodeSync
+        self,
+        context: Context,
+        validator: Validator,
+        documents: Documents,
+        status: StatusWriter,
+        applier: Applier,
+        sync: NodeSync,
+        tenants: Tenants,
     ) -> None:
         self._context = context
         self._validator = validator
@@ -41,6 +49,7 @@ class Reconciler:
         self._status = status
         self._applier = applier
         self._sync = sync
+        self._tenants = tenants
 
     async def reconcile(self, cluster: Cluster, trigger: Trigger) -> None:
         """Bring a cluster closer to its document, by one run at most."""
@@ -102,6 +111,7 @@ class Reconciler:
         if action in (Action.REST, Action.KEEP):
             self._context.metrics.skipped.labels(trigger.name.lower()).inc()
             self._sync.request(cluster, urgent=False)  # a pause may have suppressed it
+            self._tenants.request(cluster, Trigger.RESYNC)
         if action in (Action.REST, Action.KEEP, Action.STALL) and facts.failure is not None and facts.failure.reason == OPERATOR_ERROR:
             facts.failure = None
         if action is Action.KEEP:  # also of a newer generation that went back to the applied spec, so that clients need not wait for it

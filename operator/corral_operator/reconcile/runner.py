@@ -41,7 +41,7 @@ class Runner:
         Returns None if it was ended for a reason that is no failure; then the cluster is queued again.
         """
         context, execution = self._context, cluster.execution
-        key = cluster.sync_key if playbook == "sync" else cluster.key
+        key = {"sync": cluster.sync_key, "tenants": cluster.tenants_key}.get(playbook, cluster.key)
         name, level = ("probe", logging.DEBUG) if probe else (playbook, logging.INFO)
         request = self._prepare(cluster, playbook, variables, cluster.document.get("spec") if spec is ... else spec, name)
         execution.parked = execution.outdated = execution.yielding = False

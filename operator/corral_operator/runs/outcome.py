@@ -78,6 +78,21 @@ class Pending:
 
 
 @dataclass
+class Messages:
+    """Sentences of tasks: their warnings; and of accounts, users and QoS, what could not be removed, and the errors of their documents."""
+
+    warnings: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, line: Json) -> None:
+        """Add the line of a task."""
+        self.warnings += line.get("warnings", ())
+        self.kept += line.get("kept", ())
+        self.problems += line.get("problems", ())
+
+
+@dataclass
 class Outcome:
     """The outcome of a run, updated line by line. ``code`` is its exit status, None until it has ended; ``ended`` is the reason if the operator ended it;
     ``output_dir`` is the directory of its output; ``counts`` are Ansible's counts of tasks of all hosts (``dark``: unreachable)."""
@@ -92,7 +107,7 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     nodes: Json | None = None
     draining: Json = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    messages: Messages = field(default_factory=Messages)
     # By the kind of the line: the reason of a task takes precedence over what was printed.
     _reasons: dict[str, str] = field(default_factory=dict)
 
@@ -106,7 +121,7 @@ class Outcome:
         elif kind in ("ok", "failed"):
             self.changes.add(line)
             self.pending.add(line)
-            self.warnings += line.get("warnings", ())
+            self.messages.add(line)
             self.nodes = line.get("nodes", self.nodes)
             self.draining = line.get("draining", self.draining)
             if kind == "failed" and not line.get("ignored"):

@@ -30,7 +30,7 @@ from ansible.vars.manager import VariableManager
 from corral_operator.runs import in_process
 from corral_operator.runs.processes import INTERRUPTED
 
-PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy", "corral.slurm.sync")
+PLAYBOOKS = ("corral.slurm.site", "corral.slurm.destroy", "corral.slurm.sync", "corral.slurm.tenants")
 # Any document will do: it only makes the code run, and nothing of it is retained.
 _DOCUMENT = {
     "apiVersion": "corral.hpc/v1alpha1",

@@ -96,6 +96,8 @@ def _result(data: Json) -> Json:
         ]
         if others:
             found["foreign"] = [one[:_LONGEST] for one in others][:_MOST]
+    elif action == "slurm_tenants":
+        found |= {name: [str(one)[:_LONGEST] for one in result.get(name) or ()][:_MOST] for name in ("kept", "problems")}
     elif action == "slurm_sync":
         draining = result.get("draining") or ()
         found["draining"] = {

@@ -59,7 +59,11 @@ def normal(value: Any, rules: dict[str, Any] | None = None) -> Any:
         }
     if isinstance(value, list) and "items" in rules:
         return [normal(item, rules["items"]) for item in value]
-    if isinstance(value, float) and value.is_integer() and (rules.get("type") == "integer" or "x-kubernetes-int-or-string" in rules):
+    if (
+        isinstance(value, float)
+        and value.is_integer()
+        and (rules.get("type") in ("integer", "number") or "x-kubernetes-int-or-string" in rules)
+    ):
         return int(value)
     return value
 

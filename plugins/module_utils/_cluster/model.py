@@ -277,11 +277,21 @@ class DatabaseServer:
 
 
 @dataclass(frozen=True, slots=True)
+class Tenants:
+    """Accounts, users and QoS as the document has them: ``document`` is what slurm_tenants checks; the others are options of it."""
+
+    document: Json
+    objects: bool
+    prune: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Accounting(Pods):
     """slurmdbd. ``address`` is the DNS name of its Service, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
 
     ``password_secret`` holds the database's password under the key ``password``; ``database_host``, ``database_port`` and ``database_name`` are where it is.
-    ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is None where somebody else runs it.
+    ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is None where somebody else runs it, ``tenants``
+    where the document has none.
     """
 
     name: str
@@ -298,6 +308,7 @@ class Accounting(Pods):
     ca_config_map: str | None
     certificate_secret: str | None
     database: DatabaseServer | None
+    tenants: Tenants | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Sssd,
     Sync,
     Teardown,
+    Tenants,
     Users,
     UsersJob,
     Volume,
@@ -149,6 +150,11 @@ def _model(document: Any, sizes: dict[str, int] | None) -> Model:
     found = resolver.model()
     _refuse(apiserver.oversized(found.config.name, found.config.files))
     return found
+
+
+def _tenants(spec: Json) -> Tenants:
+    document = {key: value for key, value in spec.items() if key not in ("objects", "prune")}
+    return Tenants(document=document, objects=spec["objects"], prune=spec["prune"])
 
 
 def _refuse(error: str) -> None:
@@ -386,6 +392,7 @@ class _Resolver:
             ca_config_map=tls.get("caConfigMap"),
             certificate_secret=tls.get("certificateSecret"),
             database=server,
+            tenants=_tenants(spec["tenants"]) if "tenants" in spec else None,
             **self.pods(name, self.components["accounting"], spec),
             pods=1,
             affinity={},

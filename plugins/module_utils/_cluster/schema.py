@@ -46,6 +46,8 @@ KIND = "SlurmCluster"
 PLURAL = "slurmclusters"
 NODE_SET_KIND = "SlurmNodeSet"
 NODE_SET_PLURAL = "slurmnodesets"
+TENANTS_KIND = "SlurmTenants"
+TENANTS_PLURAL = "slurmtenants"
 
 # Bounds. Slurm: 64 Ki nodes (MAX_SLURM_NODES). Kubernetes: names of 63 and 253 characters, node ports by its default range.
 MAX_NODES = 65536
@@ -84,6 +86,11 @@ _GPU_TYPE = "^[a-z][-a-z0-9_.]*$"
 _CIDR = "^[0-9a-fA-F:.]+/[0-9]{1,3}$"
 _KIND = "^[A-Z][A-Za-z0-9]*$"
 _SHARE = "^([1-9][0-9]{0,4}|([1-9][0-9]?|100)%)$"
+_DURATION = "^([0-9]{1,4}-)?[0-9]{1,9}(:[0-9]{2}){0,2}$"
+_FAIRSHARE = "^([0-9]{1,10}|parent)$"
+_TRES = "^[0-9]{1,15}([.][0-9]{1,3})?[KMGTP]?$"
+# Those of quantities that are amounts.
+AMOUNTS = (_CPU, _BYTES)
 
 PATTERNS: dict[str, str] = {
     _LABEL: "lower-case letters, digits and '-', beginning with a letter and not ending in '-'",
@@ -112,6 +119,9 @@ PATTERNS: dict[str, str] = {
     _SHARE: "a number of nodes such as 2, or a share of the set such as 25%; at least 1",
     _GPU_TYPE: "lower-case letters, digits, '-', '_' and '.', beginning with a letter",
     _KIND: "a kind such as Service",
+    _DURATION: "a number, or a time such as 1-12:00:00 (days-hours:minutes:seconds) in quotes",
+    _FAIRSHARE: "a number of shares, or parent",
+    _TRES: "a number, of memory with M, G or T if wanted, as in 256G",
 }
 
 
@@ -211,6 +221,10 @@ def _map(description: str, values: Schema, *, maximum: int, default: Any = None)
         schema["default"] = default
     schema["additionalProperties"] = values
     return schema
+
+
+def _number(description: str, maximum: int) -> Schema:
+    return {"type": "number", "description": description, "minimum": 0, "maximum": maximum}
 
 
 def _lines(description: str, line: str) -> Schema:
@@ -1190,6 +1204,88 @@ def _egress() -> Schema:
     )
 
 
+# Limits that are counts, times, and numbers by TRES.
+_ASSOCIATION_LIMITS = (
+    "GrpJobs GrpJobsAccrue GrpSubmit MaxJobs MaxJobsAccrue MaxSubmit MinPrioThresh Priority",
+    "GrpWall MaxWall",
+    "GrpTRES GrpTRESMins GrpTRESRunMins MaxTRES MaxTRESMins MaxTRESPerNode",
+)
+_QOS_LIMITS = (
+    (
+        "GrpJobs GrpJobsAccrue GrpSubmit MaxJobsAccruePerAccount MaxJobsAccruePerUser MaxJobsPerAccount MaxJobsPerUser MaxSubmitJobsPerAccount "
+        "MaxSubmitJobsPerUser MinPrioThresh"
+    ),
+    "GrpWall MaxWall",
+    (
+        "GrpTRES GrpTRESMins GrpTRESRunMins MaxTRES MaxTRESMins MaxTRESPerAccount MaxTRESPerNode MaxTRESPerUser MaxTRESRunMinsPerAccount "
+        "MaxTRESRunMinsPerUser MinTRES"
+    ),
+)
+
+
+def _tenants() -> dict[str, Schema]:
+    """Accounts, users and QoS. What they may say besides their types is slurm_tenants' to check, for it takes the same from elsewhere.
+
+    The lists are atomic: the API server would note the writer of each entry of others, which takes more room than the entries.
+    """
+
+    def some(description: str, one: str, maximum: int = 64) -> Schema:
+        return _list(description, _string(one), maximum=maximum)
+
+    def limits(counts: str, times: str, tres: str) -> Schema:
+        amounts = _map("Numbers by TRES, as in {cpu: 64, mem: 256G, gres/gpu: 4}.", _quantity("Its number.", _TRES), maximum=64)
+        return _object(
+            "Limits, by sacctmgr's names. Without one, that of the account holds, or none.",
+            {
+                **dict.fromkeys(counts.split(), _integer("A number.", 0, 2**31 - 1)),
+                **dict.fromkeys(times.split(), _quantity("Minutes, or a time such as 1-12:00:00 in quotes.", _DURATION)),
+                **dict.fromkeys(tres.split(), amounts),
+            },
+        )
+
+    association = {
+        "fairshare": _quantity('Its shares, or "parent".', _FAIRSHARE),
+        "qos": some("QoS that jobs can have. Without them, those inherited.", "A QoS."),
+        "defaultQos": _string("QoS of jobs that name none."),
+        "limits": limits(*_ASSOCIATION_LIMITS),
+    }
+    seconds = "Seconds, or a time such as 00:05:00 in quotes."
+    qos = {
+        "name": _string("Its name."),
+        "description": _string("One line about it."),
+        "priority": _integer("Its priority.", 0, 2**31 - 1),
+        "flags": some("Slurm's flags, such as DenyOnLimit.", "A flag."),
+        "preempt": some("QoS whose jobs it preempts.", "A QoS."),
+        "preemptMode": _string("What happens to its jobs when they are preempted.", enum=("cluster", "cancel", "requeue", "suspend")),
+        "preemptExemptTime": _quantity(f"How long its jobs run before they can be preempted. {seconds}", _DURATION),
+        "graceTime": _quantity(f"How long its jobs have when they are preempted. {seconds}", _DURATION),
+        "usageFactor": _number("What its jobs' usage is multiplied by.", 10**9),
+        "usageThreshold": _number("The lowest fairshare of an association with which jobs start.", 10**9),
+        "limitFactor": _number("What the association's TRES limits are multiplied by.", 10**9),
+        "limits": limits(*_QOS_LIMITS),
+    }
+    account = {
+        "name": _string("Its name."),
+        "parent": _string("The account above it. Without one, root."),
+        "description": _string("One line about it."),
+        "organization": _string("To whom it belongs."),
+        "coordinators": some("Users who may manage it.", "A user.", 1000),
+        **association,
+    }
+    one = {"account": _string("The account."), "partition": _string("The partition. Without one, all."), **association}
+    user = {
+        "name": _string("Their name."),
+        "adminLevel": _string("What they may change in the database.", enum=("None", "Operator", "Administrator")),
+        "defaultAccount": _string("The account of jobs that name none. Without it, that of the first association."),
+        "associations": _list("The accounts that they have.", _object("One account.", one, required=("account",)), maximum=1000),
+    }
+    return {
+        "qos": _list("Qualities of service.", _object("A QoS.", qos, required=("name",)), maximum=1000),
+        "accounts": _list("Accounts. Their order does not matter.", _object("An account.", account, required=("name",)), maximum=20000),
+        "users": _list("Users of accounts.", _object("A user.", user, required=("name",)), maximum=20000),
+    }
+
+
 def _accounting() -> Schema:
     """slurmdbd and its database."""
     period = _string("A time such as 12months, 365days or 48hours.", r"^[1-9][0-9]{0,4}(hours|days|months)$", max_length=12)
@@ -1297,6 +1393,16 @@ def _accounting() -> Schema:
                 maximum=6,
                 unique=True,
                 default=[],
+            ),
+            "tenants": _object(
+                "Accounts, users and QoS of the database. Without it, nothing of them is changed.",
+                {
+                    **_tenants(),
+                    "objects": _boolean("Whether the SlurmTenants of the namespace that name this cluster count too.", False),
+                    "prune": _boolean(
+                        "Whether to remove what corral has made and neither this list nor a SlurmTenants that counts names any more.", False
+                    ),
+                },
             ),
             "extraConfig": _lines("Lines for slurmdbd.conf, one Key=Value each.", "A line such as CommitDelay=1."),
             "resources": resources(
@@ -1678,6 +1784,26 @@ def spec() -> Schema:
     )
 
 
+def _conditions() -> Schema:
+    return _list(
+        "What holds now.",
+        _object(
+            "One condition.",
+            {
+                "type": {"type": "string", "description": "What the condition is about."},
+                "status": {"type": "string", "description": "True, False or Unknown.", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string", "description": "The reason, in CamelCase, for programs."},
+                "message": {"type": "string", "description": "One sentence for people."},
+                "observedGeneration": {"type": "integer", "format": "int64", "description": "Generation that the condition speaks of."},
+                "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When status changed last."},
+            },
+            required=("type", "status"),
+        ),
+        maximum=32,
+        keys=("type",),
+    )
+
+
 def document() -> Schema:
     """The schema of a whole SlurmCluster, as the CRD holds it."""
     return _object(
@@ -1706,6 +1832,10 @@ def document() -> Schema:
                         "description": "Hash of the workers' pods and their Kubernetes nodes at the last corral.slurm.sync. "
                         "While it is the same, no such run is made.",
                     },
+                    "tenantsHash": {
+                        "type": "string",
+                        "description": "Hash of the accounts, users and QoS at the last corral.slurm.tenants. While it is the same, no such run is made.",
+                    },
                     "revision": {"type": "string", "description": "Version of the collection that made it, and a digest of its files."},
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},
                     "waitingFor": {"type": "string", "description": "What is waited for now."},
@@ -1722,31 +1852,7 @@ def document() -> Schema:
                             )
                         },
                     ),
-                    "conditions": _list(
-                        "What holds now.",
-                        _object(
-                            "One condition.",
-                            {
-                                "type": {"type": "string", "description": "What the condition is about."},
-                                "status": {
-                                    "type": "string",
-                                    "description": "True, False or Unknown.",
-                                    "enum": ["True", "False", "Unknown"],
-                                },
-                                "reason": {"type": "string", "description": "The reason, in CamelCase, for programs."},
-                                "message": {"type": "string", "description": "One sentence for people."},
-                                "observedGeneration": {
-                                    "type": "integer",
-                                    "format": "int64",
-                                    "description": "Generation that the condition speaks of.",
-                                },
-                                "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When status changed last."},
-                            },
-                            required=("type", "status"),
-                        ),
-                        maximum=32,
-                        keys=("type",),
-                    ),
+                    "conditions": _conditions(),
                 },
             ),
         },
@@ -1772,6 +1878,49 @@ def node_set_document() -> Schema:
         },
         "required": ["spec"],
     }
+
+
+def tenants_document() -> Schema:
+    """Accounts, users and QoS as an object of their own: more than fit beside a cluster, and written by others than the cluster."""
+    cluster = _string("Name of the SlurmCluster of the same namespace. It needs spec.accounting.tenants.objects.", _LABEL, max_length=20)
+    return {
+        "type": "object",
+        "description": "Accounts, users and QoS of a Slurm cluster. Several of one cluster are applied as one.",
+        "properties": {
+            "spec": _object("What the database has to have.", {"cluster": cluster, **_tenants()}, required=("cluster",)),
+            "status": _object(
+                "Whether the database has it. Written by the operator only.",
+                {
+                    "observedGeneration": {
+                        "type": "integer",
+                        "format": "int64",
+                        "description": "Generation that was last applied or refused.",
+                    },
+                    "conditions": _conditions(),
+                },
+            ),
+        },
+        "required": ["spec"],
+    }
+
+
+def tenants_crd() -> Schema:
+    """The definition of SlurmTenants."""
+    applied = ".status.conditions[?(@.type=='Applied')]"
+    return _definition(
+        TENANTS_KIND,
+        TENANTS_PLURAL,
+        ["slt"],
+        tenants_document(),
+        {"status": {}},
+        [
+            {"name": "Cluster", "type": "string", "jsonPath": ".spec.cluster"},
+            {"name": "Applied", "type": "string", "jsonPath": f"{applied}.status"},
+            {"name": "Status", "type": "string", "jsonPath": f"{applied}.reason"},
+            {"name": "Message", "type": "string", "jsonPath": f"{applied}.message", "priority": 1},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        ],
+    )
 
 
 def node_set_crd() -> Schema:

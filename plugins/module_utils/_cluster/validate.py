@@ -15,7 +15,14 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import defaults, quantity, rules, schema
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, is_private_key
 
-_TYPES = {"object": "a mapping (key: value)", "array": "a list", "string": "text", "integer": "a whole number", "boolean": "true or false"}
+_TYPES = {
+    "object": "a mapping (key: value)",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
 # So many errors are told, and so many of the others are counted.
 SHOWN, COUNTED = 20, 10_000
 # Beyond it the API server takes a number for one with a fraction.
@@ -93,7 +100,7 @@ def _structure(value: Any, wanted: schema.Schema, path: str) -> Iterator[str | C
         yield from _mapping(value, wanted, path)
     elif kind == "array":
         yield from _array(value, wanted, path)
-    elif kind == "integer":
+    elif kind in ("integer", "number"):
         low, high = wanted.get("minimum"), wanted.get("maximum")
         if (low is not None and value < low) or (high is not None and value > high):
             yield f"{path} is {_found(value)}; it must be between {low} and {high}."
@@ -179,7 +186,7 @@ def _quantity(value: Any, wanted: schema.Schema, path: str) -> Iterator[str | Ca
         yield f"{path} is {_found(value)}; {MAX_INTEGER} is the most that Kubernetes counts to."
     elif (isinstance(value, str) and len(value) > wanted["maxLength"]) or not _matches(wanted["pattern"], str(value)):
         yield f"{path} is {_found(value)}; it must be {_pattern_text(wanted['pattern'])}."
-    elif not str(value).endswith("%") and quantity.parse(value) > MAX_INTEGER:
+    elif wanted["pattern"] in schema.AMOUNTS and quantity.parse(value) > MAX_INTEGER:
         yield f"{path} is {_found(value)}; {MAX_INTEGER} is the most that Kubernetes counts to."
 
 
@@ -191,6 +198,8 @@ def _matches(pattern: str, value: str) -> bool:
 def _is(value: Any, kind: str) -> bool:
     if kind == "integer":
         return isinstance(value, int) and not isinstance(value, bool)
+    if kind == "number":
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # not .nan
     return isinstance(value, {"object": dict, "array": list, "string": str, "boolean": bool}[kind])
 
 

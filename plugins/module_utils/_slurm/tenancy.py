@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import MARK, NAMES, ROOT, Fields, Key, Live
 
+# An object that has a document as its spec, beside the cluster that it is for.
+KIND = "SlurmTenants"
 ADMIN_LEVELS = ("None", "Operator", "Administrator")
 FLAGS = (
     "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit",
@@ -177,26 +179,28 @@ class Reader:
         """Note a sentence; ``why`` completes the path."""
         self.problems.append(f"{path} {why}")
 
-    def document(self, said: Any, *, prune: bool) -> Wish:
-        """Return what a document asks for."""
-        wish = Wish(prune=prune)
+    def document(self, wish: Wish, said: Any, at: str = "") -> None:
+        """Add to a wish what a document asks for, or an object with one; ``at`` is what its paths begin with."""
+        if isinstance(said, dict) and said.get("kind") == KIND:
+            at, said = f"{at} spec".strip(), said.get("spec")
+            said = {key: one for key, one in said.items() if key != "cluster"} if isinstance(said, dict) else said
         if not isinstance(said, dict):
-            self.wrong("The document", f"is not a mapping with {', '.join(_TOP)}; write it as docs/tenants.md shows.")
-            return wish
-        self._known(said, _TOP, "The document")
-        for path, one in self._entries(said, "qos", "qos", _QOS):
+            self.wrong(at or "The document", f"is not a mapping with {', '.join(_TOP)}; write it as docs/tenants.md shows.")
+            return
+        self._known(said, _TOP, at or "The document")
+        within = f"{at}." if at else ""
+        for path, one in self._entries(said, "qos", f"{within}qos", _QOS):
             name = self._own_name(one, path, wish.qos, "QoS")
             if name:
                 wish.qos[name] = self.qos(one, path, exact=True)
-        for path, one in self._entries(said, "accounts", "accounts", _ACCOUNT):
+        for path, one in self._entries(said, "accounts", f"{within}accounts", _ACCOUNT):
             name = self._own_name(one, path, wish.accounts, "account")
             if name:
                 wish.accounts[name] = self.account(one, path, exact=True)
-        for path, one in self._entries(said, "users", "users", _USER):
+        for path, one in self._entries(said, "users", f"{within}users", _USER):
             name = self._own_name(one, path, wish.users, "user")
             if name:
                 self._user(wish, name, one, path)
-        return wish
 
     def qos(self, one: dict[str, Any], path: str, *, exact: bool) -> WantedQos:
         """Return a QoS; ``exact``: what is not said shall not be set."""
@@ -560,10 +564,13 @@ class Check:
                         )
 
 
-def read(said: Any, *, prune: bool) -> Wish:
-    """Return what a document asks for. Raises Problems."""
-    reader = Reader()
-    return finished(reader, reader.document(said, prune=prune))
+def read(said: Any, *, prune: bool, path: str = "", objects: Iterable[dict[str, Any]] = ()) -> Wish:
+    """Return what a document asks for, whose paths begin with ``path``, and ``objects`` of the kind SlurmTenants together with it. Raises Problems."""
+    reader, wish = Reader(), Wish(prune=prune)
+    reader.document(wish, said, path)
+    for one in objects:
+        reader.document(wish, {**one, "kind": KIND}, f"{KIND} {one['metadata']['name']}")
+    return finished(reader, wish)
 
 
 def finished(reader: Reader, wish: Wish) -> Wish:

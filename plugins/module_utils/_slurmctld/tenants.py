@@ -10,11 +10,14 @@ refused.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
+from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Resource
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, NotFound
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting, tenancy, tenancy_plan
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import Key, Live
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Wish
@@ -25,6 +28,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld 
     Slurmctld,
     connected,
     difference,
+    until,
 )
 
 # Its prompt repeats each line, and what it prints for that line follows, whichever stream it is for. sacctmgr reads by readline, which may take the
@@ -40,20 +44,49 @@ _A_ROW = 0.2
 _ROUNDS = 4
 _BY_USER = 1000
 
+OBJECTS = Resource("corral.hpc", "v1alpha1", tenancy.KIND, "slurmtenants", namespaced=True, builtin=False)
+
 Params = dict[str, Any]
+
+
+class Absent(CorralError):
+    """There is no slurmctld, or one without accounting."""
 
 
 def tenants(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
     """Converge a tenancy document; the parameters are those of the module slurm_tenants."""
-    prune = bool(params["prune"])
-    wish = tenancy.read(params["tenants"], prune=prune)
-    if prune and not wish.accounts:
-        raise CorralError(
-            "The document names no account, so prune would remove everything that was ever made; name one, or leave prune out. Nothing was changed."
-        )
+    prune, path = bool(params["prune"]), str(params["path"])
+    wish = tenancy.read(params["tenants"], prune=prune, path=path)
     with connected(params) as client:
-        _before, plan, _after = converge(Slurmctld(client, params), lambda _live: wish, check=check)
+        slurmctld = Slurmctld(client, params)
+        if params["objects"]:
+            wish = tenancy.read(params["tenants"], prune=prune, path=path, objects=_objects(client, slurmctld))
+        if prune and not wish.accounts:
+            raise tenancy.Problems(
+                [
+                    f"{path or 'The document'} names no account, so prune would remove everything that was ever made; name one, or leave prune out."
+                ]
+            )
+        try:
+            _before, plan, _after = converge(slurmctld, lambda _live: wish, check=check, timeout=float(params["wait_timeout"]))
+        except Absent as error:
+            if not check:
+                raise
+            warning = f"It is not known which accounts, users and QoS a run would change, since there is no accounting yet: {error}"
+            return {"changed": True, "writes": 0, "kept": [], "warnings": [warning], "requests": client.requests}
         return {**result(plan, diff, "tenants"), "kept": plan.kept, "requests": client.requests}
+
+
+def _objects(client: Client, slurmctld: Slurmctld) -> list[dict[str, Any]]:
+    """Return the SlurmTenants of the cluster, by name."""
+    what = f"list the SlurmTenants in {slurmctld.namespace}"
+    try:
+        found = client.items(OBJECTS.path(slurmctld.namespace), what=what, query={})
+    except NotFound as error:
+        why = "the API server does not know the kind; have an administrator apply playbooks/files/slurmtenants.corral.hpc.yml, or leave objects out."
+        raise tenancy.Problems([f"Could not {what}: {why}"]) from error
+    own = (one for one in found if (one.get("spec") or {}).get("cluster") == slurmctld.cluster)
+    return sorted(own, key=lambda one: str(one["metadata"]["name"]))
 
 
 def account(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
@@ -213,8 +246,10 @@ def ask(slurmctld: Slurmctld, command: list[str], what: str, timeout: float) -> 
     try:
         return slurmctld.ask(command, what, timeout)
     except KubeError as error:
+        if isinstance(error.__cause__, NotFound):
+            raise Absent(str(error)) from error
         if "supported accounting_storage plugin" in str(error) or "accounting storage is disabled" in str(error):
-            raise CorralError(
+            raise Absent(
                 f"slurmctld in {slurmctld.ref} has no accounting, so there are no accounts; add spec.accounting to the "
                 "cluster's document, and run again.",
             ) from error
@@ -223,9 +258,25 @@ def ask(slurmctld: Slurmctld, command: list[str], what: str, timeout: float) -> 
         raise
 
 
-def converge(slurmctld: Slurmctld, wish: Callable[[Live], Wish], *, check: bool, keeps: bool = False) -> tuple[Live, Plan, Live]:
+def _awaited(slurmctld: Slurmctld, timeout: float) -> Live:
+    """Return what is on record, as soon as slurmdbd responds and knows the cluster."""
+    deadline = time.monotonic() + timeout
+    for _left in until(deadline):
+        try:
+            return read(slurmctld)
+        except (Absent, Forbidden):
+            raise
+        except CorralError:
+            if time.monotonic() >= deadline:
+                raise
+    return read(slurmctld)
+
+
+def converge(
+    slurmctld: Slurmctld, wish: Callable[[Live], Wish], *, check: bool, keeps: bool = False, timeout: float = 0.0
+) -> tuple[Live, Plan, Live]:
     """Write what differs; return what was there, the plan, and what is there then. ``keeps``: what can not go is an error."""
-    before = read(slurmctld)
+    before = _awaited(slurmctld, timeout)
     wanted = wish(before)
     plan = tenancy_plan.make(wanted, before)
     if keeps and plan.kept:

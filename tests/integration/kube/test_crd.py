@@ -26,7 +26,7 @@ pytestmark = pytest.mark.lab
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("plural", ["slurmclusters", "slurmnodesets"])
+@pytest.mark.parametrize("plural", ["slurmclusters", "slurmnodesets", "slurmtenants"])
 def test_the_api_server_takes_the_definition(plural: str) -> None:
     file = REPOSITORY / "playbooks" / "files" / f"{plural}.corral.hpc.yml"
     # Tests of the operator may have installed it.

@@ -364,7 +364,7 @@ def keys(cluster: Served) -> dict[str, str]:
 def definitions(kubectl: Kubectl) -> Iterator[None]:
     """The CustomResourceDefinitions are there, for an operator that is not installed; those that were there stay."""
     had = kubectl("get", "crd", DOCUMENTS, "--ignore-not-found", "-o", "name")
-    names = (DOCUMENTS, "slurmnodesets.corral.hpc")
+    names = (DOCUMENTS, "slurmnodesets.corral.hpc", "slurmtenants.corral.hpc")
     files = [f"--filename={REPOSITORY}/playbooks/files/{name}.yml" for name in names]
     kubectl("apply", "--server-side", "--force-conflicts", *files)
     eventually(lambda: all(kubectl.serves(name) for name in names), "the definitions are served")

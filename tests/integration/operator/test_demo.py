@@ -30,7 +30,10 @@ def document(kubectl: Kubectl, make_cluster: Callable[[str, int], Cluster], tmp_
     made = make_cluster(NAME, PORT)
     example = yaml.safe_load((REPOSITORY / "examples" / "demo.yml").read_text())
     example["metadata"] = {"name": NAME, "namespace": made.namespace}
-    example["spec"] |= {"login": {"service": {"type": "NodePort", "nodePort": PORT}}, "images": example["spec"]["images"] | made.spec["images"]}
+    example["spec"] |= {
+        "login": {"service": {"type": "NodePort", "nodePort": PORT}},
+        "images": example["spec"]["images"] | made.spec["images"],
+    }
     example["spec"]["accounting"]["database"]["embedded"]["volume"]["hostPath"] = f"{VOLUMES}/{NAME}-database"
     for part in ("controller", "jail"):
         example["spec"][part] |= made.spec[part]

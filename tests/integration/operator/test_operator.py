@@ -639,6 +639,7 @@ SELDOM: dict[Right, str] = {
     ("", "pods", "delete"): "a roll-out of another template, and pods that can not start: test_rollout.py, test_rights.py",
     ("", "pods/log", "get"): "why a pod does not start: kube/test_wait.py",
     ("", "pods/status", "patch"): "corral.slurm.sync: test_sync.py",
+    ("corral.hpc", "slurmtenants/status", "patch"): "the outcome of an object: test_tenants.py",
     ("", "pods/exec", "create"): "Kubernetes from 1.35 on asks for it where get was enough",
 }
 

@@ -81,6 +81,7 @@ def test_in_the_whole_cluster_it_reads_documents_and_nothing_of_anybodys() -> No
     assert {(group, resource) for group, resource, _verb, _names in rules(everywhere, "ClusterRole")} == {
         ("corral.hpc", "slurmclusters"),
         ("corral.hpc", "slurmclusters/status"),
+        ("corral.hpc", "slurmtenants"),
         ("", "namespaces"),
         ("", "nodes"),
         ("scheduling.k8s.io", "priorityclasses"),
@@ -93,6 +94,7 @@ def test_in_the_whole_cluster_it_reads_documents_and_nothing_of_anybodys() -> No
         ("get", ("slurmclusters.corral.hpc",))
     ]
     assert [rule[2] for rule in rules(everywhere, "ClusterRole") if rule[1] == "namespaces"] == ["get"]
+    assert [rule[2] for rule in rules(everywhere, "ClusterRole") if rule[1] == "slurmtenants"] == ["list", "watch"]
     assert [rule[2] for rule in rules(everywhere, "ClusterRole") if rule[1] == "nodes"] == ["list", "watch"]
     assert [rule for rule in rules(everywhere, "ClusterRole") if rule[1] == "priorityclasses"] == [
         ("scheduling.k8s.io", "priorityclasses", "get", ("corral-control-plane", "corral-worker"))
@@ -117,7 +119,8 @@ def test_a_clusters_namespace_gets_the_rights_of_the_example_and_events() -> Non
     example = rules([load("examples/rights.yml")], "Role")
     rendered = objects(operator_namespaces=["a", "b"])
     [role] = [obj for obj in rendered if obj["metadata"]["name"] == "corral-operator:namespace" and obj["kind"] == "ClusterRole"]
-    told = {("", "events", "create", ()), ("", "events", "patch", ()), ("corral.hpc", "slurmnodesets/status", "patch", ())}
+    statuses = {("corral.hpc", f"{plural}/status", "patch", ()) for plural in ("slurmnodesets", "slurmtenants")}
+    told = {("", "events", "create", ()), ("", "events", "patch", ()), *statuses}
     assert set(rules([role], "ClusterRole")) == {*example, *told}
     assert "corral-operator:namespace" not in bound(rendered, "ClusterRoleBinding")
     places = {

@@ -188,7 +188,7 @@ class DocumentTriggers:
                 context.tasks.spawn(self._hand_over(cluster, children))
             else:
                 self._orphaned(cluster, children)
-        for queued in (key, cluster.sync_key):
+        for queued in (key, cluster.sync_key, cluster.tenants_key):
             context.queue.forget(queued)
             context.backoff.reset(queued)
         cluster.execution.end("gone")

@@ -323,14 +323,14 @@ os.environ.update(playbook.ENVIRONMENT)
 later = zygote._warm_up()
 from corral_operator.runs import preload
 # It is ready now, and makes clusters; how others are taken away it rehearses when it has the time.
-# Eleven, and seven that are skipped.
-assert preload.plan("corral.slurm.site")["tasks"] == 20, preload.plan("corral.slurm.site")
+# Eleven, and eight that are skipped.
+assert preload.plan("corral.slurm.site")["tasks"] == 21, preload.plan("corral.slurm.site")
 assert preload.plan("corral.slurm.destroy") is None
 for playbook in later:
     zygote._warm_up_playbook(playbook)
     assert preload.plan(playbook)["tasks"] > 1
     assert preload._made["variables"].extra_vars == {}
-assert set(preload._made["warmed_up"]) == set(preload.PLAYBOOKS) and len(preload._made["playbooks"]) == 3
+assert set(preload._made["warmed_up"]) == set(preload.PLAYBOOKS) and len(preload._made["playbooks"]) == 4
 assert set(preload._made["warmed_up"].values()) == {0}
 assert preload.in_process._compiled and preload.plan("other") is None
 # Whatever a module documents it can be rehearsed with.

@@ -105,6 +105,16 @@ def test_a_failure_that_was_rescued_is_none() -> None:
     assert outcome.failure == ""
 
 
+def test_what_tenants_were_refused_or_kept_reaches_the_outcome() -> None:
+    outcome = Outcome()
+    sentences = ["SlurmTenants a spec.accounts[0].parent is b.", "SlurmTenants a spec.users is not a list."]
+    result = {"msg": "\n".join([*sentences, "Nothing was changed."]), "problems": sentences}
+    outcome.add(report.line(event("runner_on_failed", resolved_action="corral.slurm.slurm_tenants", res=result)) or {})
+    assert outcome.messages.problems == sentences
+    outcome.add(report.line(event("runner_on_ok", resolved_action="corral.slurm.slurm_tenants", res={"kept": ["a stays."]})) or {})
+    assert outcome.messages.kept == ["a stays."]
+
+
 def test_the_draining_nodes_of_a_run_reach_the_outcome() -> None:
     rows = [
         {"node": "cpu-0", "cause": "Kubernetes node n1 is cordoned", "free": True},

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema, validate
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting, tenancy, tenancy_plan
 
 from .test_accounting import recorded
@@ -41,6 +42,39 @@ def problems(document: Any, *, prune: bool = False) -> list[str]:
 
 def test_the_example_of_the_page_is_what_the_real_slurm_has() -> None:
     assert lines(example()) == ["modify account where name=chemistry cluster=demo set GrpTRES=mem=-1 GrpWall=-1"], "which was set by hand"
+
+
+def test_the_example_is_the_pages_document_as_an_object() -> None:
+    found = yaml.safe_load((PAGE.parents[1] / "examples" / "tenants.yml").read_text())
+    assert (found["apiVersion"], found["kind"]) == ("corral.hpc/v1alpha1", tenancy.KIND)
+    assert lines(found) == lines(example())
+    assert list(validate._structure(found["spec"], schema.tenants_document()["properties"]["spec"], "spec")) == []
+    found["spec"]["users"][0]["name"] = "Alice"
+    assert problems(found) == ["spec.users[0].name is 'Alice', and Slurm keeps names in lower case; write alice."]
+    assert {key: one for key, one in found["spec"].items() if key not in ("cluster", "users")} == {
+        key: one for key, one in example().items() if key != "users"
+    }
+
+
+def test_the_definition_has_each_field_and_each_limit_by_its_type() -> None:
+    spec = schema.tenants_document()["properties"]["spec"]["properties"]
+    items = {name: spec[name]["items"]["properties"] for name in ("qos", "accounts", "users")}
+    items["associations"] = items["users"]["associations"]["items"]["properties"]
+    wanted = {"qos": tenancy._QOS, "accounts": tenancy._ACCOUNT, "users": tenancy._USER, "associations": tenancy._ASSOCIATION}
+    assert {name: set(fields) for name, fields in items.items()} == {name: set(fields) for name, fields in wanted.items()}
+    for name, limits in (("qos", accounting.QOS_LIMITS), *((one, accounting.ASSOCIATION_LIMITS) for one in ("accounts", "associations"))):
+        defined = items[name]["limits"]["properties"]
+        kinds = {
+            limit: accounting.TRES
+            if "additionalProperties" in one
+            else accounting.COUNT
+            if one.get("type") == "integer"
+            else accounting.MINUTES
+            for limit, one in defined.items()
+        }
+        assert kinds == limits
+    assert items["qos"]["preemptMode"]["enum"] == list(tenancy.PREEMPT_MODES)
+    assert items["users"]["adminLevel"]["enum"] == list(tenancy.ADMIN_LEVELS)
 
 
 def test_the_page_has_each_field() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Status, api_error
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import tenants
@@ -48,6 +49,8 @@ class Slurmdbd:
             ("root", "", ""): {**_ASSOCIATION, "QOS": "normal"},
             ("root", "root", ""): dict(_ASSOCIATION),
         }
+        # The SlurmTenants that the API server has; None where it does not know the kind.
+        self.objects: list[dict[str, Any]] | None = []
         self.access = type("Access", (), {"namespace": "demo"})()
 
     @contextmanager
@@ -85,6 +88,13 @@ class Slurmdbd:
             (),
             {"data": {"metadata": {"name": path.rsplit("/", 1)[-1]}, "status": {"phase": "Running", "conditions": conditions}}},
         )()
+
+    def items(self, path: str, *, what: str, **_more: Any) -> list[dict[str, Any]]:
+        assert path == "/apis/corral.hpc/v1alpha1/namespaces/demo/slurmtenants"
+        self.requests += 1
+        if self.objects is None:
+            raise api_error(Status(404, reason="NotFound", message="not found"), what, server="https://here")
+        return self.objects
 
     def by_hand(self, lines: str) -> None:
         """Have somebody else tell lines, which are not noted."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, Status, api_error
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import tenancy_plan
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import slurmctld, tenants
@@ -22,6 +22,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import slu
 from .slurmdbd import Slurmdbd
 
 CONNECTION = {"namespace": "demo", "pod": "demo-controller-0", "container": "slurmctld"}
+OPTIONS = {**CONNECTION, "objects": False, "path": "", "wait_timeout": 0}
 ASSOCIATION = {**CONNECTION, "state": "present", "limits": None, "fairshare": None, "qos": None, "default_qos": None}
 ACCOUNT = {**ASSOCIATION, "parent": None, "description": None, "organization": None, "coordinators": None}
 QOS = {
@@ -89,8 +90,8 @@ def document() -> dict[str, Any]:
     return copy.deepcopy(DOCUMENT)
 
 
-def converge(document: dict[str, Any], *, prune: bool = False, check: bool = False) -> dict[str, Any]:
-    return tenants.tenants({**CONNECTION, "tenants": document, "prune": prune}, check=check, diff=True)
+def converge(document: dict[str, Any], *, prune: bool = False, check: bool = False, **more: Any) -> dict[str, Any]:
+    return tenants.tenants({**OPTIONS, "tenants": document, "prune": prune, **more}, check=check, diff=True)
 
 
 def test_a_document_is_made_once(database: Slurmdbd, document: dict[str, Any]) -> None:
@@ -408,3 +409,94 @@ def test_asking(database: Slurmdbd, document: dict[str, Any]) -> None:
     found = tenants.association_info({**CONNECTION, "user": ["bob"], "account": ["chemistry"]}, check=False, diff=False)["associations"]
     assert [one["partition"] for one in found] == ["", "main"]
     assert database.lines == []
+
+
+def tenants_of(name: str, cluster: str = "demo", **lists: Any) -> dict[str, Any]:
+    """An object as a list of the API server has it, which names no kind."""
+    return {"metadata": {"name": name}, "spec": {"cluster": cluster, **lists}}
+
+
+CHEMISTRY = tenants_of("chemistry", accounts=[{"name": "chemistry"}], users=[{"name": "carol", "associations": [{"account": "chemistry"}]}])
+PHYSICS = tenants_of("physics", accounts=[{"name": "physics", "parent": "science"}])
+OWN = {"accounts": [{"name": "science"}]}
+
+
+def test_objects_and_the_document_are_one(database: Slurmdbd) -> None:
+    database.objects = [PHYSICS, CHEMISTRY, tenants_of("other", "demo2", accounts=[{"name": "music"}])]
+    made = converge(OWN, prune=True, objects=True)
+    assert (made["changed"], database.requests) == (True, 1)
+    assert {key[0] for key in database.associations} == {"root", "science", "physics", "chemistry"}
+    assert database.associations["physics", "", ""]["ParentName"] == "science"
+    assert not converge(OWN, prune=True, objects=True)["changed"]
+    database.objects = [PHYSICS]
+    assert converge(OWN, prune=True, objects=True)["changed"]
+    assert {key[0] for key in database.associations} == {"root", "science", "physics"}
+    assert "carol" not in database.users
+
+
+def test_the_document_alone_asks_for_no_objects(database: Slurmdbd) -> None:
+    database.objects = [PHYSICS]
+    converge(OWN)
+    assert database.requests == 0
+    assert ("physics", "", "") not in database.associations
+
+
+def test_sentences_name_the_object_and_the_place_in_the_clusters_document(database: Slurmdbd) -> None:
+    database.objects = [CHEMISTRY, tenants_of("twin", accounts=[{"name": "chemistry"}, {"name": "optics", "parent": "scince"}])]
+    with pytest.raises(CorralError) as caught:
+        converge({"accounts": [{"name": "science"}, {"name": "chemistry"}]}, objects=True, path="spec.accounting.tenants")
+    assert caught.value.data["problems"] == [
+        f"SlurmTenants {name} spec.accounts[0].name is chemistry, as {other}.name is; there is one account of a name, so leave one out or make them one."
+        for name, other in (("chemistry", "spec.accounting.tenants.accounts[1]"), ("twin", "SlurmTenants chemistry spec.accounts[0]"))
+    ]
+    database.objects = database.objects[1:]
+    with pytest.raises(CorralError) as caught:
+        converge({"accounts": [{"name": "science", "parent": "nosuch"}]}, objects=True, path="spec.accounting.tenants")
+    assert [one.partition(",")[0] for one in caught.value.data["problems"]] == [
+        "spec.accounting.tenants.accounts[0].parent is nosuch",
+        "SlurmTenants twin spec.accounts[1].parent is scince",
+    ]
+    with pytest.raises(CorralError, match=r"^spec.accounting.tenants has 'user', which"):
+        converge({"user": []}, path="spec.accounting.tenants")
+    assert database.lines == []
+
+
+def test_nothing_is_pruned_unless_each_object_was_read(database: Slurmdbd) -> None:
+    database.objects = [CHEMISTRY]
+    converge(OWN, prune=True, objects=True)
+    database.lines.clear()
+    database.objects = None
+    with pytest.raises(CorralError, match=r"does not know the kind; have an administrator apply .*slurmtenants"):
+        converge(OWN, prune=True, objects=True)
+    database.objects = []
+    with pytest.raises(CorralError, match=r"^spec.accounting.tenants names no account, so prune would remove everything"):
+        converge({}, prune=True, objects=True, path="spec.accounting.tenants")
+    assert database.lines == []
+
+
+@pytest.mark.usefixtures("database")
+def test_a_dry_run_before_there_is_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_args: Any, **_more: Any) -> Output:
+        raise api_error(Status(404, reason="NotFound", message="not found"), "run sacctmgr", server="https://here")
+
+    monkeypatch.setattr(slurmctld, "run_in_pod", gone)
+    planned = converge(OWN, check=True)
+    assert planned["changed"]
+    assert "there is no accounting yet" in planned["warnings"][0]
+    with pytest.raises(CorralError, match="can not be asked for accounts"):
+        converge(OWN)
+    with pytest.raises(CorralError, match=r"accounts\[0\].name is 'Science'"):
+        converge({"accounts": [{"name": "Science"}]}, check=True)
+
+
+def test_slurmdbd_is_waited_for(database: Slurmdbd, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Output(1, "", "slurmdbd: Connection refused"), Output(0, database.shown().replace("root||", "nosuch||"), "")]
+
+    def first(client: Any, **more: Any) -> Output:
+        return answers.pop(0) if answers else database.run_in_pod(client, **more)
+
+    monkeypatch.setattr(slurmctld, "run_in_pod", first)
+    with pytest.raises(CorralError, match="Connection refused"):
+        converge(OWN)
+    assert converge(OWN, wait_timeout=5)["changed"]
+    assert answers == []
