@@ -21,10 +21,20 @@ unset password
 umask 022
 export SLURM_CONF=/run/slurm/slurm.conf
 wait_for_munge
-# The probe reports the last error while slurmdbd has no database. That it tries again is no reason.
+# The probe reports the last error while slurmdbd has no database. That it tries again is no reason. It does not end one that changes its tables, and
+# Kubernetes shows why one ended.
 exec /usr/sbin/slurmdbd -D "$@" 2> >(
 	while IFS= read -r line; do
 		printf '%s\n' "$line" >&2
+		case $line in
+		*"from a newer version of Slurm"*)
+			echo "the database is that of a newer Slurm than $(/usr/sbin/slurmdbd -V), or a restoration of it has not ended: slurmdbd does not start. Go on" \
+				"with the newer image, or restore a dump with corral.slurm.restore_database (docs/accounting.md)" | tee /dev/termination-log >&2
+			;;
+		*fatal:*) printf '%s\n' "${line#*fatal: }" >/dev/termination-log ;;
+		*" has changed.  Updating"* | *onverting*) : >/run/slurm/converting ;;
+		*"Conversion done"*) rm -f /run/slurm/converting ;;
+		esac
 		[[ $line != *error:* || $line == *"Trying again"* ]] || printf '%s\n' "${line#*error: }" >/run/slurm/last_error
 	done
 )
