@@ -32,8 +32,8 @@ exec /usr/sbin/slurmdbd -D "$@" 2> >(
 				"with the newer image, or restore a dump with corral.slurm.restore_database (docs/accounting.md)" | tee /dev/termination-log >&2
 			;;
 		*fatal:*) printf '%s\n' "${line#*fatal: }" >/dev/termination-log ;;
-		*" has changed.  Updating"* | *onverting*) : >/run/slurm/converting ;;
-		*"Conversion done"*) rm -f /run/slurm/converting ;;
+		*"pre-converting"* | *"adding column"*) : >/run/slurm/converting ;;
+		*"slurmdbd version "*" started"*) rm -f /run/slurm/converting ;;
 		esac
 		[[ $line != *error:* || $line == *"Trying again"* ]] || printf '%s\n' "${line#*error: }" >/run/slurm/last_error
 	done

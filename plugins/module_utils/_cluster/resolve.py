@@ -26,8 +26,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
 )
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     Accounting,
-    Backup,
     ApplySet,
+    Backup,
     Component,
     Config,
     Controller,

@@ -15,7 +15,7 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -69,7 +69,9 @@ def held(text: str) -> Held:
             latest=max((int(row[2]) for row in jobs), default=0),
         )
     except (StopIteration, IndexError, ValueError) as error:
-        raise CorralError(f"The database's client printed {text.strip()[:200]!r}, which is no inspection; is its image that of this version?") from error
+        raise CorralError(
+            f"The database's client printed {text.strip()[:200]!r}, which is no inspection; is its image that of this version?"
+        ) from error
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
@@ -100,7 +102,9 @@ class _Database:
         if self._path is None:
             printed = self._run("dump the database", "backup", str(self._params["keep"])).split()
             if len(printed) != 3:
-                raise CorralError(f"The dump to the backup volume printed {' '.join(printed)[:200]!r}; is the client's image that of this version?")
+                raise CorralError(
+                    f"The dump to the backup volume printed {' '.join(printed)[:200]!r}; is the client's image that of this version?"
+                )
             digest, size, name = printed
         else:
             digest, size, name = self._fetch(self._path)
@@ -112,7 +116,12 @@ class _Database:
         try:
             # It has what users name their jobs, and their scripts.
             with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                self._run("dump the database", "dump", sink=lambda piece: (file.write(piece), seen.take(piece)))
+
+                def sink(piece: bytes) -> None:
+                    seen.take(piece)
+                    file.write(piece)
+
+                self._run("dump the database", "dump", sink=sink)
                 seen.end(str(path))
                 file.flush()
                 os.fsync(file.fileno())
@@ -132,7 +141,10 @@ class _Database:
             if not check:
                 raise
             # The pod of the client is made in a real run.
-            return {"dump": str(self._path or self._params["dump"]), "msg": "What a restoration would remove shows in the pod of the client alone."}
+            return {
+                "dump": str(self._path or self._params["dump"]),
+                "msg": "What a restoration would remove shows in the pod of the client alone.",
+            }
         if before.lost and not self._params["force"]:
             raise CorralError(
                 f"The database holds {before.lost}, all of which would be lost to what is in {name}; nothing was changed. Dump it first, or restore "
@@ -245,7 +257,8 @@ class _Seen:
 
 def check_dump(lines: IO[bytes] | Iterable[bytes], path: str, cluster: str) -> None:
     """Raise CorralError unless this is a whole dump of a database of slurmdbd that has records of the cluster."""
-    last, versioned, clusters = b"", False, set()
+    last, versioned = b"", False
+    clusters: set[str] = set()
     for line in lines:
         last = line
         match = _TABLE.match(line)

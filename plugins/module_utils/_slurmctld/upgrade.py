@@ -42,6 +42,9 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         except KubeError as error:
             if isinstance(error, Forbidden) or not params.get("may_be_silent"):
                 raise
+            problem = releases.refusal(wanted, wanted, (), slurmdbd)
+            if problem:
+                raise CorralError(f"{problem} Nothing was changed.") from error
             message = f"Slurm {wanted} was compared with nothing, since {error}"
             found = {"running": "", "wanted": wanted, "slurmdbd": slurmdbd, "database": bool(slurmdbd) and slurmdbd != wanted, "nodes": {}}
             return {"changed": False, **found, "msg": message, "requests": client.requests}
@@ -49,7 +52,13 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         if problem:
             raise CorralError(f"{problem} Nothing was changed.")
         message = f"Slurm {wanted} runs already" if wanted == running else f"Slurm {wanted} follows on {running}"
-        found = {"running": running, "wanted": wanted, "slurmdbd": slurmdbd, "database": bool(slurmdbd) and slurmdbd != wanted, "nodes": nodes}
+        found = {
+            "running": running,
+            "wanted": wanted,
+            "slurmdbd": slurmdbd,
+            "database": bool(slurmdbd) and slurmdbd != wanted,
+            "nodes": nodes,
+        }
         return {"changed": False, **found, "msg": f"{message}.", "requests": client.requests}
 
 

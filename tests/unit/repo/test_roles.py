@@ -71,7 +71,11 @@ def test_templates_are_used_and_exist(role: str) -> None:
 CLUSTER = sorted({part.role for part in components.COMPONENTS})
 # Of one task alone, and not the model's.
 OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"within": defaultdict(list), "record": ""}, "new_node_sets": []}
-APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {"upgrade_check.yml.j2", "users_job.yml.j2", "database_client.yml.j2"}
+APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {
+    "upgrade_check.yml.j2",
+    "users_job.yml.j2",
+    "database_client.yml.j2",
+}
 
 
 def test_the_dry_run_has_each_template_that_the_roles_apply() -> None:
