@@ -73,13 +73,16 @@ dumps() {
 }
 
 backup() {
-	local name part
+	local name
 	[ -w "$backups" ] || die "the backup volume at $backups is not writable by uid $(id -u): give it to 64040:64040"
 	exec 9>"$backups/.$CORRAL_CLUSTER.lock"
 	flock -w 3600 9 || die "another backup of this database has run for an hour: see its pod"
 	name=$CORRAL_CLUSTER-$(date -u +%Y%m%dT%H%M%SZ).sql.gz
 	part=$backups/.$CORRAL_CLUSTER.part
-	dump >"$part" || die "the database could not be dumped to the backup volume: see the log above; $(df -h --output=avail "$backups" | tail -n 1 | tr -d ' ') are free"
+	# Half a dump would take the room of the next one.
+	trap 'rm -f "$options" "$part"' EXIT
+	dump >"$part" 2>/tmp/error ||
+		die "the database could not be dumped ($(df -h --output=avail "$backups" | tail -n 1 | tr -d ' ') free): $(tail -n 3 /tmp/error | tr '\n' ' ')"
 	gzip -dc "$part" | sed -n '$p' | grep -q '^-- Dump completed' || die "the dump is not whole, so it is not kept"
 	sync "$part"
 	mv "$part" "$backups/$name"
@@ -100,7 +103,9 @@ find_dump() {
 }
 
 has_table() {
-	[ "$(value "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '$1'")" = 1 ]
+	local count
+	count=$(value "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '$1'") || exit 1
+	[ "$count" = 1 ]
 }
 
 inspect() {

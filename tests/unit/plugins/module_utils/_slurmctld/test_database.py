@@ -107,7 +107,7 @@ def test_a_dump_gets_its_name_when_it_is_whole(paper: Paper, tmp_path: Path) -> 
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_bytes(b"the former")
     for paper.dump in (gzip.compress(DUMP)[:-9], gzip.compress(b"-- no end\n"), b"no gzip at all"):
-        with pytest.raises(CorralError, match="not whole|damaged"):
+        with pytest.raises(CorralError, match=r"not whole|damaged"):
             run("dumped", path=str(path))
     paper.broken["dump"] = Output(1, "", "mariadb-dump: Got error: 1045")
     with pytest.raises(CorralError, match="Could not dump the database: mariadb-dump: Got error: 1045"):
