@@ -15,7 +15,7 @@ description:
   - Restores all of the database from a dump. Jobs run on; slurmctld keeps their records and sends them when slurmdbd is back.
   - While a restoration runs, and after one that was interrupted, the database has a version that no slurmdbd starts with. Run the same task again to
     complete it.
-  - The playbooks C(corral.slurm.backup_database) and C(corral.slurm.restore_database) make the pod that this module works in, and remove it.
+  - The playbooks C(corral.slurm.backup_database) and C(corral.slurm.restore_database) make the Job whose pod this module works in, and remove it.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -37,7 +37,8 @@ options:
     required: true
   client:
     description:
-      - Name of the pod with the database's client, C(<cluster>-backup-client). Its image is that of C(images/mariadb).
+      - Name of the Job whose pod has the database's client, C(<cluster>-backup-client). The pod's image is that of C(images/mariadb). The module waits
+        until it runs.
     type: str
   path:
     description:

@@ -120,7 +120,7 @@ def test_the_database_is_lost_and_restored_under_a_running_job(cluster: Cluster,
     run = database(cluster, "restore", "-e", f"file={file}", "-e", "force=true")
     assert run.rc == 0, run.output
     assert known <= records(cluster)
-    assert f"pod/{NAME}-backup-client" not in cluster.kubectl("get", "pods", "-n", cluster.namespace, "-o", "name").split()
+    assert f"job.batch/{NAME}-backup-client" not in cluster.kubectl("get", "jobs", "-n", cluster.namespace, "-o", "name").split()
     cluster.ssh("touch end")
     last = cluster.ssh("sbatch --parsable --wait -o /dev/null --wrap true").stdout.strip()
     wanted = {running, last}

@@ -278,7 +278,7 @@ class DatabaseServer:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """The client of the database that dumps and restores it. ``name`` is that of the CronJob, ``client`` of a pod that a run makes; ``image`` is None where
+    """The client of the database that dumps and restores it. ``name`` is that of the CronJob, ``client`` of a Job that a run makes; ``image`` is None where
     the document has none. Without ``schedule`` there is no CronJob, ``volume`` is None and ``keep`` is 0. ``owned_by_group`` is that of ``DatabaseServer``."""
 
     name: str

@@ -24,7 +24,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound, NotStarted
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Input, Sink, run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._kube.pods import describe
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected, wait
@@ -90,7 +90,8 @@ class _Database:
     def __init__(self, client: Client, params: dict[str, Any]) -> None:
         self._slurmctld = Slurmctld(client, params)
         self._client = client
-        self._pod = str(params.get("client") or f"{self._slurmctld.cluster}-backup-client")
+        self._job = str(params.get("client") or f"{self._slurmctld.cluster}-backup-client")
+        self._pod = ""
         self._path = Path(params["path"]) if params.get("path") else None
         self._params = params
         self._timeout = float(params["timeout"])
@@ -134,17 +135,14 @@ class _Database:
 
     def restore(self, check: bool) -> dict[str, Any]:
         cluster = self._slurmctld.cluster
-        try:
-            name = self._found(cluster)
-            before = held(self._run("inspect the database", "inspect"))
-        except (NotFound, NotStarted):
-            if not check:
-                raise
-            # The pod of the client is made in a real run.
-            return {
-                "dump": str(self._path or self._params["dump"]),
-                "msg": "What a restoration would remove shows in the pod of the client alone.",
-            }
+        if self._path is not None:
+            _check_file(self._path, cluster)
+        if check and self._started()[0] is None:
+            # The client is made in a real run.
+            dump = str(self._path or self._params["dump"])
+            return {"dump": dump, "msg": f"The accounting database would be restored from {dump}, unless it holds records."}
+        name = str(self._path or self._run("find the dump", "find", str(self._params["dump"]), cluster).strip())
+        before = held(self._run("inspect the database", "inspect"))
         if before.lost and not self._params["force"]:
             raise CorralError(
                 f"The database holds {before.lost}, all of which would be lost to what is in {name}; nothing was changed. Dump it first, or restore "
@@ -168,17 +166,6 @@ class _Database:
             raise KubeError(f"The database is restored from {name}, and slurmdbd does not start with it: {missing}.")
         told = self._reread()
         return {"dump": name, "msg": f"The accounting database is restored from {name}.{told}"}
-
-    def _found(self, cluster: str) -> str:
-        """Return the dump's path or name. Raises CorralError for one that is not whole or not this cluster's, before anything is changed."""
-        if self._path is None:
-            return self._run("find the dump", "find", str(self._params["dump"]), cluster).strip()
-        try:
-            with gzip.open(self._path, "rb") as file:
-                check_dump(file, str(self._path), cluster)
-        except (OSError, EOFError, zlib.error) as error:
-            raise CorralError(f"The dump {self._path} cannot be read: {error}; give one that corral.slurm.backup_database made.") from error
-        return str(self._path)
 
     def _cluster_id(self) -> int:
         """Return the ClusterID that slurmctld compares with the database's when it starts; 0, for the dump's, where its pod cannot tell."""
@@ -209,7 +196,21 @@ class _Database:
             return f" slurmctld reads it when it starts again: {error}"
         return ""
 
+    def _started(self) -> tuple[str | None, str]:
+        """Return the pod of the client, if it runs, and what it lacks."""
+        query = {"labelSelector": f"batch.kubernetes.io/job-name={self._job}"}
+        path = BUILTIN["", "Pod"].path(self._slurmctld.namespace)
+        pods = self._client.items(path, what=f"list the pods of Job {self._slurmctld.namespace}/{self._job}", query=query)
+        missing = [describe(pod) for pod in pods] or [f"Job {self._job} has no pod; kubectl describe shows why"]
+        running = next((str(pod["metadata"]["name"]) for pod, lacks in zip(pods, missing, strict=False) if not lacks), None)
+        return running, "" if running else missing[0]
+
     def _run(self, what: str, *arguments: str, stdin: Input | None = None, sink: Sink | None = None) -> str:
+        if not self._pod:
+            pod, missing = wait(_STARTING, self._started, "the client of the database starts")
+            if missing:
+                raise KubeError(f"Could not {what}: its client does not start: {missing}.")
+            self._pod = str(pod)
         long = arguments[0] in ("dump", "backup", "find", "restore", "inspect")
         done = run_in_pod(
             self._client,
@@ -253,6 +254,14 @@ class _Seen:
         """Raise CorralError unless all of a dump was taken."""
         if not self._unzip.eof or _WHOLE not in self._end:
             raise CorralError(f"The dump is not whole, so it is not kept as {path}; run again.")
+
+
+def _check_file(path: Path, cluster: str) -> None:
+    try:
+        with gzip.open(path, "rb") as file:
+            check_dump(file, str(path), cluster)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorralError(f"The dump {path} cannot be read: {error}; give one that corral.slurm.backup_database made.") from error
 
 
 def check_dump(lines: IO[bytes] | Iterable[bytes], path: str, cluster: str) -> None:

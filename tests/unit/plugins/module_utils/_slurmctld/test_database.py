@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, NotFound, Status
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import database, slurmctld
 
@@ -38,6 +38,7 @@ class Paper:
         self.broken: dict[str, Output | Exception] = {}
         self.requests = 0
         self.access = type("Access", (), {"namespace": "demo"})()
+        self.clients = [pod("client-x", "backup")]
         self.pods = [pod("demo-controller-0", "controller"), pod("demo-accounting-0", "accounting")]
 
     @contextmanager
@@ -49,7 +50,7 @@ class Paper:
     ) -> Output:
         word = command[1] if command[0].endswith("database.sh") else command[0].rpartition("/")[2]
         self.told.append(" ".join([word, *command[2:]]) if word != "cat" else word)
-        assert more["pod"] == ("demo-backup-client" if command[0].endswith("database.sh") else "demo-controller-0")
+        assert more["pod"] == ("client-x" if command[0].endswith("database.sh") else "demo-controller-0")
         if word in self.broken:
             broken = self.broken[word]
             if isinstance(broken, Exception):
@@ -69,6 +70,8 @@ class Paper:
         return Output(0, printed.get(word, ""), "")
 
     def items(self, _path: str, *, query: dict[str, str], **_more: Any) -> list[dict[str, Any]]:
+        if query["labelSelector"] == "batch.kubernetes.io/job-name=demo-backup-client":
+            return self.clients
         wanted = query["labelSelector"].rpartition("component=")[2]
         return [one for one in self.pods if one["metadata"]["labels"]["app.kubernetes.io/component"] == wanted]
 
@@ -199,11 +202,14 @@ def test_without_slurmctld_the_clusters_number_is_the_dumps(paper: Paper) -> Non
     assert "restore demo 0 demo-1.sql.gz" in paper.told
 
 
-def test_check_mode_without_a_client(paper: Paper, tmp_path: Path) -> None:
-    absent = NotFound("no such pod", Status(404))
-    paper.broken = {"find": absent, "inspect": absent}
-    assert "shows in the pod of the client" in run("restored", check=True)["msg"]
-    with pytest.raises(CorralError):
+def test_a_client_that_does_not_run(paper: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paper.clients = []
+    assert "would be restored from latest, unless it holds records" in run("restored", check=True)["msg"]
+    monkeypatch.setattr(database, "_STARTING", 0.0)
+    with pytest.raises(CorralError, match="its client does not start: Job demo-backup-client has no pod"):
+        run("restored")
+    paper.clients = [pod("client-x", "backup", {"phase": "Pending"})]
+    with pytest.raises(CorralError, match="its client does not start: pod client-x is Pending"):
         run("restored")
     assert "would be dumped to the backup volume of demo" in run("dumped", check=True)["msg"]
     assert f"would be dumped to {tmp_path}" in run("dumped", check=True, path=str(tmp_path / "x"))["msg"]
