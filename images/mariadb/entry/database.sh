@@ -131,7 +131,7 @@ close() {
 }
 
 restore() {
-	local cluster=$1 id=$2 name=${3:-}
+	local cluster=$1 id=$2 name=${3:-} next
 	[[ $id =~ ^[0-9]+$ && $cluster =~ ^[a-z0-9-]+$ ]] || die "usage: database.sh restore CLUSTER ID [NAME]"
 	[ "$(value 'SELECT MAX(version) FROM convert_version_table')" = "$closed" ] || die "the database is not closed, so nothing is replaced; close it first"
 	{
@@ -146,7 +146,11 @@ restore() {
 		sed -e 's/^\([A-Z/*!0-9 ]*\)`convert_version_table`/\1`corral_version_table`/' -e 's/^CREATE DEFINER=[^ ]*/CREATE/' -e '$w /tmp/last' |
 		sql || { [ -n "$name" ] || cat >/dev/null; die "the dump could not be loaded: see above. The database is closed until it is restored"; }
 	grep -q '^-- Dump completed' /tmp/last || die "the dump is not whole. The database is closed until it is restored"
+	# slurmctld still has the numbers of rows that came after the dump, by which it reports the ends of jobs: no other job may get one of them.
+	next=$(value "SELECT COALESCE(MAX(auto_increment), 0) FROM information_schema.tables
+		WHERE table_schema = DATABASE() AND table_name = '${cluster}_job_table'") || exit 1
 	sql <<-END || die "the restored database could not be opened: see above"
+		ALTER TABLE \`${cluster}_job_table\` AUTO_INCREMENT = $((next + 1000000000));
 		START TRANSACTION;
 		UPDATE cluster_table SET id = $id WHERE name = '$cluster' AND $id <> 0;
 		DELETE FROM convert_version_table;
