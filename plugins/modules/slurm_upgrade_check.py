@@ -11,7 +11,7 @@ short_description: See whether another version of Slurm can follow on the one th
 version_added: 0.1.0
 description:
   - Reads the version of a new image from a Job that has run C(slurmctld -V > /dev/termination-log) in it, and compares it with those of
-    slurmctld and of the nodes' slurmds. Changes nothing.
+    slurmdbd, of slurmctld and of the nodes' slurmds. Changes nothing.
   - Fails for an older release than the one that runs, since it could not read slurmctld's state, and for one that is more than Slurm's
     compatibility window ahead, which is two releases, and three from 24.11 on.
 extends_documentation_fragment:
@@ -55,6 +55,15 @@ wanted:
   returned: success
   type: str
   sample: 26.05.5
+slurmdbd:
+  description: Version of the slurmdbd that runs; empty without one.
+  returned: success
+  type: str
+  sample: 24.11.5
+database:
+  description: Whether the accounting database gets another slurmdbd, which may change its tables for good.
+  returned: success
+  type: bool
 nodes:
   description: How many nodes have a slurmd of which version.
   returned: success

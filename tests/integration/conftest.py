@@ -277,7 +277,7 @@ class Clusters:
     def remove(self, name: str) -> None:
         """See it gone, with what its volumes held."""
         self.kubectl("delete", "namespace", f"test-{name}", "--ignore-not-found", "--wait=true", "--timeout=120s")
-        for what, claim in (("state", "controller-state"), ("jail", "jail"), ("database", "database")):
+        for what, claim in (("state", "controller-state"), ("jail", "jail"), ("database", "database"), ("backup", "backup")):
             self.kubectl("delete", "pv", f"test-{name}-{name}-{claim}", "--ignore-not-found")
             shutil.rmtree(VOLUMES / f"{name}-{what}", ignore_errors=True)
 

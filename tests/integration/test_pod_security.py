@@ -33,6 +33,12 @@ MADE: dict[str, tuple[Json, str]] = {
     "accounting": ({"database": {}}, "accounting/stateful_set"),
     "accounting, its database": ({"database": {"size": "1Gi"}}, "accounting/database"),
     "accounting, its database with a `hostPath`": ({"database": {"hostPath": "/srv/database"}}, "accounting/database"),
+    "accounting, with an archive": ({"database": {}, "archive": True}, "accounting/stateful_set"),
+    "backup of the accounting database": ({"database": {}, "backup": {"claimName": "dumps"}}, "accounting/backup"),
+    "backup of the accounting database to a `hostPath`": (
+        {"database": {}, "backup": {"hostPath": "/srv", "size": "1Gi"}},
+        "accounting/backup",
+    ),
     "controller": ({}, "slurm_controller/stateful_set"),
     "controller, with `spec.sssd`": ({"sssd": True}, "slurm_controller/stateful_set"),
     "controller, while Slurm is upgraded": ({}, "slurm_controller/upgrade_check"),
@@ -75,6 +81,10 @@ def document(change: Json) -> Json:
     if "database" in change:
         spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
         spec["accounting"] = {"database": {"embedded": {"volume": change["database"]}}}
+    if "backup" in change:
+        spec["accounting"]["database"]["backup"] = {"schedule": "@daily", "volume": change["backup"]}
+    if change.get("archive"):
+        spec["accounting"] |= {"purge": {"jobs": "12months"}, "archive": {"volume": {"claimName": "archive"}}}
     if change.get("hostPath"):
         spec["jail"]["subMounts"] = [{"path": "/disk", "hostPath": "/srv/disk"}]
     return {
@@ -87,9 +97,8 @@ def document(change: Json) -> Json:
 
 def pod_spec(objects: list[Json]) -> Json:
     """The pod of the first object that makes some, without what only lies in the namespace that it is made for."""
-    spec: Json = next(
-        item["spec"]["template"]["spec"] for item in objects if item["kind"] in {"StatefulSet", "Deployment", "DaemonSet", "Job"}
-    )
+    made = next(item for item in objects if item["kind"] in {"StatefulSet", "Deployment", "DaemonSet", "Job", "CronJob"})
+    spec: Json = made["spec"].get("jobTemplate", made)["spec"]["template"]["spec"]
     # A Job's and a StatefulSet's are completed by their controllers.
     left_out = {"serviceAccountName", "priorityClassName", "nodeName", "imagePullSecrets"}
     return {"restartPolicy": "Never"} | {key: value for key, value in spec.items() if key not in left_out}

@@ -80,6 +80,11 @@ slurmdbd() {
 	running slurmdbd || return
 	[ "$depth" != alive ] || return 0
 	listening "${SLURMDBD_PORT:-6819}" slurmdbd && return
+	# A first start of a new release can take hours, and one that is ended begins again: the start succeeds, and the pod is not ready.
+	if [ -e /run/slurm/converting ]; then
+		[ "$depth" -gt 0 ] || bad "slurmdbd changes the tables of its database to those of its release; see its log"
+		return
+	fi
 	timeout 3 bash -c "exec 3<>/dev/tcp/${CORRAL_DATABASE_ADDRESS/:/\/}" 2>/dev/null ||
 		bad "slurmdbd waits for its database: nothing answers at $CORRAL_DATABASE_ADDRESS" || return
 	[ ! -s /run/slurm/last_error ] || bad "slurmdbd has no database: $(tail -n 1 /run/slurm/last_error)"

@@ -21,10 +21,34 @@ unset password
 umask 022
 export SLURM_CONF=/run/slurm/slurm.conf
 wait_for_munge
-# The probe reports the last error while slurmdbd has no database. That it tries again is no reason.
-exec /usr/sbin/slurmdbd -D "$@" 2> >(
-	while IFS= read -r line; do
-		printf '%s\n' "$line" >&2
-		[[ $line != *error:* || $line == *"Trying again"* ]] || printf '%s\n' "${line#*error: }" >/run/slurm/last_error
-	done
-)
+# The probe reports the last error while slurmdbd has no database. That it tries again is no reason. It does not end one that changes its tables, and
+# Kubernetes shows why one ended: so this script stays the container's first process until all is read.
+version=$(/usr/sbin/slurmdbd -V)
+rm -f /run/slurm/log /run/slurm/converting /run/slurm/last_error
+mkfifo /run/slurm/log
+while IFS= read -r line; do
+	printf '%s\n' "$line" >&2
+	case $line in
+	*"from a newer version of Slurm"*)
+		echo "the database is that of a newer Slurm than $version, or a restoration of it has not ended: slurmdbd does not start. Go on with the newer" \
+			"image, or restore a dump with corral.slurm.restore_database (docs/accounting.md)" | tee /dev/termination-log >&2
+		;;
+	*fatal:*) printf '%s\n' "${line#*fatal: }" >/dev/termination-log ;;
+	*"pre-converting"* | *"adding column"*) : >/run/slurm/converting ;;
+	*"slurmdbd version "*" started"*) rm -f /run/slurm/converting ;;
+	esac
+	[[ $line != *error:* || $line == *"Trying again"* ]] || printf '%s\n' "${line#*error: }" >/run/slurm/last_error
+done </run/slurm/log &
+reader=$!
+/usr/sbin/slurmdbd -D "$@" 2>/run/slurm/log &
+daemon=$!
+trap 'kill -TERM "$daemon" 2>/dev/null' TERM INT
+status=0
+wait "$daemon" || status=$?
+# The signal ended the wait, and not yet the daemon.
+while kill -0 "$daemon" 2>/dev/null; do
+	status=0
+	wait "$daemon" || status=$?
+done
+wait "$reader" || true
+exit "$status"

@@ -50,7 +50,7 @@ class Kind:
         return f"/{'api' if self.api == 'v1' else 'apis'}/{self.api}/namespaces/{namespace}/{self.plural}"
 
 
-_WHOLE = ("Service", "StatefulSet", "Job", "SlurmNodeSet")
+_WHOLE = ("Service", "StatefulSet", "Job", "CronJob", "SlurmNodeSet")
 # The SlurmNodeSets' CustomResourceDefinition may be missing.
 _OPTIONAL = ("Secret", "SlurmNodeSet")
 KINDS = (
@@ -93,7 +93,7 @@ def _child(kind: Kind, found: Json) -> Child:
     uid = str(metadata.get("uid", ""))
     if kind.name == "Pod":
         return Child(*common, spec=uid)  # runs write its annotations, its controller the spec
-    if kind.name in ("StatefulSet", "Job", "NetworkPolicy", "PodDisruptionBudget"):
+    if kind.name in ("StatefulSet", "Job", "CronJob", "NetworkPolicy", "PodDisruptionBudget"):
         spec = _digest([uid, metadata.get("generation"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
     elif kind.name == "SlurmNodeSet":
         spec = _digest([uid, found.get("spec"), labels, bool(metadata.get("deletionTimestamp"))])
@@ -111,6 +111,9 @@ def _child(kind: Kind, found: Json) -> Child:
         return Child(*common, spec=spec, size=int((found.get("status") or {}).get("replicas", 0)))
     if kind.name == "Job":
         ready, message = _job(found)
+        return Child(*common, spec=spec, state=message, ready=ready, message=message)
+    if kind.name == "CronJob":
+        ready, message = _cron_job(found)
         return Child(*common, spec=spec, state=message, ready=ready, message=message)
     if kind.name == "Service":
         return Child(*common, spec=spec, address=_address(found))
@@ -167,6 +170,15 @@ def _job(found: Json) -> tuple[bool, str]:
         if condition.get("status") == "True" and condition.get("type") == "Failed":
             return False, f"job {metadata.get('name')} has failed"
     return False, f"job {metadata.get('name')} has not ended"
+
+
+def _cron_job(found: Json) -> tuple[bool, str]:
+    """Its last Job counts, when it has ended."""
+    metadata, status = found.get("metadata") or {}, found.get("status") or {}
+    last = str(status.get("lastScheduleTime") or "")
+    if status.get("active") or str(status.get("lastSuccessfulTime") or "") >= last:
+        return True, ""
+    return False, f"the job of {metadata.get('name')} of {last} has failed; the log of its pod states why"
 
 
 def _address(found: Json) -> str:

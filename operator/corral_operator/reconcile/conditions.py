@@ -147,6 +147,8 @@ def patch(status: Json, before: Json) -> Json:
 def _conditions(facts: Facts, before: Json) -> list[Json]:
     parts = _components(facts, before)
     missing = [part["message"] for part in parts if part["status"] == "False"]
+    # Without a backup the cluster serves on, degraded.
+    serving = [part["message"] for part in parts if part["status"] == "False" and part["type"] != COMPONENTS["backup"]]
     unknown = any(part["status"] == "Unknown" for part in parts)
     current = facts.observed == facts.generation
     # The first failed run of a healthy cluster may be due to a short outage of the API server, so it is not reported.
@@ -159,8 +161,8 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
         ready = ("False", failure.reason, failure.message)
     elif facts.contested:
         ready = ("False", "ReconcileConflict", _contested(facts))
-    elif missing:
-        ready = ("False", "NotReady", _sentence(missing))
+    elif serving:
+        ready = ("False", "NotReady", _sentence(serving))
     elif no_node_serves(facts.nodes, facts.children):
         ready = ("False", "NoNodeInService", f"{_in_service(facts)[:-1]}; corral.slurm.why gives the reasons.")
     elif not facts.observed:
@@ -231,7 +233,7 @@ def _components(facts: Facts, before: Json) -> list[Json]:
         return [condition for condition in before.get("conditions") or () if condition.get("type") in COMPONENTS.values()]
     found: list[Json] = []
     for component, kind in COMPONENTS.items():
-        workloads = [one for one in facts.children if one.component == component and one.kind in ("StatefulSet", "Job")]
+        workloads = [one for one in facts.children if one.component == component and one.kind in ("StatefulSet", "Job", "CronJob")]
         messages = [one.message for one in workloads if not one.ready]
         if messages:
             found.append(condition(kind, "False", "NotReady", _sentence(messages), facts.generation))

@@ -35,6 +35,17 @@ PURGE = {
     "transactions": "PurgeTXNAfter",
     "usage": "PurgeUsageAfter",
 }
+# The same records in files, and the folder of those.
+ARCHIVE = {
+    "events": "ArchiveEvents",
+    "jobs": "ArchiveJobs",
+    "reservations": "ArchiveResvs",
+    "steps": "ArchiveSteps",
+    "suspensions": "ArchiveSuspend",
+    "transactions": "ArchiveTXN",
+    "usage": "ArchiveUsage",
+}
+ARCHIVES = "/var/spool/slurmdbd"
 # Keys that an extra line cannot set, in lower case, with what to do instead.
 OWNED: dict[str, str] = {
     "authtype": "all daemons share one munge key",
@@ -56,6 +67,7 @@ OWNED: dict[str, str] = {
     "storageuser": "set spec.accounting.database",
     "privatedata": "set spec.accounting.privateData",
     **{key.lower(): f"set spec.accounting.purge.{field}" for field, key in PURGE.items()},
+    **{key.lower(): "set spec.accounting.archive" for key in ("ArchiveDir", *ARCHIVE.values())},
 }
 # The same for slurm.conf, with spec.accounting.
 OWNED_SLURM: dict[str, str] = {
@@ -90,6 +102,8 @@ def slurmdbd_conf(spec: Json, *, host: str, database_host: str) -> str:
     if spec["privateData"]:
         settings["PrivateData"] = ",".join(spec["privateData"])
     settings |= {key: spec["purge"][field] for field, key in PURGE.items() if field in spec["purge"]}
+    if "archive" in spec:
+        settings |= {"ArchiveDir": ARCHIVES, **{key: "yes" for field, key in ARCHIVE.items() if field in spec["purge"]}}
     lines = [conf.line([pair]) for pair in settings.items()]
     return conf.text(config.HEADER, [*lines, *(conf.line([conf.parse_pair(line)]) for line in spec["extraConfig"])])
 
@@ -153,6 +167,16 @@ def errors(spec: Json) -> Iterator[str]:
         yield (
             "spec.images.mariadb is missing, the image of the embedded database of spec.accounting; name the one built from images/mariadb, or give "
             "spec.accounting.database.external."
+        )
+    if embedded is None and "backup" in found["database"] and "mariadb" not in spec["images"]:
+        yield (
+            "spec.images.mariadb is missing, the image that dumps the database for spec.accounting.database.backup; name the one built from images/mariadb, "
+            "or remove backup."
+        )
+    if "archive" in found and not found["purge"]:
+        yield (
+            "spec.accounting.archive keeps what purge removes, and spec.accounting.purge removes nothing; give purge a time for what should leave the "
+            "database, such as jobs: 36months, or remove archive."
         )
     if embedded is not None and quantity.parse(embedded["resources"]["limits"]["memory"]) < 256 << 20:
         yield "spec.accounting.database.embedded.resources.limits.memory is less than 256Mi, with which MariaDB does not start; raise it."

@@ -286,12 +286,32 @@ class Tenants:
 
 
 @dataclass(frozen=True, slots=True)
+class Backup:
+    """The client of the database that dumps and restores it. ``name`` is that of the CronJob, ``client`` of a Job that a run makes; ``image`` is None where
+    the document has none. Without ``schedule`` there is no CronJob, ``volume`` is None and ``keep`` is 0. ``owned_by_group`` is that of ``DatabaseServer``."""
+
+    name: str
+    client: str
+    image: str | None
+    selector: Labels
+    labels: Labels
+    schedule: str | None
+    keep: int
+    volume: Volume | None
+    owned_by_group: bool
+    env: list[Json]
+    resources: Json
+    node_selector: Labels
+    tolerations: list[Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Accounting(Pods):
     """slurmdbd. ``address`` is the DNS name of its Service, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
 
     ``password_secret`` holds the database's password under the key ``password``; ``database_host``, ``database_port`` and ``database_name`` are where it is.
     ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is None where somebody else runs it, ``tenants``
-    where the document has none.
+    where the document has none. ``archive`` is the volume of purged records, mounted at ``archives``; None without one.
     """
 
     name: str
@@ -309,6 +329,9 @@ class Accounting(Pods):
     certificate_secret: str | None
     database: DatabaseServer | None
     tenants: Tenants | None
+    backup: Backup
+    archive: Volume | None
+    archives: str
 
 
 @dataclass(frozen=True, slots=True)

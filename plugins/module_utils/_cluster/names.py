@@ -59,6 +59,8 @@ def _named(model: Model) -> Iterator[tuple[str, str]]:
             yield "Service", model.accounting.database.service
             yield "ConfigMap", model.accounting.database.config_map
             yield from _volume(model.accounting.database.volume)
+        yield from _volume(model.accounting.backup.volume)
+        yield from _volume(model.accounting.archive)
     for volume in (model.controller.state, *model.sub_mount_volumes):
         yield from _volume(volume)
 

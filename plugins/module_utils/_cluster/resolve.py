@@ -27,6 +27,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     Accounting,
     ApplySet,
+    Backup,
     Component,
     Config,
     Controller,
@@ -261,7 +262,7 @@ class _Resolver:
             jail=jails[0],
             jails=jails,
             sub_mount_volumes=sub_mount_volumes,
-            teardown=self.teardown(jails, [*sub_mount_volumes, *([server.volume] if server else [])], controller, secrets),
+            teardown=self.teardown(jails, [*sub_mount_volumes, *_record_volumes(slurmdbd)], controller, secrets),
             objects_owner=None,
             live=None,
         )
@@ -393,6 +394,9 @@ class _Resolver:
             certificate_secret=tls.get("certificateSecret"),
             database=server,
             tenants=_tenants(spec["tenants"]) if "tenants" in spec else None,
+            backup=self.backup(spec, host),
+            archive=self.volume("archive", spec["archive"]["volume"], "ReadWriteOnce") if "archive" in spec else None,
+            archives=accounting.ARCHIVES,
             **self.pods(name, self.components["accounting"], spec),
             pods=1,
             affinity={},
@@ -424,6 +428,35 @@ class _Resolver:
             hash=_hash(files)[:16],
             name=accounting.DATABASE,
             user=accounting.USER,
+        )
+
+    def backup(self, spec: Json, host: str) -> Backup:
+        """Return the client that dumps the database at ``host``; ``spec`` is spec.accounting."""
+        external = spec["database"].get("external", {})
+        wanted = spec["database"].get("backup", {})
+        of = self.components["backup"]
+        name = f"{self.name}-backup"
+        env = {
+            "CORRAL_CLUSTER": self.name,
+            "CORRAL_DATABASE_HOST": host,
+            "CORRAL_DATABASE_PORT": str(external.get("port", accounting.DATABASE_PORT)),
+            "CORRAL_DATABASE": external.get("name", accounting.DATABASE),
+            "CORRAL_USER": external.get("user", accounting.USER),
+        }
+        return Backup(
+            name=name,
+            client=f"{name}-client",
+            image=self.spec["images"].get("mariadb"),
+            selector=of.selector,
+            labels=of.labels,
+            schedule=wanted.get("schedule"),
+            keep=wanted.get("keep", 0),
+            volume=self.volume("backup", wanted["volume"], "ReadWriteOnce") if wanted else None,
+            owned_by_group="hostPath" not in wanted.get("volume", {}),
+            env=[{"name": key, "value": value} for key, value in env.items()],
+            resources=_resources(wanted or spec),
+            node_selector=(wanted or spec)["nodeSelector"],
+            tolerations=(wanted or spec)["tolerations"],
         )
 
     def daemon_accounts(self) -> PodVolumes | None:
@@ -954,6 +987,14 @@ class _Resolver:
             data=data,
             left_behind=left,
         )
+
+
+def _record_volumes(slurmdbd: Accounting | None) -> list[Volume]:
+    """Return those that hold records: the database's own, its dumps', and the archive's."""
+    if slurmdbd is None:
+        return []
+    found = (slurmdbd.database.volume if slurmdbd.database else None, slurmdbd.backup.volume, slurmdbd.archive)
+    return [volume for volume in found if volume]
 
 
 def _draining(spec: Json) -> Json:

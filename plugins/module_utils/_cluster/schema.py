@@ -1349,6 +1349,25 @@ def _accounting() -> Schema:
                 },
                 required=("host", "passwordSecret"),
             ),
+            "backup": _object(
+                "Dumps of the database by a schedule. Needs images.mariadb, whoever runs the database.",
+                {
+                    "schedule": _string(
+                        "When, as cron has it: minute, hour, day of the month, month, day of the week; in the time zone of Kubernetes' controllers, "
+                        "which is UTC as a rule.",
+                        r"^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[0-9A-Za-z*/,?-]+( [0-9A-Za-z*/,?-]+){4})$",
+                        max_length=128,
+                    ),
+                    "keep": _integer("How many dumps are kept. Older ones are removed after a dump that succeeded.", 1, 1000, 7),
+                    "volume": volume("Where the dumps are."),
+                    "resources": resources(
+                        "Size of the container that dumps.",
+                        default={"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+                    ),
+                    **placement(),
+                },
+                required=("schedule", "volume"),
+            ),
         },
         default={"embedded": {}},
         rules=(one_of("embedded", "external", what="database"),),
@@ -1386,6 +1405,11 @@ def _accounting() -> Schema:
                     )
                 },
                 default={},
+            ),
+            "archive": _object(
+                "Keeps what purge removes from the database: slurmdbd writes it into files first, which sacctmgr archive load reads.",
+                {"volume": volume("Where the files are.")},
+                required=("volume",),
             ),
             "privateData": _list(
                 "What users see of themselves only.",

@@ -9,10 +9,12 @@ Streams: 0 stdin, 1 stdout, 2 stderr, 3 the outcome as a Status object, 255 (v5)
 
 from __future__ import annotations
 
+import io
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
@@ -28,6 +30,9 @@ else:
 
 _STDIN, _STDOUT, _STDERR, _OUTCOME, _CLOSE = 0, 1, 2, 3, 255
 _CONNECT_TRIES = 4
+
+Input: TypeAlias = "bytes | IO[bytes]"
+Sink: TypeAlias = "Callable[[bytes], object]"
 
 
 @dataclass(frozen=True)
@@ -52,10 +57,13 @@ def run_in_pod(
     pod: str,
     container: str,
     command: list[str],
-    stdin: bytes | None = None,
+    stdin: Input | None = None,
+    sink: Sink | None = None,
     timeout: float = 30.0,
 ) -> Output:
     """Run ``command`` in a container and return its output, whatever its exit code.
+
+    What does not fit into memory comes from a file, ``stdin``, and goes piece by piece to ``sink``; then ``Output.stdout`` is empty.
 
     Raises ApiError when the API server refuses (no such pod, no right to exec), ExecError when the command can not be
     started (then NotStarted), does not end in ``timeout`` seconds, or the connection breaks. A connection that fails before the command
@@ -69,8 +77,8 @@ def run_in_pod(
     stream = connection.sock
     try:
         if stdin is not None:
-            _send(connection, stdin, what)
-        return _follow(connection, what, deadline, timeout)
+            _send(connection, io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin, what)
+        return _follow(connection, what, deadline, timeout, sink)
     except (websocket.WebSocketException, OSError) as error:
         raise ExecError(f"Could not {what}: the connection broke ({error}); try again.") from error
     finally:
@@ -121,15 +129,15 @@ def _refusal(status: Any, what: str, client: Client) -> KubeError:
     return api_error(status, what, server=client.access.server)
 
 
-def _send(connection: Any, stdin: bytes, what: str) -> None:
+def _send(connection: Any, stdin: IO[bytes], what: str) -> None:
     if connection.getsubprotocol() != "v5.channel.k8s.io":
         raise ExecError(f"Could not {what}: this Kubernetes is too old to end a command's input over a websocket; 1.30 or later can.")
-    for start in range(0, len(stdin), 1 << 16):
-        connection.send_binary(bytes([_STDIN]) + stdin[start : start + (1 << 16)])
+    while piece := stdin.read(1 << 16):
+        connection.send_binary(bytes([_STDIN]) + piece)
     connection.send_binary(bytes([_CLOSE, _STDIN]))
 
 
-def _follow(connection: Any, what: str, deadline: float, timeout: float) -> Output:
+def _follow(connection: Any, what: str, deadline: float, timeout: float, sink: Sink | None) -> Output:
     """Collect the streams until the outcome comes."""
     streams: dict[int, bytearray] = {_STDOUT: bytearray(), _STDERR: bytearray(), _OUTCOME: bytearray()}
     while True:
@@ -144,7 +152,9 @@ def _follow(connection: Any, what: str, deadline: float, timeout: float) -> Outp
         if opcode == websocket.ABNF.OPCODE_CLOSE:
             break
         frame = bytes(data) if isinstance(data, (bytes, bytearray)) else str(data).encode()
-        if frame and frame[0] in streams:
+        if sink is not None and frame and frame[0] == _STDOUT:
+            sink(frame[1:])
+        elif frame and frame[0] in streams:
             streams[frame[0]] += frame[1:]
         if streams[_OUTCOME]:
             break

@@ -30,9 +30,17 @@ def version(text: str, what: str) -> str:
     return match[0]
 
 
-def refusal(running: str, wanted: str, others: Iterable[str] = ()) -> str:
-    """Explain why slurmctld of version ``wanted`` can not follow on ``running``, with ``others`` (slurmds) that talk to it meanwhile; "" where it can."""
+def refusal(running: str, wanted: str, others: Iterable[str] = (), slurmdbd: str = "") -> str:
+    """Explain why slurmctld of version ``wanted`` can not follow on ``running``, with ``others`` (slurmds) that talk to it meanwhile; "" where it can.
+
+    ``slurmdbd`` is the version of the one that runs, "" without one. It comes before slurmctld, so it may be newer after an upgrade that was interrupted.
+    """
     new = _release(wanted)
+    if slurmdbd and _number(new) < _number(_release(slurmdbd)):
+        return (
+            f"Slurm {wanted} is an older release than the slurmdbd that runs, {slurmdbd}, which has changed the database: an older one does not start with "
+            f"it. Stay with {_name(_release(slurmdbd))}; the way back is a dump from before the upgrade (docs/accounting.md)."
+        )
     steps = _number(new) - _number(_release(running))
     if steps < 0:
         return (

@@ -9,15 +9,17 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, Forbidden, KubeError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import releases
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import COMMAND, Slurmctld, connected
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Compare versions; the parameters are those of the module slurm_upgrade_check. Raises CorralError where one can not follow on the other.
 
-    Returns ``changed``, ``running``, ``wanted``, ``nodes`` (number of nodes by the version of their slurmd), ``msg``, ``requests``.
+    Returns ``changed``, ``running``, ``wanted``, ``slurmdbd`` (its version), ``database`` (whether its database gets another slurmdbd), ``nodes`` (number
+    of nodes by the version of their slurmd), ``msg``, ``requests``.
     """
     del check, diff  # nothing is changed in any mode
     with connected(params) as client:
@@ -30,7 +32,9 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             raise KubeError(f"Job {slurmctld.namespace}/{params['job']} has not printed the version of its image; run again.")
         wanted = releases.version(said[-1], "The new image")
         nodes: dict[str, int] = {}
+        slurmdbd = ""
         try:
+            slurmdbd = _slurmdbd(slurmctld)
             running = releases.version(slurmctld.ask(["scontrol", "--version"], "its version"), "slurmctld's pod")
             for node in slurmctld.read_nodes():
                 if node.version:
@@ -38,13 +42,40 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         except KubeError as error:
             if isinstance(error, Forbidden) or not params.get("may_be_silent"):
                 raise
+            problem = releases.refusal(wanted, wanted, (), slurmdbd)
+            if problem:
+                raise CorralError(f"{problem} Nothing was changed.") from error
             message = f"Slurm {wanted} was compared with nothing, since {error}"
-            return {"changed": False, "running": "", "wanted": wanted, "nodes": {}, "msg": message, "requests": client.requests}
-        problem = releases.refusal(running, wanted, nodes)
+            found = {"running": "", "wanted": wanted, "slurmdbd": slurmdbd, "database": bool(slurmdbd) and slurmdbd != wanted, "nodes": {}}
+            return {"changed": False, **found, "msg": message, "requests": client.requests}
+        problem = releases.refusal(running, wanted, nodes, slurmdbd)
         if problem:
             raise CorralError(f"{problem} Nothing was changed.")
         message = f"Slurm {wanted} runs already" if wanted == running else f"Slurm {wanted} follows on {running}"
-        return {"changed": False, "running": running, "wanted": wanted, "nodes": nodes, "msg": f"{message}.", "requests": client.requests}
+        found = {
+            "running": running,
+            "wanted": wanted,
+            "slurmdbd": slurmdbd,
+            "database": bool(slurmdbd) and slurmdbd != wanted,
+            "nodes": nodes,
+        }
+        return {"changed": False, **found, "msg": f"{message}.", "requests": client.requests}
+
+
+def _slurmdbd(slurmctld: Slurmctld) -> str:
+    """Return the version of the cluster's slurmdbd; "" without one. Raises KubeError where it can not be asked."""
+    pods = slurmctld.cluster_pods("accounting")
+    if not pods:
+        return ""
+    pod = str(pods[0]["metadata"]["name"])
+    what = f"slurmdbd in pod {slurmctld.namespace}/{pod}"
+    try:
+        done = run_in_pod(
+            slurmctld.client, namespace=slurmctld.namespace, pod=pod, container="slurmdbd", command=["slurmdbd", "-V"], timeout=COMMAND
+        )
+    except ExecError as error:
+        raise KubeError(f"{what} can not be asked for its version, and it has the database: {error}") from error
+    return releases.version(done.stdout, what)
 
 
 def _message(pod: dict[str, Any]) -> str:

@@ -127,6 +127,14 @@ def test_a_daemon_that_does_not_answer(pod: Pod, daemon: str, program: str, says
     assert code == 1 and words in said and "\n" not in said
 
 
+def test_a_slurmdbd_that_changes_its_tables_is_not_ended(pod: Pod) -> None:
+    (pod.folder / "proc/net/tcp").unlink()
+    (pod.folder / "run/slurm").mkdir(exist_ok=True)
+    (pod.folder / "run/slurm/converting").touch()
+    assert pod.look("slurmdbd", "10") == (0, "")
+    assert pod.look("slurmdbd") == (1, "slurmdbd changes the tables of its database to those of its release; see its log")
+
+
 def test_a_standby_and_a_step_that_has_entered_are_not_asked_again(pod: Pod) -> None:
     assert pod.look("slurmd")[0] == pod.look("slurmd")[0] == 0
     assert len(pod.asked("jail-exec")) == 1

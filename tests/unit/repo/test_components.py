@@ -31,7 +31,12 @@ def documents() -> list[Json]:
     more["spec"]["controller"] = {**full["spec"]["controller"], "replicas": 2, "stateVolume": directory}
     more["spec"]["jail"] = {**full["spec"]["jail"], "volume": {"hostPath": "/srv/b", "size": "1Gi"}}
     more["spec"]["sssd"] = {"image": "example/sssd:1", "configSecret": "ldap", "caConfigMap": "ca"}
-    more["spec"]["accounting"] = {"database": {"embedded": {"volume": {"hostPath": "/srv/c", "size": "1Gi"}}}}
+    kept = {"schedule": "30 2 * * *", "volume": {"hostPath": "/srv/d", "size": "1Gi"}}
+    more["spec"]["accounting"] = {
+        "database": {"embedded": {"volume": {"hostPath": "/srv/c", "size": "1Gi"}}, "backup": kept},
+        "purge": {"jobs": "12months"},
+        "archive": {"volume": {"hostPath": "/srv/e", "size": "1Gi"}},
+    }
     return [full, more, *(load(f"examples/{name}.yml") for name in ("minimal", "own"))]
 
 

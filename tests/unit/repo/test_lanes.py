@@ -25,7 +25,8 @@ IMAGES = ["-e", "operator_image=localhost/corral/operator:0", "-e", "node_profil
 # Which playbooks run in one command, whether they come to their end there, and their arguments. `upgrade` has `site` in it; the later ones ask a Slurm
 # that is not there, or for what was, as late as they can.
 RUNS: list[tuple[list[str], bool, list[str]]] = [
-    (["upgrade", "tenants", "operator", "node_profiles", "destroy"], True, [*DOCUMENT, *IMAGES]),
+    (["upgrade", "tenants", "operator", "node_profiles", "backup_database", "destroy"], True, [*DOCUMENT, *IMAGES]),
+    (["restore_database"], True, [*DOCUMENT, "-e", "dump=latest"]),
     (["drain"], False, [*DOCUMENT, "-e", "node=cpu-0", "-e", "reason=new fans"]),
     (["sync"], False, DOCUMENT),
     (["why"], False, DOCUMENT),

@@ -71,7 +71,11 @@ def test_templates_are_used_and_exist(role: str) -> None:
 CLUSTER = sorted({part.role for part in components.COMPONENTS})
 # Of one task alone, and not the model's.
 OWN = {"populate_script": "#!/bin/sh\n", "api_server": {"within": defaultdict(list), "record": ""}, "new_node_sets": []}
-APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {"upgrade_check.yml.j2", "users_job.yml.j2"}
+APPLIED = {name for role in CLUSTER for name in named_templates(role)} - {
+    "upgrade_check.yml.j2",
+    "users_job.yml.j2",
+    "database_client.yml.j2",
+}
 
 
 def test_the_dry_run_has_each_template_that_the_roles_apply() -> None:
@@ -79,9 +83,10 @@ def test_the_dry_run_has_each_template_that_the_roles_apply() -> None:
     (task,) = load("roles/cluster_base/tasks/dry_run.yml")
     tried = task["vars"]["cluster_base_templates"]
     wanted = {f"{role}/{name}" for role in CLUSTER for name in named_templates(role)}
-    # Shared objects are made before, where they are missing; the upgrade's Job is none of the cluster's.
+    # Shared objects are made before, where they are missing; the upgrade's Job and the client of dumps are none of the cluster's.
     left_out = {f"cluster_base/{name}.yml.j2" for name in ("namespace", "priority_class")} | {
         "slurm_controller/upgrade_check.yml.j2",
+        "accounting/database_client.yml.j2",
         "slurm_workers/node_set_size.yml.j2",
     }
     named = [

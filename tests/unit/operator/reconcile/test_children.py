@@ -179,3 +179,18 @@ def test_an_object_whose_label_was_taken_off_or_changed_is_drift_of_the_cluster_
     assert children.apply_event(kind, "MODIFIED", owned("slurm.conf"))["a"] is Change.SET
     assert children.replace(kind, [owned("slurm.conf", metadata__labels={INSTANCE: "b"})]) == {"a": Change.FOREIGN, "b": Change.SET}
     assert len(children.of("a")) == 0 and len(children.of("b")) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ({}, ""),
+        ({"lastScheduleTime": LATER, "active": [{"name": "a-backup-1"}]}, ""),
+        ({"lastScheduleTime": NOW, "lastSuccessfulTime": LATER}, ""),
+        ({"lastScheduleTime": LATER, "lastSuccessfulTime": NOW}, f"the job of a-cpu of {LATER} has failed; the log of its pod states why"),
+        ({"lastScheduleTime": NOW}, f"the job of a-cpu of {NOW} has failed; the log of its pod states why"),
+    ],
+)
+def test_the_last_job_of_a_cron_job_counts(status: Json, message: str) -> None:
+    (found,) = one(KIND["CronJob"], made(status=status))
+    assert (found.ready, found.message) == (not message, message)

@@ -85,6 +85,10 @@ def test_conditions_of_others_are_retained_and_old_ones_removed() -> None:
             {"children": [Child("StatefulSet", "a-worker", "worker", "1", ready=False, message="0 of 1 pods of a-worker are ready")]},
             {"Ready": ("False", "NotReady", 4), "WorkersReady": ("False", "NotReady", 4), "LoginReady": ("False", "Missing", 4)},
         ),
+        (
+            {"children": [*(well().children or ()), Child("CronJob", "a-backup", "backup", "1", ready=False, message="it has failed")]},
+            {"Ready": ("True", "InService", 4), "BackupReady": ("False", "NotReady", 4), "Degraded": ("True", "NotReady", 4)},
+        ),
     ],
 )
 def test_conditions(changes: Json, expected: Json) -> None:

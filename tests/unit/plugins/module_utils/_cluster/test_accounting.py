@@ -108,6 +108,36 @@ def test_what_the_document_says_of_records() -> None:
     assert slurm["AccountingStorageTRES"].endswith("license/matlab")
 
 
+def test_what_is_purged_is_archived() -> None:
+    found = model(purge={"jobs": "36months", "usage": "60months"}, archive={"volume": {"storageClassName": "fast", "size": "5Gi"}})
+    wrote = slurmdbd(found)
+    assert {key: wrote.get(key) for key in accounting.ARCHIVE.values() if key in wrote} == {"ArchiveJobs": "yes", "ArchiveUsage": "yes"}
+    assert wrote["ArchiveDir"] == found["accounting"]["archives"]
+    assert found["accounting"]["archive"]["claim"] == f"{found['name']}-archive"
+    assert "ArchiveDir" not in slurmdbd(model(purge={"jobs": "36months"}))
+
+
+def test_dumps_of_either_database() -> None:
+    backup = {"schedule": "30 2 * * *", "volume": {"hostPath": "/srv/dumps", "size": "1Gi"}}
+    mine = model(database={"embedded": {}, "backup": backup})
+    found = mine["accounting"]["backup"]
+    assert (found["schedule"], found["keep"], found["owned_by_group"]) == ("30 2 * * *", 7, False)
+    assert found["volume"]["claim"] == f"{mine['name']}-backup"
+    assert ("PersistentVolumeClaim", f"{mine['name']}-backup") in [
+        (one["kind"], one["metadata"]["name"]) for one in mine["teardown"]["data"]
+    ]
+    external = {**EXTERNAL, "port": 3307, "user": "acct", "name": "records"}
+    env = {one["name"]: one["value"] for one in model(database={"external": external, "backup": backup})["accounting"]["backup"]["env"]}
+    assert {key: env[f"CORRAL_{key}"] for key in ("DATABASE_HOST", "DATABASE_PORT", "DATABASE", "USER")} == {
+        "DATABASE_HOST": "db.example.com",
+        "DATABASE_PORT": "3307",
+        "DATABASE": "records",
+        "USER": "acct",
+    }
+    without = model()["accounting"]["backup"]
+    assert (without["schedule"], without["volume"]) == (None, None), "a run can dump all the same"
+
+
 def test_another_configuration_restarts_slurmdbd_and_another_size_the_database() -> None:
     one, other = model(), model(extraConfig=["CommitDelay=1"])
     assert one["accounting"]["hash"] != other["accounting"]["hash"]
@@ -125,7 +155,7 @@ def test_who_reaches_whom() -> None:
     reach = {
         one["selector"][component]: [peer["podSelector"]["matchLabels"][component] for peer in one["peers"]] for one in found["ingress"]
     }
-    assert reach == {"database": ["accounting"], "accounting": ["controller", "worker", "login"]}
+    assert reach == {"database": ["accounting", "backup"], "accounting": ["controller", "worker", "login"]}
 
 
 @pytest.mark.parametrize(
@@ -146,6 +176,16 @@ def test_who_reaches_whom() -> None:
         ({"extraConfig": ["CommitDelai=1"]}, "did you mean CommitDelay?"),
         ({"extraConfig": ["nothing"]}, "spec.accounting.extraConfig[0]"),
         ({"purge": {"jobs": "a year"}}, "spec.accounting.purge.jobs"),
+        (
+            {"archive": {"volume": {"claimName": "a"}}},
+            "spec.accounting.archive keeps what purge removes, and spec.accounting.purge removes nothing",
+        ),
+        ({"extraConfig": ["ArchiveJobs=yes"]}, "set spec.accounting.archive"),
+        ({"database": {"embedded": {}, "backup": {"schedule": "@daily"}}}, "spec.accounting.database.backup.volume"),
+        (
+            {"database": {"embedded": {}, "backup": {"schedule": "daily", "volume": {"claimName": "a"}}}},
+            "spec.accounting.database.backup.schedule",
+        ),
     ],
 )
 def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
@@ -158,6 +198,9 @@ def test_the_image_of_the_database_is_missing() -> None:
     (found,) = mistakes(edited("spec.accounting", {}))
     assert found.startswith("spec.images.mariadb is missing")
     assert resolve.model(edited("spec.accounting", {"database": {"external": EXTERNAL}})).accounting is not None
+    backup = {"schedule": "@daily", "volume": {"claimName": "dumps"}}
+    (found,) = mistakes(edited("spec.accounting", {"database": {"external": EXTERNAL, "backup": backup}}))
+    assert found.startswith("spec.images.mariadb is missing, the image that dumps the database")
 
 
 @pytest.mark.parametrize("key", sorted(accounting.OWNED_SLURM))

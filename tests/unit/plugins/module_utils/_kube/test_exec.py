@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,20 @@ def test_output_and_outcome(server: Recorder, folder: Path) -> None:
     client = Client(access(server, folder))
     done = run(client)
     assert (done.code, done.stdout, done.stderr) == (0, "said", "")
+
+
+def test_output_goes_to_a_sink(server: Recorder, folder: Path) -> None:
+    pieces: list[bytes] = []
+    done = run_in_pod(
+        Client(access(server, folder)),
+        namespace="default",
+        pod="p",
+        container="c",
+        command=["dump"],
+        sink=pieces.append,
+        stdin=io.BytesIO(b"x"),
+    )
+    assert (b"".join(pieces), done.stdout, done.code) == (b"said", "", 0)
 
 
 @pytest.mark.parametrize("scheme", ["", "http", "socks5"])

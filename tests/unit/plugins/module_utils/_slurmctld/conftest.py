@@ -230,7 +230,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
     for module in (job, node, partition, reservation, rollout, scale, sync, upgrade, why):
         monkeypatch.setattr(module, "connected", connected)
-    for module in (job, slurmctld):
+    for module in (job, slurmctld, upgrade):
         monkeypatch.setattr(module, "run_in_pod", world.run_in_pod)
     monkeypatch.setattr(rollout, "_PAUSE", 0.001)
     monkeypatch.setattr(slurmctld, "_PAUSE", 0.001)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import Output
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import upgrade
 
@@ -19,7 +20,7 @@ def check(
     fake: Fake, message: str, *, code: int = 0, running: str | Output = "slurm-wlm 24.11.5", nodes: str = "24.11.5", silent: bool = False
 ) -> dict[str, Any]:
     ended = {"terminated": {"exitCode": code, "message": message}}
-    fake.pods = [pod("check-x", status={"containerStatuses": [{"name": "slurmctld", "state": ended}]})]
+    fake.pods = [*fake.pods, pod("check-x", status={"containerStatuses": [{"name": "slurmctld", "state": ended}]})]
     fake.answers["scontrol", "--version"] = Output(0, running, "") if isinstance(running, str) else running
     for row in fake.nodes["nodes"]:
         row["version"] = nodes
@@ -47,6 +48,40 @@ def test_what_can_follow(fake: Fake) -> None:
 def test_what_can_not(fake: Fake, message: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(CorralError, match=words):
         check(fake, message, **more)
+
+
+def with_slurmdbd(fake: Fake, version: str | Exception) -> None:
+    fake.pods.append(pod("demo-accounting-0", "accounting"))
+    fake.answers["slurmdbd", "-V"] = Output(0, f"slurm-wlm {version}", "") if isinstance(version, str) else version
+
+
+def test_another_slurmdbd_changes_the_database(fake: Fake) -> None:
+    assert check(fake, "slurm 26.05.1")["database"] is False
+    with_slurmdbd(fake, "24.11.5")
+    found = check(fake, "slurm 26.05.1")
+    assert (found["slurmdbd"], found["database"]) == ("24.11.5", True)
+    assert check(fake, "slurm 24.11.5")["database"] is False
+
+
+def test_a_slurmdbd_that_was_upgraded_stays(fake: Fake) -> None:
+    """An upgrade was interrupted between slurmdbd and slurmctld; also on the way back from an image with which slurmctld does not start."""
+    with_slurmdbd(fake, "26.05.1")
+    with pytest.raises(
+        CorralError, match=r"older release than the slurmdbd that runs, 26.05.1, which has changed the database.*Nothing was changed"
+    ):
+        check(fake, "slurm 24.11.5")
+    gone = Output(1, "", "Unable to contact slurm controller")
+    with pytest.raises(CorralError, match="which has changed the database"):
+        check(fake, "slurm 24.11.5", running=gone, silent=True)
+    assert check(fake, "slurm 26.05.2")["msg"] == "Slurm 26.05.2 follows on 24.11.5."
+
+
+def test_a_slurmdbd_that_does_not_run_stands_in_the_way(fake: Fake) -> None:
+    with_slurmdbd(fake, ExecError("Could not run slurmdbd: no such container."))
+    with pytest.raises(
+        CorralError, match="slurmdbd in pod demo/demo-accounting-0 can not be asked for its version, and it has the database"
+    ):
+        check(fake, "slurm 26.05.1")
 
 
 def test_a_slurmctld_that_does_not_answer_stands_in_the_way_of_an_upgrade_and_not_of_the_way_back(fake: Fake) -> None:
