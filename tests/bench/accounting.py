@@ -102,7 +102,8 @@ class _Cluster(own.Own):
 
     def _converge(self, limit: int) -> int:
         """Apply the document as the module does; return the number of lines that sacctmgr was given."""
-        params = {"namespace": NAME, "cluster": NAME, "container": "slurmctld", "prune": False, "tenants": users(limit)}
+        params: dict[str, Any] = {"namespace": NAME, "cluster": NAME, "container": "slurmctld", "tenants": users(limit)}
+        params |= {"prune": False, "objects": False, "path": "", "wait_timeout": 60}
         return int(tenants.tenants(params, check=False, diff=False)["writes"])
 
     def _records(self) -> dict[str, Any]:

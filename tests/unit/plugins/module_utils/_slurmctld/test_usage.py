@@ -50,7 +50,8 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Slurmdbd:
 def converge(database: Slurmdbd, document: dict[str, Any] | None = None, *, prune: bool = True) -> list[str]:
     """Apply a document, and return the lines that took."""
     database.lines.clear()
-    tenants.tenants({**CONNECTION, "tenants": document or DOCUMENT, "prune": prune}, check=False, diff=True)
+    options = {"tenants": document or DOCUMENT, "prune": prune, "objects": False, "path": "", "wait_timeout": 0}
+    tenants.tenants({**CONNECTION, **options}, check=False, diff=True)
     return list(database.lines)
 
 
