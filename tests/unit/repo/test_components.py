@@ -31,7 +31,7 @@ def documents() -> list[Json]:
     more["spec"]["controller"] = {**full["spec"]["controller"], "replicas": 2, "stateVolume": directory}
     more["spec"]["jail"] = {**full["spec"]["jail"], "volume": {"hostPath": "/srv/b", "size": "1Gi"}}
     more["spec"]["sssd"] = {"image": "example/sssd:1", "configSecret": "ldap", "caConfigMap": "ca"}
-    more["spec"]["accounting"] = {"database": {"embedded": {"volume": {"hostPath": "/srv/c", "size": "1Gi"}}}}
+    more["spec"]["accounting"] = {"database": {"embedded": {"volume": {"hostPath": "/srv/c", "size": "1Gi"}}}, "enforce": ["associations"]}
     return [full, more, *(load(f"examples/{name}.yml") for name in ("minimal", "own"))]
 
 
@@ -97,6 +97,7 @@ def test_components_go_in_the_other_order_than_they_come() -> None:
     assert [one.name.removeprefix(f"{model.name}-") for one in model.teardown.applysets] == [
         "login",
         "worker",
+        "rest",
         "controller",
         "accounting",
         "jail-accounts",
@@ -137,11 +138,11 @@ def test_the_daemon_of_each_is_looked_at(name: str) -> None:
 
 
 def test_what_the_clients_of_sssd_see_is_neither_its_configuration_nor_its_private_socket() -> None:
-    # All but the database's, which knows no users.
+    # But the database's, which knows no users, and those of the REST API, which run nothing for users.
     pods = [
         item["spec"]["template"]["spec"]
         for item in made()[1][1]
-        if item["kind"] == "StatefulSet" and item["metadata"]["labels"][components.LABEL] != "database"
+        if item["kind"] == "StatefulSet" and item["metadata"]["labels"][components.LABEL] not in {"database", "rest"}
     ]
     assert len(pods) >= 5
     for pod in pods:
