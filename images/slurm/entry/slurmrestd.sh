@@ -9,8 +9,6 @@ set -euo pipefail
 . /usr/local/lib/corral/common.sh
 
 export SLURM_CONF=/etc/corral/rest/slurm.conf
-# The proxy logs requests.
-export SLURMRESTD_DEBUG=${SLURMRESTD_DEBUG:-error}
 [ -r "$SLURM_CONF" ] || die "$SLURM_CONF is missing: mount its ConfigMap there"
 
 # The names of users are read where a jail would have them, and from plain files alone, which those of a ConfigMap are not.
@@ -29,4 +27,6 @@ done &
 
 # Of the container before.
 rm -f /run/slurmrestd/rest.sock
-exec tini -- /usr/sbin/slurmrestd -a rest_auth/jwt -s "$CORRAL_OPENAPI" --max-connections 64 "$@" unix:/run/slurmrestd/rest.sock
+# The proxy logs requests, and slurmrestd would log those of the proxy's own probe too. Errors stay.
+exec tini -- /usr/sbin/slurmrestd -a rest_auth/jwt -s "$CORRAL_OPENAPI" --max-connections 64 "$@" unix:/run/slurmrestd/rest.sock \
+	2> >(exec grep --line-buffered -Ev 'operations_router: \[[^]]*\] [A-Z]+ /|token authentication pass through$' >&2)

@@ -98,7 +98,7 @@ def proxy_conf(spec: Json) -> str:
         "    monitor-uri /healthz",
         "    monitor fail if { nbsrv(slurmrestd) lt 1 }",
         # Without a length, nobody knows how much will come.
-        "    http-request deny deny_status 411 if { req.hdr(transfer-encoding) -m found }",
+        '    http-request return status 411 content-type text/plain string "Content-Length is needed" if { req.hdr(transfer-encoding) -m found }',
         f"    http-request deny deny_status 413 if {{ req.hdr_val(content-length) gt {int(quantity.parse(limits['requestSize']))} }}",
         "    default_backend slurmrestd",
         "backend slurmrestd",
