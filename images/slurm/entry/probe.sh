@@ -84,7 +84,7 @@ slurmdbd() {
 slurmrestd() {
 	running slurmrestd || return
 	[ "$depth" != alive ] || return 0
-	grep -q ' 00010000 .* /run/slurmrestd/rest.sock$' /proc/net/unix || bad "slurmrestd does not listen yet"
+	grep -q ' 00010000 .* /run/slurmrestd/rest.sock$' /proc/net/unix 2>/dev/null || bad "slurmrestd does not listen yet"
 }
 
 sackd() {

@@ -155,6 +155,19 @@ def test_what_the_clients_of_sssd_see_is_neither_its_configuration_nor_its_priva
         assert {volume["name"] for volume in pod["volumes"]} >= set(own.values())
 
 
+def test_the_keys_are_where_tokens_are_verified_and_the_rest_api_has_none() -> None:
+    model, objects = made()[0]
+    assert model.rest
+    secrets: dict[str, set[str]] = {}
+    for item in objects:
+        if item["kind"] == "StatefulSet":
+            spec = item["spec"]["template"]["spec"]
+            names = {volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume}
+            secrets.setdefault(item["metadata"]["labels"][components.LABEL], set()).update(names)
+    assert secrets["rest"] == {model.rest.tls_secret}
+    assert {name for name, found in secrets.items() if model.rest.jwt_secret in found} == {"accounting", "controller"}
+
+
 def test_pods_have_an_account_of_their_component() -> None:
     for model, objects in made():
         wanted = {f"{model.name}-{name}" for name, part in PARTS.items() if part.account and name in model.components}
