@@ -167,14 +167,15 @@ def test_the_proxy_holds_its_limits_and_logs_no_token(cluster: Cluster, work: Pa
 
 
 def test_the_pod_has_no_key_and_only_its_port_is_open(cluster: Cluster) -> None:
+    keys = "ls -d /run/munge/* /etc/corral/munge /etc/corral/jwt /run/slurm-jwt/* /mnt/jail/home 2>/dev/null"
     for container in ("slurmrestd", "proxy"):
-        assert inside(cluster, "rest-0", container, "ls -d /run/munge/* /etc/corral/munge /etc/corral/jwt /run/slurm-jwt/* /mnt/jail/home 2>/dev/null") == ""
+        assert inside(cluster, "rest-0", container, keys) == ""
     assert inside(cluster, "rest-0", "slurmrestd", "id -u; touch /usr/x 2>/dev/null || echo refused").split() == ["64033", "refused"]
     address = cluster.kubectl.json("get", "pod", f"{NAME}-rest-0", "-n", cluster.namespace)["status"]["podIP"]
     listen = "import socket; s = socket.create_server(('', 7000)); s.settimeout(30); s.accept()"
     connect = "timeout 3 bash -c 'exec 3<>/dev/tcp/{}/{}' 2>/dev/null && echo reached || echo closed"
-    command = ["exec", "-n", cluster.namespace, f"{NAME}-rest-0", "-c", "slurmrestd", "--"]
-    assert inside(cluster, "rest-0", "slurmrestd", f'(python3 -c "{listen}" >/dev/null 2>&1 &) ; sleep 1; grep -c :1B58 /proc/net/tcp').strip() == "1", command
+    begin = f'(python3 -c "{listen}" >/dev/null 2>&1 &) ; sleep 1; grep -c :1B58 /proc/net/tcp'
+    assert inside(cluster, "rest-0", "slurmrestd", begin).strip() == "1"
     assert inside(cluster, "login-0", "sshd", connect.format(address, 7000)).strip() == "closed"
     assert inside(cluster, "login-0", "sshd", connect.format(address, 6820)).strip() == "reached"
     assert inside(cluster, "rest-0", "slurmrestd", connect.format(f"{NAME}-controller", 6817)).strip() == "reached"
@@ -182,7 +183,8 @@ def test_the_pod_has_no_key_and_only_its_port_is_open(cluster: Cluster) -> None:
 
 
 def test_a_renewed_certificate_is_served_without_a_restart(cluster: Cluster, work: Path) -> None:
-    pod = ("get", "pod", f"{NAME}-rest-0", "-n", cluster.namespace, "-o", "jsonpath={.metadata.uid} {.status.containerStatuses[*].restartCount}")
+    shown = "jsonpath={.metadata.uid} {.status.initContainerStatuses[*].restartCount}"
+    pod = ("get", "pod", f"{NAME}-rest-0", "-n", cluster.namespace, "-o", shown)
     before = cluster.kubectl(*pod)
     authority(work)  # another one, by which the former certificate is not valid
     put_certificate(cluster, work)
@@ -214,6 +216,7 @@ def test_it_is_switched_off_and_its_key_stays(cluster: Cluster) -> None:
     del cluster.spec["rest"]
     run = cluster.site()
     assert run.rc == 0, run.output
-    there = cluster.objects()
-    assert [name for name in there if f"/{NAME}-rest" in name] == [f"Secret/{NAME}-rest-jwt-key"]
+    kinds = ("StatefulSet/", "Service/", "ServiceAccount/", "Secret/")
+    there = [name for name in cluster.objects() if name.startswith(kinds) and f"/{NAME}-rest" in name]
+    assert there == [f"Secret/{NAME}-rest-jwt-key"]
     assert cluster.ssh("scontrol token 2>&1", check=False).returncode != 0

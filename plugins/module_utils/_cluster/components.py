@@ -23,9 +23,10 @@ class Part:
 
     ``sets`` are the ApplySets of its objects in the order in which they are made. ``daemon`` is the container of its pods that probe.sh knows; without one
     its pods are Jobs'. ``account``: they have a ServiceAccount of their own. ``egress`` is the field of spec.network.egress that says where they connect
-    to, or CLUSTER; without one they connect to nobody. ``ingress`` are the components whose pods may reach its own; without it, all of the cluster may. ``port`` is the one that everybody may
-    reach, and nobody another. ``users``: each writes the document's users into its own jail, where it has one. ``condition`` is the status condition of its workloads. ``field`` is the field of the
-    spec without which a cluster does not have it; ``within`` is the component whose ApplySet its objects are in, where it has none of its own.
+    to, or CLUSTER; without one they connect to nobody. ``ingress`` are the components whose pods may reach its own; without it, all of the cluster may.
+    ``port`` is the one that everybody may reach, and nobody another. ``users``: each writes the document's users into its own jail, where it has one.
+    ``condition`` is the status condition of its workloads. ``field`` is the field of the spec without which a cluster does not have it; ``within`` is the
+    component whose ApplySet its objects are in, where it has none of its own.
     """
 
     name: str

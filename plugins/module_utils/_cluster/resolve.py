@@ -379,9 +379,7 @@ class _Resolver:
         server = self.database_server(spec["database"])
         external = spec["database"].get("external", {})
         host = self.domain(server.service) if server else external["host"]
-        files = {
-            "slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", database_host=host, auth=rest.auth_settings(self.spec))
-        }
+        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", database_host=host, auth=rest.auth_settings(self.spec))}
         tls = external.get("tls", {})
         return Accounting(
             name=name,
@@ -443,8 +441,10 @@ class _Resolver:
             replicas=spec["replicas"],
             config_map=f"{name}-config",
             files={**read_once, **rest.accounts(self.spec)},
-            hash=_hash([read_once, "accounting" in self.spec])[:16],
+            hash=_hash(read_once)[:16],
+            openapi="slurmctld,slurmdbd" if "accounting" in self.spec else "slurmctld",
             tls_secret=spec["tls"]["secret"] if "tls" in spec else None,
+            scheme="HTTPS" if "tls" in spec else "HTTP",
             jwt_secret=f"{name}-jwt-key",
             jwks_config_map=spec["jwks"]["configMap"] if "jwks" in spec else None,
             port=rest.PORT,
@@ -986,8 +986,9 @@ class _Resolver:
                 left.append(f"The claim {volume.claim} in namespace {self.namespace} is yours and stays, with its files.")
         data.extend(self.owned("Secret", secret["name"]) for secret in secrets)
         data.append(self.owned("ConfigMap", revisions.name(self.name)))
-        if "sssd" in self.spec:
-            left.append(f"The Secret {self.spec['sssd']['configSecret']} in namespace {self.namespace} is yours and stays.")
+        theirs = [self.spec["sssd"]["configSecret"]] if "sssd" in self.spec else []
+        theirs += [self.spec["rest"]["tls"]["secret"]] if "tls" in self.spec.get("rest", {}) else []
+        left.extend(f"The Secret {name} in namespace {self.namespace} is yours and stays." for name in theirs)
         return Teardown(
             applysets=[
                 self.applyset(one, {**self.labels, components.LABEL: part.name})

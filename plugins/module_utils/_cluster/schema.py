@@ -1361,7 +1361,8 @@ def _rest() -> Schema:
                 required=("secret",),
             ),
             "plainHttp": _boolean(
-                "true: no encryption, for a gateway in the Kubernetes cluster that has it. Whoever reads the network then reads tokens.", False
+                "true: no encryption, for a gateway in the Kubernetes cluster that has it. Whoever reads the network then reads tokens.",
+                False,
             ),
             "service": _service("How users reach the REST API.", 6820),
             "limits": _object(

@@ -73,7 +73,12 @@ def test_the_keys_of_an_identity_provider() -> None:
 
 def test_the_proxy_holds_the_limits() -> None:
     text = model(limits={"connections": 100, "connectionsPerSource": 7, "requestSize": "1Mi"})["rest"]["files"]["haproxy.cfg"]
-    for line in ("bind :6820 ssl crt /etc/corral/rest-tls/tls.crt alpn http/1.1", "maxconn 100", "if { sc0_conn_cur gt 7 }", "gt 1048576 }"):
+    for line in (
+        "bind :6820 ssl crt /etc/corral/rest-tls/tls.crt alpn http/1.1",
+        "maxconn 100",
+        "if { sc0_conn_cur gt 7 }",
+        "gt 1048576 }",
+    ):
         assert line in text
     document = edited("spec.rest", {"plainHttp": True})
     plain = resolve.model(document).to_dict()["rest"]

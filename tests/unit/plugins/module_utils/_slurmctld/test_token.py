@@ -51,7 +51,11 @@ def test_check_mode_makes_none(fake: Fake) -> None:
         ({"lifespan": 0}, {}, "give 1 to 2592000 seconds"),
         ({"lifespan": 2592001}, {}, "give 1 to 2592000 seconds"),
         ({}, {KNOWN: Output(2, "", "")}, "knows no user alice; correct the name, or add the user."),
-        ({}, {KNOWN: Output(0, "", ""), MAKE: Output(1, "", "scontrol: error: Invalid user id")}, "a token of alice: scontrol: error: Invalid"),
+        (
+            {},
+            {KNOWN: Output(0, "", ""), MAKE: Output(1, "", "scontrol: error: Invalid user id")},
+            "a token of alice: scontrol: error: Invalid",
+        ),
         ({}, {KNOWN: Output(0, "", ""), MAKE: Output(0, "SLURM_JWT=", "")}, "returned no token; does the cluster have spec.rest?"),
     ],
 )
