@@ -42,6 +42,13 @@ wait_for_munge() {
 	done
 }
 
+# The key that signs tokens, for slurmctld and slurmdbd: they refuse a file that others may read, and a Secret's files belong to root.
+install_token_key() {
+	[ -e /etc/corral/jwt ] || return 0
+	[ -s /etc/corral/jwt/jwt.key ] || die "/etc/corral/jwt/jwt.key is missing or empty: mount the Secret of the tokens' key there"
+	install -m 0400 /etc/corral/jwt/jwt.key /run/slurm-jwt/jwt.key
+}
+
 # Where slurmctld is, with its backup where the cluster has one now: its name is the primary's with -1. Asked for at each start, so that a change of
 # spec.controller.replicas restarts neither login nor worker pods.
 conf_servers() {

@@ -19,6 +19,7 @@ umask 077
 } >/run/slurm/slurmdbd.conf
 unset password
 umask 022
+install_token_key
 export SLURM_CONF=/run/slurm/slurm.conf
 wait_for_munge
 # The probe reports the last error while slurmdbd has no database. That it tries again is no reason. It does not end one that changes its tables, and

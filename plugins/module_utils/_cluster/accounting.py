@@ -8,7 +8,7 @@ None of these texts has a password: the entry points of the pods add it from a S
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, quantity
@@ -79,12 +79,14 @@ OWNED_SLURM: dict[str, str] = {
 }
 
 
-def slurmdbd_conf(spec: Json, *, host: str, database_host: str) -> str:
-    """Return slurmdbd.conf without the database's password. ``spec`` is spec.accounting, ``host`` the name of slurmdbd's pod. Raises ConfError."""
+def slurmdbd_conf(spec: Json, *, host: str, database_host: str, auth: Mapping[str, conf.Value]) -> str:
+    """Return slurmdbd.conf without the database's password. ``spec`` is spec.accounting, ``host`` the name of slurmdbd's pod, ``auth`` are the settings for
+    tokens. Raises ConfError."""
     external = spec["database"].get("external", {})
     settings: dict[str, conf.Value] = {
         "AuthType": "auth/munge",
         "AuthInfo": f"socket={config.MUNGE_SOCKET}",
+        **auth,
         "DbdHost": host,
         "DbdPort": SLURMDBD_PORT,
         "SlurmUser": "slurm",

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 LABEL = "app.kubernetes.io/component"
+# The value of ``Part.egress`` of pods that connect to their cluster and to name servers alone, whatever the document allows others.
+CLUSTER = "cluster"
+REST_PORT = 6820
 
 
 @dataclass(frozen=True)
@@ -20,9 +23,10 @@ class Part:
 
     ``sets`` are the ApplySets of its objects in the order in which they are made. ``daemon`` is the container of its pods that probe.sh knows; without one
     its pods are Jobs'. ``account``: they have a ServiceAccount of their own. ``egress`` is the field of spec.network.egress that says where they connect
-    to; without one they connect to nobody. ``ingress`` are the components whose pods may reach its own; without it, all of the cluster may. ``users``: each
-    writes the document's users into its own jail, where it has one. ``condition`` is the status condition of its workloads. ``field`` is the field of the
-    spec without which a cluster does not have it; ``within`` is the component whose ApplySet its objects are in, where it has none of its own.
+    to, or CLUSTER; without one they connect to nobody. ``ingress`` are the components whose pods may reach its own; without it, all of the cluster may.
+    ``port`` is the one that everybody may reach, and nobody another. ``users``: each writes the document's users into its own jail, where it has one.
+    ``condition`` is the status condition of its workloads. ``field`` is the field of the spec without which a cluster does not have it; ``within`` is the
+    component whose ApplySet its objects are in, where it has none of its own.
     """
 
     name: str
@@ -33,6 +37,7 @@ class Part:
     account: bool = True
     egress: str = ""
     ingress: tuple[str, ...] = ()
+    port: int = 0
     users: bool = False
     condition: str = ""
     field: str = ""
@@ -97,6 +102,17 @@ COMPONENTS = (
         users=True,
         condition="ControllerReady",
     ),
+    # Its keys are those of slurmctld and slurmdbd; its own pods have none.
+    Part(
+        name="rest",
+        role="slurm_rest",
+        kinds=("ConfigMap", "PodDisruptionBudget", "Secret", "Service", "StatefulSet"),
+        daemon="slurmrestd",
+        egress=CLUSTER,
+        port=REST_PORT,
+        condition="RestReady",
+        field="rest",
+    ),
     Part(
         name="worker",
         role="slurm_workers",
@@ -130,7 +146,7 @@ def present(part: Part, spec: Mapping[str, Any]) -> bool:
 
 WITH_USERS = tuple(part.name for part in COMPONENTS if part.users)
 # No node set can have the name of a component, of this release or one to come: it would take the name of its objects.
-RESERVED = frozenset({"accounting", "database", "exporter", "health", "monitoring", "rest", *(part.name for part in COMPONENTS)})
+RESERVED = frozenset({"accounting", "database", "exporter", "health", "monitoring", *(part.name for part in COMPONENTS)})
 
 # Where the API server has the kinds that live in a namespace: API version and plural. Volumes do not, are not watched, and the right to them is given apart.
 KINDS = {

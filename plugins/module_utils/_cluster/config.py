@@ -145,18 +145,18 @@ def files(
     partitions: Sequence[Partition],
     jail: Sequence[tuple[str, str]],
     constrain_devices: bool,
-    accounting: Mapping[str, conf.Value],
+    more: Mapping[str, conf.Value],
     notes: Sequence[str] = (),
 ) -> tuple[dict[str, str], str]:
     """Return the files by name, with config.hash among them, and the hash (16 hexadecimal digits).
 
     ``controllers`` are host name and address of the primary and of its backup; ``slurm`` is spec.slurm with its defaults; ``jail`` are
-    the arguments of the jail's plugin; ``accounting`` are the settings of slurm.conf that follow from spec.accounting; ``constrain_devices``
+    the arguments of the jail's plugin; ``more`` are the settings of slurm.conf that follow from spec.accounting and spec.rest; ``constrain_devices``
     is whether a job can open no other device files than its own, with cgroup tracking. ``notes`` are comments at the top of slurm.conf.
     Raises ConfError.
     """
     process_tracking: str = slurm["processTracking"]
-    settings = {**_settings(cluster, controllers, port, slurmd_port, process_tracking), **accounting}
+    settings = {**_settings(cluster, controllers, port, slurmd_port, process_tracking), **more}
     gpus = [node_set for node_set in node_sets if node_set.gpus]
     if gpus:
         settings["GresTypes"] = "gpu"

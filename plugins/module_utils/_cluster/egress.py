@@ -116,12 +116,12 @@ def resolve(name: str, spec: Json, cluster: Json, known: dict[str, Component]) -
     everywhere = allowance(_EVERYWHERE)
 
     def policy(field: str, parts: list[str]) -> EgressPolicy:
-        """Of the components that connect to what one field says; without a field to nobody."""
+        """Of the components that connect to what one field says, or to their cluster alone; without a field to nobody."""
         selector: Json = {"matchLabels": known[parts[0]].selector}
         if len(parts) > 1:
             common = {label: value for label, value in known[parts[0]].selector.items() if label != components.LABEL}
             selector = {"matchLabels": common, "matchExpressions": [{"key": components.LABEL, "operator": "In", "values": parts}]}
-        allowances = [] if not field else [*allowed, everywhere] if egress[field] == "Open" else allowed
+        allowances = [] if field in ("", components.CLUSTER) else [*allowed, everywhere] if egress[field] == "Open" else allowed
         return EgressPolicy(name=f"{name}-base-egress-{parts[0]}", selector=selector, rules=rules if field else [], allowances=allowances)
 
     # First the one after which the field is named, for the policy has its name.

@@ -335,12 +335,41 @@ class Accounting(Pods):
 
 
 @dataclass(frozen=True, slots=True)
+class Rest(Pods):
+    """slurmrestd and its TLS proxy. ``files`` are those of the ConfigMap ``config_map``; ``hash`` is that of what is read only at a start.
+    ``openapi`` are the parts of the API, ``scheme`` is the proxy's as a probe has it.
+
+    ``tls_secret`` is None where the proxy serves plain HTTP. ``jwt_secret`` and ``jwks_config_map`` are mounted where tokens are verified, and by none of
+    these pods; the latter is None without keys of an identity provider. The rest is the Service's.
+    """
+
+    name: str
+    replicas: int
+    config_map: str
+    files: dict[str, str]
+    hash: str
+    openapi: str
+    tls_secret: str | None
+    scheme: str
+    jwt_secret: str
+    jwks_config_map: str | None
+    port: int
+    service: str
+    service_type: str
+    service_port: int
+    node_port: int | None
+    service_annotations: Labels
+
+
+@dataclass(frozen=True, slots=True)
 class Ingress:
-    """Pods that only some components may reach: a NetworkPolicy's name, their ``selector``, and what selects the pods that may, ``peers``."""
+    """Pods that not all of the cluster may reach: a NetworkPolicy's name, their ``selector``, what selects the pods that may, ``peers``, and the ``ports``
+    that everybody may reach, where there are no peers."""
 
     name: str
     selector: Labels
     peers: list[Json]
+    ports: list[Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,9 +530,9 @@ class Egress:
 @dataclass(frozen=True, slots=True)
 class Model:
     """A whole cluster. ``components`` are in the order in which they are made; ``document`` is what it was made of, as JSON, with the schema's defaults;
-    ``accounting`` is None without spec.accounting; ``open_pods`` selects the pods that all of the cluster may reach, and ``ingress`` are the others;
-    ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None where all users
-    are the document's; ``live`` is what a pass has to know of the cluster as it is (see _live.model), None where nobody has looked."""
+    ``accounting`` and ``rest`` are None without their part of the spec; ``open_pods`` selects the pods that all of the cluster may reach, and ``ingress``
+    are the others; ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None
+    where all users are the document's; ``live`` is what a pass has to know of the cluster as it is (see _live.model), None where nobody has looked."""
 
     name: str
     namespace: str
@@ -531,6 +560,7 @@ class Model:
     open_pods: Json
     ingress: list[Ingress]
     accounting: Accounting | None
+    rest: Rest | None
     sssd: Sssd | None
     secrets: list[Json]
     users: Users

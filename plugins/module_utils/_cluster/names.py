@@ -50,6 +50,10 @@ def _named(model: Model) -> Iterator[tuple[str, str]]:
         yield "ConfigMap", jail.populate.config_map
         yield from (("Job", name) for name in (jail.populate.job, jail.users.job) if name)
         yield from _volume(jail.volume)
+    if model.rest:
+        yield "StatefulSet", model.rest.stateful_set
+        yield "Service", model.rest.service
+        yield "ConfigMap", model.rest.config_map
     if model.accounting:
         yield "StatefulSet", model.accounting.stateful_set
         yield "Service", model.accounting.service

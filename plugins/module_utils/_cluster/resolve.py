@@ -20,6 +20,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     defaults,
     egress,
     quantity,
+    rest,
     revisions,
     schema,
     validate,
@@ -48,6 +49,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     PodVolumes,
     Populate,
     Priority,
+    Rest,
     Rollout,
     Scaling,
     Sssd,
@@ -196,6 +198,7 @@ class _Resolver:
         munge = Munge(secret=f"{self.name}-base-munge-key")
         slurmdbd = self.accounting()
         server = slurmdbd.database if slurmdbd else None
+        auth = rest.auth_settings(self.spec)
         texts, fingerprint = config.files(
             cluster=self.name,
             controllers=[(one.host, one.address) for one in controller.hosts],
@@ -208,18 +211,24 @@ class _Resolver:
             jail=self.plugin_arguments(jails),
             # Simulated GPUs are one and the same device file, which every job needs for other things.
             constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
-            accounting=accounting.slurm_settings(
-                self.spec["accounting"], slurmdbd.address, gpus=any("gpu" in one for one in self.spec["nodeSets"])
-            )
-            if slurmdbd
-            else {},
+            more={
+                **auth,
+                **(
+                    accounting.slurm_settings(
+                        self.spec["accounting"], slurmdbd.address, gpus=any("gpu" in one for one in self.spec["nodeSets"])
+                    )
+                    if slurmdbd
+                    else {}
+                ),
+            },
             # slurmctld compares the database's ClusterID with its own when it reads its configuration, and at no other time: another database must be
             # another configuration.
             notes=[f"Accounting is in the database {slurmdbd.database_host}:{slurmdbd.database_port}/{slurmdbd.database_name}."]
             if slurmdbd
             else [],
         )
-        secrets = self.secrets(munge, login, workers, slurmdbd if server else None)
+        slurmrestd = self.rest(texts["slurm.conf"])
+        secrets = self.secrets(munge, login, workers, slurmdbd if server else None, slurmrestd)
         return Model(
             name=self.name,
             namespace=self.namespace,
@@ -256,6 +265,7 @@ class _Resolver:
             open_pods=self.open_pods(),
             ingress=self.ingress(),
             accounting=slurmdbd,
+            rest=slurmrestd,
             sssd=self.sssd(),
             secrets=secrets,
             users=users,
@@ -376,7 +386,7 @@ class _Resolver:
         server = self.database_server(spec["database"])
         external = spec["database"].get("external", {})
         host = self.domain(server.service) if server else external["host"]
-        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", database_host=host)}
+        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", database_host=host, auth=rest.auth_settings(self.spec))}
         tls = external.get("tls", {})
         return Accounting(
             name=name,
@@ -459,6 +469,37 @@ class _Resolver:
             tolerations=(wanted or spec)["tolerations"],
         )
 
+    def rest(self, slurm_conf: str) -> Rest | None:
+        if "rest" not in self.spec:
+            return None
+        spec = self.spec["rest"]
+        name = f"{self.name}-rest"
+        read_once = {"slurm.conf": rest.slurm_conf(slurm_conf), "haproxy.cfg": rest.proxy_conf(spec)}
+        of = self.components["rest"]
+        return Rest(
+            name=name,
+            replicas=spec["replicas"],
+            config_map=f"{name}-config",
+            files={**read_once, **rest.accounts(self.spec)},
+            hash=_hash(read_once)[:16],
+            openapi="slurmctld,slurmdbd" if "accounting" in self.spec else "slurmctld",
+            tls_secret=spec["tls"]["secret"] if "tls" in spec else None,
+            scheme="HTTPS" if "tls" in spec else "HTTP",
+            jwt_secret=f"{name}-jwt-key",
+            jwks_config_map=spec["jwks"]["configMap"] if "jwks" in spec else None,
+            port=rest.PORT,
+            service=name,
+            service_type=spec["service"]["type"],
+            service_port=spec["service"]["port"],
+            node_port=spec["service"].get("nodePort"),
+            service_annotations=spec["service"]["annotations"],
+            **self.pods(name, of, spec),
+            pods=spec["replicas"],
+            affinity=_apart(of.selector) if spec["replicas"] > 1 else {},
+            jail=PodVolumes([], [], []),
+            accounts=None,
+        )
+
     def daemon_accounts(self) -> PodVolumes | None:
         """For daemons that want the users' names and nothing else of a jail."""
         if self.shared:
@@ -467,7 +508,7 @@ class _Resolver:
 
     def open_pods(self) -> Json:
         """Those that all pods of the cluster may reach."""
-        closed = [part.name for part in self.parts if part.ingress]
+        closed = [part.name for part in self.parts if part.ingress or part.port]
         if not closed:
             return {"matchLabels": self.cluster_selector()}
         return {
@@ -481,9 +522,10 @@ class _Resolver:
                 name=f"{self.name}-base-ingress-{part.name}",
                 selector=self.components[part.name].selector,
                 peers=[{"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress],
+                ports=[{"protocol": "TCP", "port": part.port}] if part.port else [],
             )
             for part in self.parts
-            if part.ingress
+            if part.ingress or part.port
         ]
 
     def login(self) -> Login:
@@ -919,8 +961,9 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def secrets(self, munge: Munge, login: Login, workers: Workers, embedded: Accounting | None) -> list[Json]:
+    def secrets(self, munge: Munge, login: Login, workers: Workers, embedded: Accounting | None, slurmrestd: Rest | None) -> list[Json]:
         """Return the Secrets that are made once. ``embedded``: slurmdbd, where its database and so the password are the cluster's own."""
+        tokens = [slurmrestd.jwt_secret] if slurmrestd else []
         passwords = [embedded.password_secret] if embedded else []
         host_keys = [(login.host_keys_secret, self.components["login"].labels)]
         if workers.ssh != "Never":
@@ -951,6 +994,15 @@ class _Resolver:
                 }
                 for name in passwords
             ),
+            *(
+                {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": self.components["rest"].labels,
+                    "data": {rest.KEY: {"random_bytes": 32}},
+                }
+                for name in tokens
+            ),
         ]
 
     def owned(self, kind: str, name: str, claim: str = "") -> Json:
@@ -974,8 +1026,9 @@ class _Resolver:
                 left.append(f"The claim {volume.claim} in namespace {self.namespace} is yours and stays, with its files.")
         data.extend(self.owned("Secret", secret["name"]) for secret in secrets)
         data.append(self.owned("ConfigMap", revisions.name(self.name)))
-        if "sssd" in self.spec:
-            left.append(f"The Secret {self.spec['sssd']['configSecret']} in namespace {self.namespace} is yours and stays.")
+        theirs = [self.spec["sssd"]["configSecret"]] if "sssd" in self.spec else []
+        theirs += [self.spec["rest"]["tls"]["secret"]] if "tls" in self.spec.get("rest", {}) else []
+        left.extend(f"The Secret {name} in namespace {self.namespace} is yours and stays." for name in theirs)
         return Teardown(
             applysets=[
                 self.applyset(one, {**self.labels, components.LABEL: part.name})

@@ -21,6 +21,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     defaults,
     egress,
     quantity,
+    rest,
     schema,
     shapes,
 )
@@ -187,6 +188,7 @@ def errors(metadata: Json, spec: Json, written: Json) -> Iterator[str]:
     yield from _sssd(metadata["name"], spec)
     yield from egress.errors(spec)
     yield from accounting.errors(spec)
+    yield from rest.errors(spec)
 
 
 def _declared(value: Any, rules: Json, path: str, document: shapes.Document) -> Iterator[str]:
@@ -499,7 +501,10 @@ def _extra(spec: Json) -> Iterator[str]:
     owned = dict(config.OWNED)
     if "accounting" in spec:
         owned |= accounting.OWNED_SLURM
-        yield from _lines("spec.accounting.extraConfig", spec["accounting"]["extraConfig"], keys.SLURMDBD, accounting.OWNED)
+        tokens = rest.OWNED if "rest" in spec else {}
+        yield from _lines("spec.accounting.extraConfig", spec["accounting"]["extraConfig"], keys.SLURMDBD, {**accounting.OWNED, **tokens})
+    if "rest" in spec:
+        owned |= rest.OWNED
     yield from _lines("spec.slurm.extraConfig", slurm["extraConfig"], keys.SLURM, owned)
     yield from _lines("spec.slurm.extraCgroupConfig", slurm["extraCgroupConfig"], keys.CGROUP, config.OWNED_CGROUP)
     yield from _lines("spec.slurm.extraGresConfig", slurm["extraGresConfig"], keys.GRES, {}, several=True)

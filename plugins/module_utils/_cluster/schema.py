@@ -1446,6 +1446,121 @@ def _accounting() -> Schema:
     )
 
 
+def _service(description: str, port: int, more: dict[str, Schema] | None = None) -> Schema:
+    """The Service of pods that users reach, with ``more`` fields."""
+    return _object(
+        description,
+        {
+            "type": _string(
+                "ClusterIP: from inside the Kubernetes cluster; NodePort: on a port of every Kubernetes node; "
+                "LoadBalancer: on an address of its own.",
+                enum=("ClusterIP", "NodePort", "LoadBalancer"),
+                default="ClusterIP",
+            ),
+            "port": _integer("Port of the service.", 1, 65535, port),
+            "nodePort": _integer("Port of the Kubernetes nodes, for type NodePort. Without it Kubernetes chooses one.", 1, 65535),
+            **(more or {}),
+            "annotations": _map(
+                "Annotations of the Service, for a cloud's load balancer.",
+                _string("The annotation's value.", _TEXT, max_length=4096, min_length=0),
+                maximum=64,
+                default={},
+            ),
+        },
+        default={},
+        rules=(only_with("nodePort", "type", "NodePort"),),
+    )
+
+
+def _rest() -> Schema:
+    """slurmrestd and its proxy."""
+    plain = equals("plainHttp", True)
+    return _object(
+        "The REST API: slurmrestd behind a proxy. Each request has a token of its user. Without it, there is none.",
+        {
+            "replicas": _integer("Number of pods.", 1, 16, 1),
+            "tls": _object(
+                "Encryption, by the proxy. Needed unless plainHttp is true.",
+                {
+                    "secret": _string(
+                        "Name of a Secret of type kubernetes.io/tls, such as one that cert-manager keeps. A renewed certificate is served within two "
+                        "minutes.",
+                        _SUBDOMAIN,
+                    )
+                },
+                required=("secret",),
+            ),
+            "plainHttp": _boolean(
+                "true: no encryption, for a gateway in the Kubernetes cluster that has it. Whoever reads the network then reads tokens.",
+                False,
+            ),
+            "service": _service("How users reach the REST API.", 6820),
+            "limits": _object(
+                "What the proxy takes, in each pod.",
+                {
+                    "connections": _integer("Connections at once. Others wait to be accepted.", 1, 10_000, 256),
+                    "connectionsPerSource": _integer(
+                        "Connections at once of one address; others are closed. A Kubernetes node or a gateway may be the address of many users.",
+                        1,
+                        10_000,
+                        64,
+                    ),
+                    "requestSize": {**_quantity("Largest body of a request, such as 8Mi.", _BYTES), "default": "8Mi"},
+                },
+                default={},
+            ),
+            "jwks": _object(
+                "Public keys of an identity provider, whose tokens are then valid too. Needs accounting.enforce with associations.",
+                {
+                    "configMap": _string("Name of a ConfigMap with the keys under jwks.json: RS256, each with a kid.", _SUBDOMAIN),
+                    "userClaimField": _string(
+                        "The claim that has the user's name.", r"^[A-Za-z0-9_.:/-]+$", max_length=128, default="preferred_username"
+                    ),
+                },
+                required=("configMap",),
+            ),
+            "resources": resources(
+                "Size of slurmrestd's container.",
+                default={"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}},
+            ),
+            "probes": _probes(
+                "slurmrestd",
+                startup="",
+                failures=30,
+                readiness="Does it listen? The proxy's own probe shows whether it responds.",
+                liveness="Does it run?",
+            ),
+            **host_users(),
+            **placement(),
+        },
+        rules=(
+            (
+                Rule(
+                    has("tls") | plain,
+                    "tls is needed unless plainHttp is true",
+                    lambda _rest, path: (
+                        f"{path}.tls is missing, and a token is as good as a password: name a Secret with a certificate in {path}.tls.secret, or set "
+                        f"{path}.plainHttp: true where a gateway encrypts."
+                    ),
+                ),
+                Rule(
+                    ~has("tls") | ~plain,
+                    "tls and plainHttp: true exclude one another",
+                    lambda _rest, path: f"{path} has tls and plainHttp: true, which exclude one another; remove one of them.",
+                ),
+            ),
+            Rule(
+                ~plain | equals("service.type", "ClusterIP"),
+                "plainHttp goes with a service of type ClusterIP",
+                lambda rest, path: (
+                    f"{path}.plainHttp is true, but {path}.service.type is {rest['service']['type']}, so tokens would leave the Kubernetes cluster "
+                    f"unencrypted; set {path}.tls, or type: ClusterIP."
+                ),
+            ),
+        ),
+    )
+
+
 def spec() -> Schema:
     """The schema of ``spec``."""
     return _object(
@@ -1605,34 +1720,17 @@ def spec() -> Schema:
                 "Login nodes: sshd.",
                 {
                     "replicas": _integer("Number of login nodes.", 0, 100, 1),
-                    "service": _object(
+                    "service": _service(
                         "How users reach the login nodes.",
+                        22,
                         {
-                            "type": _string(
-                                "ClusterIP: from inside the Kubernetes cluster; NodePort: on a port of every Kubernetes node; "
-                                "LoadBalancer: on an address of its own.",
-                                enum=("ClusterIP", "NodePort", "LoadBalancer"),
-                                default="ClusterIP",
-                            ),
-                            "port": _integer("Port of the service.", 1, 65535, 22),
-                            "nodePort": _integer(
-                                "Port of the Kubernetes nodes, for type NodePort. Without it Kubernetes chooses one.", 1, 65535
-                            ),
                             "sessionAffinity": _string(
                                 "None: connections are spread over the login nodes. ClientIP: those from one address meet on one login node, so that a second "
                                 "window finds the tmux of the first; all users behind one gateway meet there too.",
                                 enum=("None", "ClientIP"),
                                 default="None",
                             ),
-                            "annotations": _map(
-                                "Annotations of the Service, for a cloud's load balancer.",
-                                _string("The annotation's value.", _TEXT, max_length=4096, min_length=0),
-                                maximum=64,
-                                default={},
-                            ),
                         },
-                        default={},
-                        rules=(only_with("nodePort", "type", "NodePort"),),
                     ),
                     "entry": _string(
                         "How sessions come into the jail. Chroot: sshd's ChrootDirectory. Pivot: a mount namespace of the session's own, which "
@@ -1791,6 +1889,7 @@ def spec() -> Schema:
             "users": _list("Users of the cluster.", _user(), maximum=2000, keys=("name",), default=[], rules=(Unique("uid", _NUMBER),)),
             "sssd": _sssd(),
             "accounting": _accounting(),
+            "rest": _rest(),
             "network": _object("The network of the pods.", {"egress": _egress()}, default={}),
             "deletion": _object(
                 "What becomes of the cluster when its document is deleted. The operator's only; the playbook corral.slurm.destroy asks instead.",

@@ -30,10 +30,11 @@ class Pod:
         self.log = folder / "log"
         for file in ("run/slurm/conf/slurm.conf", "mnt/jail/etc/corral-jail"):
             self.file(file)
-        for number, comm in enumerate(("tini", "slurmctld", "slurmd", "sackd", "sshd", "slurmdbd"), 1):
+        for number, comm in enumerate(("tini", "slurmctld", "slurmd", "sackd", "sshd", "slurmdbd", "slurmrestd"), 1):
             self.file(f"proc/{number}/comm", comm + "\n")
         for family in ("tcp", "tcp6"):
             self.file(f"proc/net/{family}", TCP if family == "tcp" else "")
+        self.file("proc/net/unix", f"0000000000000000: 00000002 00000000 00010000 0001 01 12345 {folder}/run/slurmrestd/rest.sock\n")
         for path in ("run/munge/munge.socket.2", "run/munge/jail/munge.socket.2"):
             self.file(path)
         self.file("common.sh", "attach_submounts() { :; }\n")
@@ -76,7 +77,7 @@ def pod(tmp_path: Path, script: Callable[..., str]) -> Pod:
     return Pod(tmp_path, script)
 
 
-@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "slurmdbd", "sackd", "sshd", "munged"])
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "slurmdbd", "slurmrestd", "sackd", "sshd", "munged"])
 def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
     for depth in ((), ("alive",), ("10",)):
         assert pod.look(daemon, *depth) == (0, "")
@@ -92,6 +93,8 @@ def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
         ("slurmd", "run/slurm/conf/slurm.conf", "slurmd has no configuration from slurmctld yet", True),
         ("slurmd", "mnt/jail/etc/corral-jail", "is not mounted or not populated", True),
         ("slurmdbd", "proc/6/comm", "slurmdbd is not running", False),
+        ("slurmrestd", "proc/7/comm", "slurmrestd is not running", False),
+        ("slurmrestd", "proc/net/unix", "slurmrestd does not listen yet", True),
         ("sackd", "proc/4/comm", "sackd is not running", False),
         ("sackd", "run/slurm/conf/slurm.conf", "sackd has no configuration from slurmctld yet", False),
         ("sshd", "proc/net/tcp", "sshd does not listen on port 22 yet", False),
@@ -170,7 +173,7 @@ def test_it_does_not_wait_for_ever(pod: Pod) -> None:
     assert pod.asked("sleep") == paused, "without time it looks once"
 
 
-@pytest.mark.parametrize("arguments", [(), ("slurmrestd",), ("slurmd", "10s"), ("slurmd", "-1")])
+@pytest.mark.parametrize("arguments", [(), ("slurmweb",), ("slurmd", "10s"), ("slurmd", "-1")])
 def test_what_it_can_not_be_asked(pod: Pod, arguments: tuple[str, ...]) -> None:
     code, said = pod.look(*arguments)
     assert code == 1 and said.startswith("usage: probe.sh ")

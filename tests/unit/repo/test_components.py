@@ -34,6 +34,7 @@ def documents() -> list[Json]:
     kept = {"schedule": "30 2 * * *", "volume": {"hostPath": "/srv/d", "size": "1Gi"}}
     more["spec"]["accounting"] = {
         "database": {"embedded": {"volume": {"hostPath": "/srv/c", "size": "1Gi"}}, "backup": kept},
+        "enforce": ["associations"],
         "purge": {"jobs": "12months"},
         "archive": {"volume": {"hostPath": "/srv/e", "size": "1Gi"}},
     }
@@ -102,6 +103,7 @@ def test_components_go_in_the_other_order_than_they_come() -> None:
     assert [one.name.removeprefix(f"{model.name}-") for one in model.teardown.applysets] == [
         "login",
         "worker",
+        "rest",
         "controller",
         "accounting",
         "jail-accounts",
@@ -142,11 +144,11 @@ def test_the_daemon_of_each_is_looked_at(name: str) -> None:
 
 
 def test_what_the_clients_of_sssd_see_is_neither_its_configuration_nor_its_private_socket() -> None:
-    # All but the database's, which knows no users.
+    # But the database's, which knows no users, and those of the REST API, which run nothing for users.
     pods = [
         item["spec"]["template"]["spec"]
         for item in made()[1][1]
-        if item["kind"] == "StatefulSet" and item["metadata"]["labels"][components.LABEL] != "database"
+        if item["kind"] == "StatefulSet" and item["metadata"]["labels"][components.LABEL] not in {"database", "rest"}
     ]
     assert len(pods) >= 5
     for pod in pods:
@@ -157,6 +159,19 @@ def test_what_the_clients_of_sssd_see_is_neither_its_configuration_nor_its_priva
         others = [container for container in (*pod["initContainers"], *pod["containers"]) if container is not sssd]
         assert not private & {mount["name"] for container in others for mount in container["volumeMounts"]}
         assert {volume["name"] for volume in pod["volumes"]} >= set(own.values())
+
+
+def test_the_keys_are_where_tokens_are_verified_and_the_rest_api_has_none() -> None:
+    model, objects = made()[0]
+    assert model.rest
+    secrets: dict[str, set[str]] = {}
+    for item in objects:
+        if item["kind"] == "StatefulSet":
+            spec = item["spec"]["template"]["spec"]
+            names = {volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume}
+            secrets.setdefault(item["metadata"]["labels"][components.LABEL], set()).update(names)
+    assert secrets["rest"] == {model.rest.tls_secret}
+    assert {name for name, found in secrets.items() if model.rest.jwt_secret in found} == {"accounting", "controller"}
 
 
 def test_pods_have_an_account_of_their_component() -> None:

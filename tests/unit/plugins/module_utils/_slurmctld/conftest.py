@@ -26,6 +26,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import (
     scale,
     slurmctld,
     sync,
+    token,
     upgrade,
     why,
 )
@@ -228,7 +229,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     def connected(_params: dict[str, Any]) -> Iterator[Fake]:
         yield world
 
-    for module in (job, node, partition, reservation, rollout, scale, sync, upgrade, why):
+    for module in (job, node, partition, reservation, rollout, scale, sync, token, upgrade, why):
         monkeypatch.setattr(module, "connected", connected)
     for module in (job, slurmctld, upgrade):
         monkeypatch.setattr(module, "run_in_pod", world.run_in_pod)
