@@ -146,9 +146,10 @@ restore() {
 		sed -e 's/^\([A-Z/*!0-9 ]*\)`convert_version_table`/\1`corral_version_table`/' -e 's/^CREATE DEFINER=[^ ]*/CREATE/' -e '$w /tmp/last' |
 		sql || { [ -n "$name" ] || cat >/dev/null; die "the dump could not be loaded: see above. The database is closed until it is restored"; }
 	grep -q '^-- Dump completed' /tmp/last || die "the dump is not whole. The database is closed until it is restored"
-	# slurmctld still has the numbers of rows that came after the dump, by which it reports the ends of jobs: no other job may get one of them.
+	# slurmctld still has the numbers of rows that came after the dump, by which it reports the ends of jobs: no other job may get one of them. Since 24.11
+	# slurmctld makes these numbers itself, of the ClusterID and the time, with the highest bit set; MariaDB leaves AUTO_INCREMENT where those are.
 	next=$(value "SELECT COALESCE(MAX(auto_increment), 0) FROM information_schema.tables
-		WHERE table_schema = DATABASE() AND table_name = '${cluster}_job_table'") || exit 1
+		WHERE table_schema = DATABASE() AND table_name = '${cluster}_job_table' AND auto_increment < 9223372036854775808") || exit 1
 	sql <<-END || die "the restored database could not be opened: see above"
 		ALTER TABLE \`${cluster}_job_table\` AUTO_INCREMENT = $((next + 1000000000));
 		START TRANSACTION;

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -199,7 +200,7 @@ def _is(value: Any, kind: str) -> bool:
     if kind == "integer":
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == "number":
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # not .nan
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
     return isinstance(value, {"object": dict, "array": list, "string": str, "boolean": bool}[kind])
 
 

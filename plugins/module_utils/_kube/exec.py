@@ -32,7 +32,7 @@ _STDIN, _STDOUT, _STDERR, _OUTCOME, _CLOSE = 0, 1, 2, 3, 255
 _CONNECT_TRIES = 4
 
 Input: TypeAlias = "bytes | IO[bytes]"
-Sink: TypeAlias = "Callable[[bytes], object]"
+Sink: TypeAlias = Callable[[bytes], object]
 
 
 @dataclass(frozen=True)

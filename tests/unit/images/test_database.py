@@ -170,7 +170,7 @@ def test_why_slurmdbd_ended_is_in_the_status_of_its_pod(
     text = script(
         "slurmdbd.sh",
         {
-            ". /usr/local/lib/corral/common.sh": "die() { exit 9; }; wait_for_munge() { :; }",
+            ". /usr/local/lib/corral/common.sh": "die() { exit 9; }; install_token_key() { :; }; wait_for_munge() { :; }",
             "/etc/slurm/slurmdbd.conf": str(tmp_path / "slurmdbd.conf"),
             "/etc/corral/database/password": str(tmp_path / "password"),
             "/usr/sbin/slurmdbd": str(daemon),
