@@ -39,6 +39,7 @@ MADE: dict[str, tuple[Json, str]] = {
         {"database": {}, "backup": {"hostPath": "/srv", "size": "1Gi"}},
         "accounting/backup",
     ),
+    "backup of the accounting database, by a run": ({"database": {}}, "accounting/database_client"),
     "controller": ({}, "slurm_controller/stateful_set"),
     "controller, with `spec.sssd`": ({"sssd": True}, "slurm_controller/stateful_set"),
     "controller, while Slurm is upgraded": ({}, "slurm_controller/upgrade_check"),
