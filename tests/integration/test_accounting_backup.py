@@ -26,7 +26,7 @@ DUMPS = VOLUMES / f"{NAME}-backup"
 def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
     built = subprocess.run([REPOSITORY / "images" / "build", "mariadb"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
     subprocess.run([REPOSITORY / "lab" / "lab", "load", *built], check=True)
-    made = make_cluster(NAME, 31330)
+    made = make_cluster(NAME, 31334)
     del made.spec["nodeSets"][1]
     made.spec["nodeSets"][0]["replicas"] = 1
     made.spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
