@@ -200,7 +200,7 @@ def _is(value: Any, kind: str) -> bool:
     if kind == "integer":
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == "number":
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+        return isinstance(value, int) and not isinstance(value, bool) if not isinstance(value, float) else not math.isnan(value)
     return isinstance(value, {"object": dict, "array": list, "string": str, "boolean": bool}[kind])
 
 
