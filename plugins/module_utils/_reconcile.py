@@ -118,10 +118,10 @@ class _Work:
 
     def _give_back(self, names: str) -> None:
         """Resume nodes that were drained for removal and stay after all."""
-        wish = {"nodes": names, "state": "resumed", "owner": "scale", "wait": True, "wait_timeout": self._params["register_timeout"]}
+        desired = {"nodes": names, "state": "resumed", "owner": "scale", "wait": True, "wait_timeout": self._params["register_timeout"]}
         unset = dict.fromkeys(("reason", "features", "weight", "comment"))
         rest = {"force": False, "policy": "Wait", "deadline": 0}
-        self._add({**node.run({**self._slurmctld, **unset, **rest, **wish}, check=self._check, diff=self._diff), "waiting": []})
+        self._add({**node.run({**self._slurmctld, **unset, **rest, **desired}, check=self._check, diff=self._diff), "waiting": []})
 
     def _scale_down(self) -> None:
         """Wait for the jobs on removed nodes, and for the pods of those that have none."""

@@ -484,14 +484,14 @@ def _affinity() -> Schema:
 
     def pods(description: str) -> Schema:
         term = _object("Which pods, and what together means.", pod_term, required=("topologyKey",))
-        weighted = _object("A wish.", {"weight": weight, "podAffinityTerm": term}, required=("weight", "podAffinityTerm"))
+        weighted = _object("A preference.", {"weight": weight, "podAffinityTerm": term}, required=("weight", "podAffinityTerm"))
         return _object(
             description,
             {required: _list("What must be.", term, maximum=16), preferred: _list("What is wanted.", weighted, maximum=16)},
         )
 
     term = _object("What a node must fulfil, all of it.", node_term)
-    wish = _object("A wish.", {"weight": weight, "preference": term}, required=("weight", "preference"))
+    preference = _object("A preference.", {"weight": weight, "preference": term}, required=("weight", "preference"))
     terms = _list("One of these must fit.", term, maximum=16, minimum=1)
     return _object(
         "Affinity of the pods, as in a pod, for what nodeSelector cannot express.",
@@ -500,7 +500,7 @@ def _affinity() -> Schema:
                 "Kubernetes nodes by their labels, as in a pod.",
                 {
                     required: _object("What must be.", {"nodeSelectorTerms": terms}, required=("nodeSelectorTerms",)),
-                    preferred: _list("What is wanted.", wish, maximum=16),
+                    preferred: _list("What is wanted.", preference, maximum=16),
                 },
             ),
             "podAffinity": pods("Near which pods, as in a pod."),

@@ -4,7 +4,7 @@
 """Fields that a newer CustomResourceDefinition gives documents by default, and that this version does not know. Pure.
 
 All operators of a Kubernetes share one definition. The API server gives every document the defaults of a newer one; with such a value a document says
-what it said without the field, so an older version leaves it out. A field that has another value is somebody's wish, which it can not fulfil.
+what it said without the field, so an older version leaves it out. A field that has another value is somebody's request, which it cannot fulfil.
 """
 
 from __future__ import annotations

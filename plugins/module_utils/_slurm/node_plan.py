@@ -103,7 +103,7 @@ def wanted(params: dict[str, Any]) -> Wanted:
     )
 
 
-def plan(nodes: Iterable[Node], wish: Wanted) -> Plan:
+def plan(nodes: Iterable[Node], desired: Wanted) -> Plan:
     """Compare nodes with their wanted state."""
     found = Plan()
     for node in nodes:
@@ -111,8 +111,8 @@ def plan(nodes: Iterable[Node], wish: Wanted) -> Plan:
             raise OutputError(
                 f"slurmctld reports no state of node {node.name}, so nothing was changed; see what 'scontrol show node {node.name} --json' prints."
             )
-        _state(node, wish, found)
-        _attributes(node, wish, found)
+        _state(node, desired, found)
+        _attributes(node, desired, found)
     return found
 
 
@@ -122,29 +122,29 @@ def lasting(node: Node) -> bool:
     return node.drained and not reasons.passing(node.reason)
 
 
-def _state(node: Node, wish: Wanted, found: Plan) -> None:
-    if wish.state is None:
+def _state(node: Node, desired: Wanted, found: Plan) -> None:
+    if desired.state is None:
         return
-    if wish.state == "resumed":
+    if desired.state == "resumed":
         if not node.out:
             return
-        if not _owned(node, wish):
+        if not _owned(node, desired):
             found.foreign.append(node)
             return
         found.add(node, ("state=resume",), _seen(node), {"state": _resumed(node), "reason": ""})
         return
-    ends_jobs = wish.state == "down" and "DOWN" not in node.state
+    ends_jobs = desired.state == "down" and "DOWN" not in node.state
     # A drain keeps out what is down, too, once slurmd has responded. So down is in its wanted state where no job can be.
-    if node.drained and reasons.says(node.reason, wish.reason) and not (ends_jobs and _WITH_JOBS & set(node.state)):
+    if node.drained and reasons.says(node.reason, desired.reason) and not (ends_jobs and _WITH_JOBS & set(node.state)):
         return
-    if node.out and not _owned(node, wish) and not _may_take(node, wish):
+    if node.out and not _owned(node, desired) and not _may_take(node, desired):
         found.foreign.append(node)
         return
     after = node.state if node.drained else [*node.state, "DRAIN"]
-    shown = {"state": "+".join(["DOWN", *after[1:]] if ends_jobs else after), "reason": wish.reason}
-    found.add(node, ("state=drain", f"reason={wish.reason}"), _seen(node), shown)
+    shown = {"state": "+".join(["DOWN", *after[1:]] if ends_jobs else after), "reason": desired.reason}
+    found.add(node, ("state=drain", f"reason={desired.reason}"), _seen(node), shown)
     if ends_jobs:  # drained before, so that none comes in between
-        found.add(node, ("state=down", f"reason={wish.reason}"), _seen(node), shown)
+        found.add(node, ("state=down", f"reason={desired.reason}"), _seen(node), shown)
 
 
 def accepted(node: Node) -> bool:
@@ -152,18 +152,18 @@ def accepted(node: Node) -> bool:
     return node.drained and not node.refused and reasons.is_refusal(node.reason)
 
 
-def _owned(node: Node, wish: Wanted) -> bool:
+def _owned(node: Node, desired: Wanted) -> bool:
     """True where what keeps the node out is this owner's, or counts as that, or has no cause any more."""
-    if wish.force or (wish.state == "resumed" and accepted(node)):
+    if desired.force or (desired.state == "resumed" and accepted(node)):
         return True
-    return reasons.owner(reasons.standing(node.reason, node.drained)) == wish.owner
+    return reasons.owner(reasons.standing(node.reason, node.drained)) == desired.owner
 
 
-def _may_take(node: Node, wish: Wanted) -> bool:
+def _may_take(node: Node, desired: Wanted) -> bool:
     """True where nothing is lost when the reason becomes this owner's."""
     if not node.drained and reasons.slurms_own(reasons.standing(node.reason, node.drained)):
         return True
-    return wish.owner not in reasons.PASSING and reasons.passing(node.reason)
+    return desired.owner not in reasons.PASSING and reasons.passing(node.reason)
 
 
 def _seen(node: Node) -> dict[str, Any]:
@@ -175,27 +175,27 @@ def _resumed(node: Node) -> str:
     return "+".join(["IDLE", *left] if node.state and node.state[0] in OUT else left)
 
 
-def _features(of: list[str], wish: Wanted) -> list[str]:
+def _features(of: list[str], desired: Wanted) -> list[str]:
     """Return the wanted features of a node: those of others, where there are such, and the wanted ones."""
-    others = [feature for feature in of if wish.prefix and not feature.startswith(wish.prefix)]
-    return [*others, *(wish.features or ())]
+    others = [feature for feature in of if desired.prefix and not feature.startswith(desired.prefix)]
+    return [*others, *(desired.features or ())]
 
 
-def _attributes(node: Node, wish: Wanted, found: Plan) -> None:
+def _attributes(node: Node, desired: Wanted, found: Plan) -> None:
     update: list[str] = []
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
-    if wish.features is not None:
-        available, active = (_features(of, wish) for of in (node.features, node.active_features))
+    if desired.features is not None:
+        available, active = (_features(of, desired) for of in (node.features, node.active_features))
         if set(node.features) != set(available) or set(node.active_features) != set(active):
             # Both at once: active features have to be among the available ones at any time.
             update += [f"availablefeatures={','.join(available)}", f"activefeatures={','.join(active)}"]
             before["features"], after["features"] = node.features, available
-    if wish.weight is not None and node.weight != wish.weight:
-        update.append(f"weight={wish.weight}")
-        before["weight"], after["weight"] = node.weight, wish.weight
-    if wish.comment is not None and node.comment != wish.comment:
-        update.append(f"comment={wish.comment}")
-        before["comment"], after["comment"] = node.comment, wish.comment
+    if desired.weight is not None and node.weight != desired.weight:
+        update.append(f"weight={desired.weight}")
+        before["weight"], after["weight"] = node.weight, desired.weight
+    if desired.comment is not None and node.comment != desired.comment:
+        update.append(f"comment={desired.comment}")
+        before["comment"], after["comment"] = node.comment, desired.comment
     if update:
         found.add(node, tuple(update), before, after)

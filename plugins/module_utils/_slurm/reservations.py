@@ -163,7 +163,7 @@ def wanted(params: dict[str, Any]) -> Wanted:
     )
 
 
-def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], dict[str, Any]]:
+def difference(live: Reservation | None, desired: Wanted) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what differs, as it is and in its wanted state; two empty dicts where nothing does."""
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
@@ -173,41 +173,41 @@ def difference(live: Reservation | None, wish: Wanted) -> tuple[dict[str, Any], 
             before[key], after[key] = has, shall
 
     if live is None:
-        return {}, _asked(wish)
-    if wish.nodes == "ALL":
+        return {}, _asked(desired)
+    if desired.nodes == "ALL":
         compare("nodes", "ALL" if live.whole else live.nodes, "ALL")
-    elif wish.nodes is not None and set(hostlist.expand(wish.nodes)) != set(hostlist.expand(live.nodes)):
-        compare("nodes", live.nodes, wish.nodes)
-    if wish.node_count is not None:
-        compare("node_count", live.node_count, wish.node_count)
-    if wish.users is not None:
-        compare("users", sorted(live.users), sorted(wish.users))
-    if wish.accounts is not None:
-        compare("accounts", sorted(live.accounts), sorted(wish.accounts))
-    start, end = _times(live, wish)
+    elif desired.nodes is not None and set(hostlist.expand(desired.nodes)) != set(hostlist.expand(live.nodes)):
+        compare("nodes", live.nodes, desired.nodes)
+    if desired.node_count is not None:
+        compare("node_count", live.node_count, desired.node_count)
+    if desired.users is not None:
+        compare("users", sorted(live.users), sorted(desired.users))
+    if desired.accounts is not None:
+        compare("accounts", sorted(live.accounts), sorted(desired.accounts))
+    start, end = _times(live, desired)
     compare("start", output.stamp(live.start), output.stamp(start))
     compare("end", output.stamp(live.end), output.stamp(end))
-    if wish.flags is not None:
-        compare("flags", sorted(live.asked_flags - _HIDDEN), sorted(wish.flags - _HIDDEN))
-    if wish.partition is not None:
-        compare("partition", live.partition, wish.partition)
-    if wish.features is not None:
-        compare("features", live.features, wish.features)
+    if desired.flags is not None:
+        compare("flags", sorted(live.asked_flags - _HIDDEN), sorted(desired.flags - _HIDDEN))
+    if desired.partition is not None:
+        compare("partition", live.partition, desired.partition)
+    if desired.features is not None:
+        compare("features", live.features, desired.features)
     return before, after
 
 
-def commands(live: Reservation | None, wish: Wanted) -> list[list[str]]:
+def commands(live: Reservation | None, desired: Wanted) -> list[list[str]]:
     """Return the commands that make a reservation in its wanted state. Raises CorralError when too little is said to make a new one."""
     if live is None:
-        return [["scontrol", "create", "reservation", *_creation(wish)]]
-    before, after = difference(live, wish)
+        return [["scontrol", "create", "reservation", *_creation(desired)]]
+    before, after = difference(live, desired)
     if not after:
         return []
     names = {"nodes": "nodes", "node_count": "nodecnt", "partition": "partitionname", "features": "features"}
     arguments = [f"{name}={after[key]}" for key, name in names.items() if key in after]
     arguments.extend(f"{key}={','.join(after[key])}" for key in ("users", "accounts") if key in after)
     removed: list[str] = []
-    start, end = _times(live, wish)
+    start, end = _times(live, desired)
     if "start" in after:
         arguments.append(f"starttime=uts{start}")
     if "end" in after:
@@ -221,72 +221,72 @@ def commands(live: Reservation | None, wish: Wanted) -> list[list[str]]:
             removed = [f"flags-={','.join(less)}"]
         elif less:
             arguments.append(f"flags-={','.join(less)}")
-    update = ["scontrol", "update", f"reservationname={wish.name}"]
+    update = ["scontrol", "update", f"reservationname={desired.name}"]
     return [*([[*update, *removed]] if removed else []), [*update, *arguments]]
 
 
-def _times(live: Reservation, wish: Wanted) -> tuple[int, int]:
+def _times(live: Reservation, desired: Wanted) -> tuple[int, int]:
     """Return the start and the end that it should have: those of the time that slurmctld shows, or of the first after that, where it recurs."""
-    flags = live.asked_flags if wish.flags is None else wish.flags
+    flags = live.asked_flags if desired.flags is None else desired.flags
     recurs = next((flag for flag in _PERIODS if flag in flags), "") if _PERIODS.keys() & set(live.flags) else ""
     if not recurs:
         floats = "TIME_FLOAT" in live.flags
-        start = wish.start if isinstance(wish.start, int) and not floats else live.start
-        return start, wish.end if wish.end is not None else start + 60 * wish.minutes if wish.minutes is not None else live.end
-    start, period = _start_of(recurs, live.start, wish.start), _PERIODS[recurs][0]
-    if wish.minutes is not None:
-        return start, start + 60 * wish.minutes
-    if wish.end is None:
+        start = desired.start if isinstance(desired.start, int) and not floats else live.start
+        return start, desired.end if desired.end is not None else start + 60 * desired.minutes if desired.minutes is not None else live.end
+    start, period = _start_of(recurs, live.start, desired.start), _PERIODS[recurs][0]
+    if desired.minutes is not None:
+        return start, start + 60 * desired.minutes
+    if desired.end is None:
         return start, start + live.end - live.start
-    return start, start + (wish.end - wish.start if isinstance(wish.start, int) else (wish.end - start) % period or period)
+    return start, start + (desired.end - desired.start if isinstance(desired.start, int) else (desired.end - start) % period or period)
 
 
-def _start_of(recurs: str, live: int, wish: int | str | None) -> int:
+def _start_of(recurs: str, live: int, desired: int | str | None) -> int:
     period, days = _PERIODS[recurs]
-    if not isinstance(wish, int) or (wish - live) % period == 0:
+    if not isinstance(desired, int) or (desired - live) % period == 0:
         return live
-    found = max(wish, wish + -((wish - live) // period) * period)
+    found = max(desired, desired + -((desired - live) // period) * period)
     while datetime.fromtimestamp(found, UTC).weekday() not in days:
         found += _DAY
     return found
 
 
-def _creation(wish: Wanted) -> list[str]:
-    if wish.start is None or (wish.end is None and wish.minutes is None):
-        raise CorralError(f"There is no reservation {wish.name} yet; to create it, give its start, and its end or duration.")
-    if wish.nodes is None and wish.node_count is None:
-        raise CorralError(f"There is no reservation {wish.name} yet; to create it, give its nodes or node_count.")
-    if not wish.users and not wish.accounts:
+def _creation(desired: Wanted) -> list[str]:
+    if desired.start is None or (desired.end is None and desired.minutes is None):
+        raise CorralError(f"There is no reservation {desired.name} yet; to create it, give its start, and its end or duration.")
+    if desired.nodes is None and desired.node_count is None:
+        raise CorralError(f"There is no reservation {desired.name} yet; to create it, give its nodes or node_count.")
+    if not desired.users and not desired.accounts:
         raise CorralError(
-            f"There is no reservation {wish.name} yet; to create it, give the users or accounts that may use it (root alone keeps all others out)."
+            f"There is no reservation {desired.name} yet; to create it, give the users or accounts that may use it (root alone keeps all others out)."
         )
-    arguments = [f"reservationname={wish.name}", f"starttime={_for_scontrol(wish.start)}"]
-    arguments.append(f"endtime=uts{wish.end}" if wish.end is not None else f"duration={wish.minutes}")
+    arguments = [f"reservationname={desired.name}", f"starttime={_for_scontrol(desired.start)}"]
+    arguments.append(f"endtime=uts{desired.end}" if desired.end is not None else f"duration={desired.minutes}")
     pairs = (
-        ("nodes", wish.nodes),
-        ("nodecnt", wish.node_count),
-        ("partitionname", wish.partition),
-        ("features", wish.features),
-        ("users", ",".join(wish.users or ())),
-        ("accounts", ",".join(wish.accounts or ())),
-        ("flags", ",".join(sorted(wish.flags or ()))),
+        ("nodes", desired.nodes),
+        ("nodecnt", desired.node_count),
+        ("partitionname", desired.partition),
+        ("features", desired.features),
+        ("users", ",".join(desired.users or ())),
+        ("accounts", ",".join(desired.accounts or ())),
+        ("flags", ",".join(sorted(desired.flags or ()))),
     )
     return [*arguments, *(f"{key}={text}" for key, text in pairs if text not in (None, ""))]
 
 
-def _asked(wish: Wanted) -> dict[str, Any]:
+def _asked(desired: Wanted) -> dict[str, Any]:
     """Return what is asked for, for the diff of a new reservation."""
     shown: dict[str, Any] = {
-        "nodes": wish.nodes,
-        "node_count": wish.node_count,
-        "users": wish.users,
-        "accounts": wish.accounts,
-        "start": output.stamp(wish.start) if isinstance(wish.start, int) else wish.start,
-        "end": output.stamp(wish.end) if wish.end is not None else None,
-        "duration": f"{wish.minutes} min" if wish.minutes is not None else None,
-        "flags": sorted(wish.flags) if wish.flags is not None else None,
-        "partition": wish.partition,
-        "features": wish.features,
+        "nodes": desired.nodes,
+        "node_count": desired.node_count,
+        "users": desired.users,
+        "accounts": desired.accounts,
+        "start": output.stamp(desired.start) if isinstance(desired.start, int) else desired.start,
+        "end": output.stamp(desired.end) if desired.end is not None else None,
+        "duration": f"{desired.minutes} min" if desired.minutes is not None else None,
+        "flags": sorted(desired.flags) if desired.flags is not None else None,
+        "partition": desired.partition,
+        "features": desired.features,
     }
     return {key: value for key, value in shown.items() if value is not None}
 

@@ -128,7 +128,7 @@ class WantedAssociation:
 
 
 @dataclass
-class Wish:
+class Desired:
     """All that is asked for; with ``prune`` what this collection has made and is not in it shall go."""
 
     qos: dict[str, WantedQos] = field(default_factory=dict)
@@ -179,31 +179,31 @@ class Reader:
         """Note a sentence; ``why`` completes the path."""
         self.problems.append(f"{path} {why}")
 
-    def document(self, wish: Wish, said: Any, at: str = "") -> None:
-        """Add to a wish what a document asks for, or an object with one; ``at`` is what its paths begin with."""
-        if isinstance(said, dict) and said.get("kind") == KIND:
-            at, said = f"{at} spec".strip(), said.get("spec")
-            said = {key: one for key, one in said.items() if key != "cluster"} if isinstance(said, dict) else said
-        if not isinstance(said, dict):
+    def document(self, desired: Desired, given: Any, at: str = "") -> None:
+        """Add to the desired state what a document asks for, or an object with one; ``at`` is what its paths begin with."""
+        if isinstance(given, dict) and given.get("kind") == KIND:
+            at, given = f"{at} spec".strip(), given.get("spec")
+            given = {key: one for key, one in given.items() if key != "cluster"} if isinstance(given, dict) else given
+        if not isinstance(given, dict):
             self.wrong(at or "The document", f"is not a mapping with {', '.join(_TOP)}; write it as docs/tenants.md shows.")
             return
-        self._known(said, _TOP, at or "The document")
+        self._known(given, _TOP, at or "The document")
         within = f"{at}." if at else ""
-        for path, one in self._entries(said, "qos", f"{within}qos", _QOS):
-            name = self._own_name(one, path, wish.qos, "QoS")
+        for path, one in self._entries(given, "qos", f"{within}qos", _QOS):
+            name = self._own_name(one, path, desired.qos, "QoS")
             if name:
-                wish.qos[name] = self.qos(one, path, exact=True)
-        for path, one in self._entries(said, "accounts", f"{within}accounts", _ACCOUNT):
-            name = self._own_name(one, path, wish.accounts, "account")
+                desired.qos[name] = self.qos(one, path, exact=True)
+        for path, one in self._entries(given, "accounts", f"{within}accounts", _ACCOUNT):
+            name = self._own_name(one, path, desired.accounts, "account")
             if name:
-                wish.accounts[name] = self.account(one, path, exact=True)
-        for path, one in self._entries(said, "users", f"{within}users", _USER):
-            name = self._own_name(one, path, wish.users, "user")
+                desired.accounts[name] = self.account(one, path, exact=True)
+        for path, one in self._entries(given, "users", f"{within}users", _USER):
+            name = self._own_name(one, path, desired.users, "user")
             if name:
-                self._user(wish, name, one, path)
+                self._user(desired, name, one, path)
 
     def qos(self, one: dict[str, Any], path: str, *, exact: bool) -> WantedQos:
-        """Return a QoS; ``exact``: what is not said shall not be set."""
+        """Return a QoS; ``exact``: what is not named shall not be set."""
         fields = self._fields(one, path, _QOS_WORDS, accounting.QOS_LIMITS, accounting.QOS_FIELDS)
         for flag in _tuple(fields.get("Flags")):
             if flag not in FLAGS:
@@ -218,7 +218,7 @@ class Reader:
         )
 
     def account(self, one: dict[str, Any], path: str, *, exact: bool) -> WantedAccount:
-        """Return an account; ``exact``: what is not said shall not be set."""
+        """Return an account; ``exact``: what is not named shall not be set."""
         if one.get("name") == ROOT:
             self.wrong(
                 f"{path}.name", "is root, which is Slurm's own account above all; leave it out, and set limits at the accounts below it."
@@ -241,30 +241,30 @@ class Reader:
             accounting.ASSOCIATION_FIELDS, {**(dict.fromkeys(accounting.ASSOCIATION_FIELDS) if exact else {}), **fields}
         )
 
-    def name(self, said: Any, path: str, what: str) -> str:
+    def name(self, given: Any, path: str, what: str) -> str:
         """Return a name; "" for what can be none."""
-        name = self._name(said, path, what) or ""
+        name = self._name(given, path, what) or ""
         if name == ROOT and what == "user":
             self.wrong(path, "is root, who is Slurm's own administrator; leave them out.")
         return name
 
-    def admin_level(self, said: Any, path: str) -> str:
+    def admin_level(self, given: Any, path: str) -> str:
         """Return an AdminLevel."""
-        if said not in ADMIN_LEVELS:
+        if given not in ADMIN_LEVELS:
             self.wrong(
                 path,
-                f"is {quoted(str(said))}; it must be one of {', '.join(ADMIN_LEVELS)}, and sacctmgr would take it for another without a word.",
+                f"is {quoted(str(given))}; it must be one of {', '.join(ADMIN_LEVELS)}, and sacctmgr would take it for another without a word.",
             )
             return ADMIN_LEVELS[0]
-        return str(said)
+        return str(given)
 
-    def _user(self, wish: Wish, name: str, one: dict[str, Any], path: str) -> None:
+    def _user(self, desired: Desired, name: str, one: dict[str, Any], path: str) -> None:
         accounts = []
-        for where, said in self._entries(one, "associations", f"{path}.associations", _ASSOCIATION):
-            account = self._name(said.get("account"), f"{where}.account", "account")
+        for where, given in self._entries(one, "associations", f"{path}.associations", _ASSOCIATION):
+            account = self._name(given.get("account"), f"{where}.account", "account")
             partition = (
-                self._name(said.get("partition"), f"{where}.partition", "partition", any_case=True)
-                if said.get("partition") is not None
+                self._name(given.get("partition"), f"{where}.partition", "partition", any_case=True)
+                if given.get("partition") is not None
                 else ""
             )
             if account is None or partition is None:
@@ -272,9 +272,9 @@ class Reader:
             if account == ROOT:
                 self.wrong(f"{where}.account", f"is root, whose jobs no limit holds back; give {name} an account of theirs.")
             key = (account, name, partition)
-            if key in wish.associations:
-                self.wrong(where, f"is user {name} in account {account} again, as {wish.associations[key].path} is; leave one out.")
-            wish.associations[key] = WantedAssociation(where, self.association_fields(said, where, exact=True))
+            if key in desired.associations:
+                self.wrong(where, f"is user {name} in account {account} again, as {desired.associations[key].path} is; leave one out.")
+            desired.associations[key] = WantedAssociation(where, self.association_fields(given, where, exact=True))
             accounts.append(account)
         if not accounts:
             self.wrong(path, f"has no associations, and Slurm has no user without one; give {name} an account, or leave them out.")
@@ -284,10 +284,10 @@ class Reader:
                 f"{path}.defaultAccount", f"is {default}, to which user {name} has no association; add one, or choose {_or(accounts)}."
             )
         level = self.admin_level(one.get("adminLevel", ADMIN_LEVELS[0]), f"{path}.adminLevel")
-        wish.users[name] = WantedUser(path, level, default or (accounts[0] if accounts else None))
+        desired.users[name] = WantedUser(path, level, default or (accounts[0] if accounts else None))
 
-    def _entries(self, said: dict[str, Any], key: str, where: str, known: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-        found = said.get(key)
+    def _entries(self, given: dict[str, Any], key: str, where: str, known: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+        found = given.get(key)
         if found is None:
             return
         if not isinstance(found, list):
@@ -301,15 +301,15 @@ class Reader:
             else:
                 self.wrong(path, f"is {quoted(str(one))} and not a mapping; write {known[0]}: in front of it.")
 
-    def _known(self, said: dict[str, Any], known: tuple[str, ...], path: str) -> None:
-        for key in said:
+    def _known(self, given: dict[str, Any], known: tuple[str, ...], path: str) -> None:
+        for key in given:
             if key in known:
                 continue
             if "weight" in str(key).lower() or "billing" in str(key).lower():
                 why = "TRES weights are a partition's (TRESBillingWeights) and the scheduler's (PriorityWeightTRES), so they are in slurm.conf"
                 self.wrong(f"{path}", f"has {quoted(str(key))}: {why}; set them in the cluster's document.")
             else:
-                self.wrong(path, f"has {quoted(str(key))}, which is nothing that can be said here; {_near(str(key), known)}.")
+                self.wrong(path, f"has {quoted(str(key))}, which is no field here; {_near(str(key), known)}.")
 
     def _own_name(self, one: dict[str, Any], path: str, others: dict[str, Any], what: str) -> str:
         name = self.name(one.get("name"), f"{path}.name", what)
@@ -320,8 +320,8 @@ class Reader:
             )
         return name
 
-    def _name(self, said: Any, path: str, what: str, *, any_case: bool = False) -> str | None:
-        name = str(said) if isinstance(said, (str, int)) and not isinstance(said, bool) else ""
+    def _name(self, given: Any, path: str, what: str, *, any_case: bool = False) -> str | None:
+        name = str(given) if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
         if not name:
             self.wrong(path, f"must be the name of {_a(what)}; write one.")
         elif len(name) > _LONGEST:
@@ -337,23 +337,23 @@ class Reader:
         return None
 
     def _names(self, one: dict[str, Any], key: str, path: str, what: str) -> tuple[str, ...]:
-        said = one[key]
-        if not isinstance(said, list):
+        given = one[key]
+        if not isinstance(given, list):
             self.wrong(f"{path}.{key}", f"is not a list; write the name of each {what} with a dash in front of it.")
             return ()
-        found = [self._name(name, f"{path}.{key}[{number}]", what) for number, name in enumerate(said)]
+        found = [self._name(name, f"{path}.{key}[{number}]", what) for number, name in enumerate(given)]
         twice = sorted({name for name in found if name and found.count(name) > 1})
         if twice:
             self.wrong(f"{path}.{key}", f"has {', '.join(twice)} twice; leave one out.")
         return tuple(sorted({name for name in found if name}))
 
     def _text(self, one: dict[str, Any], key: str, path: str) -> str | None:
-        said = one.get(key)
-        if said is None:
+        given = one.get(key)
+        if given is None:
             return None
-        text = str(said)
+        text = str(given)
         bad = next((character for character in text if character in _UNSAYABLE or not character.isprintable()), None)
-        if bad is not None or not isinstance(said, str):
+        if bad is not None or not isinstance(given, str):
             self.wrong(
                 f"{path}.{key}",
                 f"must be a text of one line without quotes, | and \\, which sacctmgr would not keep as they are; change {quoted(bad or text)}.",
@@ -378,11 +378,11 @@ class Reader:
                 fields[name] = self._name(one[word], f"{path}.{word}", "QoS") if one[word] != "" else None
             else:
                 self._value(fields, name, kinds[name], one[word], f"{path}.{word}")
-        said = one.get("limits")
-        if said is not None and not isinstance(said, dict):
+        given = one.get("limits")
+        if given is not None and not isinstance(given, dict):
             self.wrong(f"{path}.limits", "is not a mapping; write it as {MaxJobs: 10, GrpTRES: {cpu: 64}}.")
             return fields
-        for name, limit in (said or {}).items():
+        for name, limit in (given or {}).items():
             where = f"{path}.limits.{name}"
             if name not in limits:
                 self.wrong(
@@ -394,40 +394,40 @@ class Reader:
                 self._value(fields, name, limits[name], limit, where)
         return fields
 
-    def _value(self, fields: Fields, name: str, kind: str, said: Any, path: str) -> None:
+    def _value(self, fields: Fields, name: str, kind: str, given: Any, path: str) -> None:
         try:
-            fields[name] = accounting.value(kind, said)
+            fields[name] = accounting.value(kind, given)
         except ValueError as error:
-            self.wrong(path, f"is {quoted(str(said))}; it must be {error}.")
+            self.wrong(path, f"is {quoted(str(given))}; it must be {error}.")
 
 
 class Check:
     """Whether what is asked for can be, with what there is: the sentences are in ``problems``."""
 
-    def __init__(self, wish: Wish, live: Live) -> None:
-        self.wish, self.live = wish, live
+    def __init__(self, desired: Desired, live: Live) -> None:
+        self.desired, self.live = desired, live
         self.problems: list[str] = []
-        qos, keys = wish.spared(live)
-        self.qos_names = qos | wish.qos.keys()
-        self.account_names = frozenset(account for account, user, _partition in keys if not user) | wish.accounts.keys()
+        qos, keys = desired.spared(live)
+        self.qos_names = qos | desired.qos.keys()
+        self.account_names = frozenset(account for account, user, _partition in keys if not user) | desired.accounts.keys()
         self.fields: dict[str, Fields] = {}
 
     def all(self) -> list[str]:
         """Return the sentences."""
-        for name, qos in self.wish.qos.items():
+        for name, qos in self.desired.qos.items():
             self._qos(name, qos)
-        for name, account in self.wish.accounts.items():
+        for name, account in self.desired.accounts.items():
             if self._account(name, account):
                 self._association(self.chain(name), account.path, account.fields, f"account {name}")
-        for key, one in self.wish.associations.items():
+        for key, one in self.desired.associations.items():
             if key[0] not in self.account_names:
                 self._unknown(f"{one.path}.account", "account", key[0], self.account_names)
                 continue
             known = self.live.associations.get(key)
             own = {**(known.fields if known else {}), **one.fields}
             self._association(self.chain(key[0]), one.path, one.fields, f"user {key[1]}", own)
-        held = {key[:2] for key in (*self.wish.associations, *self.live.associations)}
-        for name, user in self.wish.users.items():
+        held = {key[:2] for key in (*self.desired.associations, *self.live.associations)}
+        for name, user in self.desired.users.items():
             if user.default_account and (user.default_account, name) not in held:
                 self._say(
                     user.path,
@@ -437,7 +437,7 @@ class Check:
 
     def parent(self, name: str) -> str:
         """Return the account that one will be below."""
-        wanted = self.wish.accounts.get(name)
+        wanted = self.desired.accounts.get(name)
         if wanted is not None and wanted.parent is not None:
             return wanted.parent
         live = self.live.account(name)
@@ -464,7 +464,7 @@ class Check:
             self._unknown(f"{account.path}.parent", "account", parent, self.account_names)
             return False
         for user in account.coordinators or ():
-            if user not in self.wish.users and user not in self.live.users:
+            if user not in self.desired.users and user not in self.live.users:
                 self._say(
                     f"{account.path}.coordinators", f"has {user}, and there is no user of that name; make them first, or correct the name."
                 )
@@ -488,7 +488,7 @@ class Check:
         self._below(one.path, one.fields, own, own, _QOS_BELOW, f"QoS {name}")
 
     def _qos_fields(self, name: str) -> Fields:
-        live, wanted = self.live.qos.get(name), self.wish.qos.get(name)
+        live, wanted = self.live.qos.get(name), self.desired.qos.get(name)
         return {**(live.fields if live else {}), **(wanted.fields if wanted else {})}
 
     def _preempted(self, way: list[str]) -> list[str]:
@@ -524,16 +524,16 @@ class Check:
         places = [("its own qos", fields), *((f"account {name}", self._merged(name)) for name in above)]
         where, held = next(((place, _tuple(one["QOS"])) for place, one in places if one.get("QOS")), ("", ()))
         if held and default not in held:
-            told = where if where == "its own qos" else f"what it inherits from {where}"
+            source = where if where == "its own qos" else f"what it inherits from {where}"
             self._say(
                 f"{path}.defaultQos",
-                f"is {default}, and {told} has only {', '.join(held)}; add {default} to qos, or choose {_or(list(held))}.",
+                f"is {default}, and {source} has only {', '.join(held)}; add {default} to qos, or choose {_or(list(held))}.",
             )
 
     def _merged(self, account: str) -> Fields:
         found = self.fields.get(account)
         if found is None:
-            live, wanted = self.live.account(account), self.wish.accounts.get(account)
+            live, wanted = self.live.account(account), self.desired.accounts.get(account)
             found = {**(live.fields if live else {}), **(wanted.fields if wanted else {})}
             self.fields[account] = found
         return found
@@ -564,25 +564,25 @@ class Check:
                         )
 
 
-def read(said: Any, *, prune: bool, path: str = "", objects: Iterable[dict[str, Any]] = ()) -> Wish:
+def read(given: Any, *, prune: bool, path: str = "", objects: Iterable[dict[str, Any]] = ()) -> Desired:
     """Return what a document asks for, whose paths begin with ``path``, and ``objects`` of the kind SlurmTenants together with it. Raises Problems."""
-    reader, wish = Reader(), Wish(prune=prune)
-    reader.document(wish, said, path)
+    reader, desired = Reader(), Desired(prune=prune)
+    reader.document(desired, given, path)
     for one in objects:
-        reader.document(wish, {**one, "kind": KIND}, f"{KIND} {one['metadata']['name']}")
-    return finished(reader, wish)
+        reader.document(desired, {**one, "kind": KIND}, f"{KIND} {one['metadata']['name']}")
+    return finished(reader, desired)
 
 
-def finished(reader: Reader, wish: Wish) -> Wish:
-    """Return the wish. Raises Problems where the reader has noted some."""
+def finished(reader: Reader, desired: Desired) -> Desired:
+    """Return the desired state. Raises Problems where the reader has noted some."""
     if reader.problems:
         raise Problems(reader.problems)
-    return wish
+    return desired
 
 
-def check(wish: Wish, live: Live) -> Callable[[str], list[str]]:
+def check(desired: Desired, live: Live) -> Callable[[str], list[str]]:
     """Return what gives of an account it and those above it, as they will be. Raises Problems for what can not be."""
-    found = Check(wish, live)
+    found = Check(desired, live)
     if found.all():
         raise Problems(found.problems)
     return found.chain
@@ -597,8 +597,8 @@ def _pairs(limit: accounting.Value | None, bound: accounting.Value) -> Iterator[
         yield "", limit, bound
 
 
-def _tuple(said: accounting.Value | None) -> tuple[str, ...]:
-    return said if isinstance(said, tuple) else ()
+def _tuple(given: accounting.Value | None) -> tuple[str, ...]:
+    return given if isinstance(given, tuple) else ()
 
 
 def _a(what: str) -> str:

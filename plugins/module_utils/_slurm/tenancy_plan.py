@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What sacctmgr is to be told so that accounts, users, associations and QoS are as asked for, in few lines. Pure.
+"""The lines that make sacctmgr set accounts, users, associations and QoS as desired, as few as possible. Pure.
 
-Users of whom the same is to be said share a line. Lines are in an order in which each finds what it needs: what others refer to is made first and goes
+Users who need the same change share a line. Lines are in an order in which each finds what it needs: what others refer to is made first and goes
 last, accounts come and move from the top down, which is what keeps a move from making a loop on the way.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import MARK, ROOT, Fields, Key, Live
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import ADMIN_LEVELS, WantedAccount, WantedQos, Wish, check
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import ADMIN_LEVELS, Desired, WantedAccount, WantedQos, check
 
 # Names in one line, and what one run of sacctmgr writes: slurmdbd takes its time for each association that is new.
 NAMES_A_LINE = 500
@@ -49,13 +49,13 @@ class Plan:
         """Note a difference for the diff."""
         self.before[what], self.after[what] = has, shall
 
-    def tell(self, text: str, weight: int = 1) -> None:
+    def add(self, text: str, weight: int = 1) -> None:
         """Add a line."""
         self.lines.append(Line(text, weight))
 
     @property
     def next(self) -> list[Line]:
-        """What can be told now."""
+        """The lines that can be carried out now."""
         return [line for line in self.lines if not line.last] or self.lines
 
     def batches(self) -> Iterator[tuple[str, int]]:
@@ -72,23 +72,23 @@ class Plan:
             yield "\n".join(texts) + "\n", weight
 
 
-def make(wish: Wish, live: Live, names_a_line: int = NAMES_A_LINE) -> Plan:
+def make(desired: Desired, live: Live, names_a_line: int = NAMES_A_LINE) -> Plan:
     """Return the plan. Raises Problems, before anything is planned, for what can not be."""
-    chain = check(wish, live)
+    chain = check(desired, live)
     plan = Plan(names_a_line=names_a_line)
-    _qos(plan, wish, live)
-    _accounts(plan, wish, live, chain)
-    gone = _going(plan, wish, live)
-    _associations(plan, wish, live, gone)
-    _coordinators(plan, wish, live)
-    _holds(plan, wish, live)
-    _remove(plan, wish, live, gone, chain)
+    _qos(plan, desired, live)
+    _accounts(plan, desired, live, chain)
+    gone = _going(plan, desired, live)
+    _associations(plan, desired, live, gone)
+    _coordinators(plan, desired, live)
+    _holds(plan, desired, live)
+    _remove(plan, desired, live, gone, chain)
     return plan
 
 
-def _qos(plan: Plan, wish: Wish, live: Live) -> None:
+def _qos(plan: Plan, desired: Desired, live: Live) -> None:
     later = []
-    for name, one in wish.qos.items():
+    for name, one in desired.qos.items():
         known = live.qos.get(name)
         before = known.fields if known else {}
         words = _words(accounting.QOS_FIELDS, before, one.fields)
@@ -99,10 +99,10 @@ def _qos(plan: Plan, wish: Wish, live: Live) -> None:
         if description is not None:
             words.append(f"Description={_quoted(description)}")
         if known is None:
-            plan.tell(" ".join([f"add qos name={name}", *words]))
+            plan.add(" ".join([f"add qos name={name}", *words]))
             plan.differs(f"qos {name}", None, accounting.plain(one.fields))
         elif words:
-            plan.tell(" ".join([f"modify qos where name={name} set", *words]))
+            plan.add(" ".join([f"modify qos where name={name} set", *words]))
         if known is not None and (words or preempt):
             has = {"description": known.description} if description is not None else {}
             shall = {"description": one.description} if description is not None else {}
@@ -110,7 +110,7 @@ def _qos(plan: Plan, wish: Wish, live: Live) -> None:
         if preempt:
             later.append(f"modify qos where name={name} set {preempt[0]}")
     for text in later:
-        plan.tell(text)
+        plan.add(text)
 
 
 def _described(known: accounting.Qos | None, name: str, one: WantedQos) -> str | None:
@@ -122,60 +122,62 @@ def _described(known: accounting.Qos | None, name: str, one: WantedQos) -> str |
     return accounting.marked(one.description) if known.ours else one.description
 
 
-def _accounts(plan: Plan, wish: Wish, live: Live, chain: Callable[[str], list[str]]) -> None:
+def _accounts(plan: Plan, desired: Desired, live: Live, chain: Callable[[str], list[str]]) -> None:
     where = f"cluster={live.cluster}"
-    for name in sorted(wish.accounts, key=lambda name: len(chain(name))):
-        one = wish.accounts[name]
-        own, said = live.account(name), live.accounts.get(name)
+    for name in sorted(desired.accounts, key=lambda name: len(chain(name))):
+        one = desired.accounts[name]
+        own, stored = live.account(name), live.accounts.get(name)
         words = _association_words(own, one.fields)
-        texts = _texts(one, said)
+        texts = _texts(one, stored)
         parent = one.parent or ROOT
         if own is None:
             # Its name and words may be there already, of another cluster or of former days: those are not sacctmgr's to add again.
-            plan.tell(" ".join([f"add account name={name} {where} parent={parent} Comment={MARK}", *words, *([] if said else texts)]))
-            plan.differs(f"account {name}", None, {"parent": parent, **_said(one), **accounting.plain(one.fields)})
-            if said and texts:
-                plan.tell(" ".join([f"modify account where name={name} set", *texts]))
+            plan.add(" ".join([f"add account name={name} {where} parent={parent} Comment={MARK}", *words, *([] if stored else texts)]))
+            plan.differs(f"account {name}", None, {"parent": parent, **_descriptions(one), **accounting.plain(one.fields)})
+            if stored and texts:
+                plan.add(" ".join([f"modify account where name={name} set", *texts]))
             continue
         if one.parent is not None and one.parent != (own.parent or ROOT):
             words.insert(0, f"parent={one.parent}")
         if words:
-            plan.tell(" ".join([f"modify account where name={name} {where} set", *words]))
+            plan.add(" ".join([f"modify account where name={name} {where} set", *words]))
         if texts:
-            plan.tell(" ".join([f"modify account where name={name} set", *texts]))
+            plan.add(" ".join([f"modify account where name={name} set", *texts]))
         if words or texts:
             has: dict[str, Any] = _changed(own.fields, one.fields)
             shall: dict[str, Any] = _changing(own.fields, one.fields)
             if one.parent is not None and one.parent != (own.parent or ROOT):
                 has["parent"], shall["parent"] = own.parent, one.parent
-            for key, text in _said(one).items():
-                if said is not None and getattr(said, key) != text:
-                    has[key], shall[key] = getattr(said, key), text
+            for key, text in _descriptions(one).items():
+                if stored is not None and getattr(stored, key) != text:
+                    has[key], shall[key] = getattr(stored, key), text
             plan.differs(f"account {name}", has, shall)
 
 
-def _said(one: WantedAccount) -> dict[str, str]:
+def _descriptions(one: WantedAccount) -> dict[str, str]:
     words = {"description": one.description, "organization": one.organization}
     return {key: text for key, text in words.items() if text is not None}
 
 
-def _texts(one: WantedAccount, said: accounting.Account | None) -> list[str]:
-    return [f"{key.capitalize()}={_quoted(text)}" for key, text in _said(one).items() if said is None or getattr(said, key) != text]
+def _texts(one: WantedAccount, stored: accounting.Account | None) -> list[str]:
+    return [
+        f"{key.capitalize()}={_quoted(text)}" for key, text in _descriptions(one).items() if stored is None or getattr(stored, key) != text
+    ]
 
 
-def _associations(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key]) -> None:
+def _associations(plan: Plan, desired: Desired, live: Live, gone: frozenset[Key]) -> None:
     """Users: their new associations, that of the default account first, then who has another default account, then what differs of those that are there."""
     where = f"cluster={live.cluster}"
     new: dict[str, dict[tuple[str, str, str], list[str]]] = {}
     changed: dict[tuple[str, str, str], list[str]] = {}
-    for key, one in wish.associations.items():
+    for key, one in desired.associations.items():
         account, user, partition = key
         known = live.associations.get(key)
         words = " ".join(_association_words(known, one.fields))
         if known is None:
-            wanted = wish.users.get(user)
+            wanted = desired.users.get(user)
             default = account if wanted is not None and wanted.default_account == account else ""
-            if partition and (account, user, "") in wish.associations:
+            if partition and (account, user, "") in desired.associations:
                 default = ""
             new.setdefault(user, {}).setdefault((words, partition, default), []).append(account)
             plan.differs(_title(key), None, accounting.plain(one.fields))
@@ -192,15 +194,15 @@ def _associations(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key]) -> N
             text = " ".join(
                 [f"add user name={','.join(names)} account={','.join(accounts_of)} {where} Comment={MARK}", *extra, words]
             ).rstrip()
-            plan.tell(text, len(names) * len(accounts_of))
-    _users(plan, wish, live, gone, set(new))
+            plan.add(text, len(names) * len(accounts_of))
+    _users(plan, desired, live, gone, set(new))
     for (account, partition, words), users in changed.items():
         for names in plan.some(users):
-            plan.tell(f"modify user where name={','.join(names)} account={account} {where} partition={partition} set {words}", len(names))
+            plan.add(f"modify user where name={','.join(names)} account={account} {where} partition={partition} set {words}", len(names))
 
 
 def _with_default_first(groups: dict[tuple[str, str, str], list[str]]) -> Iterator[tuple[tuple[str, str, str], list[str]]]:
-    """Yield what is new of a user, in as few lines as can be: accounts of which the same is to be said go with the default account."""
+    """Yield what is new of a user, in as few lines as can be: accounts that need the same change go with the default account."""
     first = next((key for key in groups if key[2] and not key[1]), None)
     if first is not None:
         words, partition, _default = first
@@ -210,11 +212,11 @@ def _with_default_first(groups: dict[tuple[str, str, str], list[str]]) -> Iterat
             yield key, accounts
 
 
-def _users(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key], new: set[str]) -> None:
+def _users(plan: Plan, desired: Desired, live: Live, gone: frozenset[Key], new: set[str]) -> None:
     where = f"cluster={live.cluster}"
     defaults: dict[str, list[str]] = {}
     levels: dict[str, list[str]] = {}
-    for name, one in wish.users.items():
+    for name, one in desired.users.items():
         known = live.users.get(name)
         had_level = known.admin_level if known else ADMIN_LEVELS[0]
         had_default = known.default_account if known else ""
@@ -230,7 +232,7 @@ def _users(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key], new: set[st
             has["default_account"], shall["default_account"] = had_default, one.default_account
         if shall:
             plan.differs(f"user {name}", has if known else None, shall)
-    for name, going in _leavers(wish, live, gone):
+    for name, going in _leavers(desired, live, gone):
         left = [one for one in live.by_user[name] if one.key not in gone]
         if left and live.users[name].default_account in going:
             defaults.setdefault(min(one.account for one in left), []).append(name)
@@ -239,14 +241,14 @@ def _users(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key], new: set[st
             )
     for account, users in defaults.items():
         for names in plan.some(users):
-            plan.tell(f"modify user where name={','.join(names)} {where} set DefaultAccount={account}", len(names))
+            plan.add(f"modify user where name={','.join(names)} {where} set DefaultAccount={account}", len(names))
     for level, users in levels.items():
         for names in plan.some(users):
-            plan.tell(f"modify user where name={','.join(names)} set AdminLevel={level}", len(names))
+            plan.add(f"modify user where name={','.join(names)} set AdminLevel={level}", len(names))
 
 
-def _leavers(wish: Wish, live: Live, gone: frozenset[Key]) -> Iterator[tuple[str, set[str]]]:
-    """Yield the users of whom nothing more is said and who lose accounts, with those."""
+def _leavers(desired: Desired, live: Live, gone: frozenset[Key]) -> Iterator[tuple[str, set[str]]]:
+    """Yield the users whom the document does not name and who lose accounts, with those."""
     by_user: dict[str, set[str]] = {}
     stays = {key[:2] for key in live.associations.keys() - gone}
     for account, user, _partition in gone:
@@ -254,34 +256,34 @@ def _leavers(wish: Wish, live: Live, gone: frozenset[Key]) -> Iterator[tuple[str
             user
             and (account, user) not in stays
             and user in live.users
-            and (user not in wish.users or wish.users[user].default_account is None)
+            and (user not in desired.users or desired.users[user].default_account is None)
         ):
             by_user.setdefault(user, set()).add(account)
     yield from sorted(by_user.items())
 
 
-def _coordinators(plan: Plan, wish: Wish, live: Live) -> None:
-    for name, one in wish.accounts.items():
+def _coordinators(plan: Plan, desired: Desired, live: Live) -> None:
+    for name, one in desired.accounts.items():
         if one.coordinators is None:
             continue
-        said = live.accounts.get(name)
-        has = said.coordinators if said else ()
+        stored = live.accounts.get(name)
+        has = stored.coordinators if stored else ()
         come, go = sorted(set(one.coordinators) - set(has)), sorted(set(has) - set(one.coordinators))
         if come:
-            plan.tell(f"add coordinator account={name} names={','.join(come)}")
+            plan.add(f"add coordinator account={name} names={','.join(come)}")
         if go:
-            plan.tell(f"delete coordinator account={name} names={','.join(go)}")
+            plan.add(f"delete coordinator account={name} names={','.join(go)}")
         if come or go:
             plan.differs(f"coordinators of account {name}", list(has), list(one.coordinators))
 
 
-def _going(plan: Plan, wish: Wish, live: Live) -> frozenset[Key]:
-    """Return the associations that go; an account stays, and is told, while there is something below it that does not go."""
-    _qos_left, left = wish.spared(live)
+def _going(plan: Plan, desired: Desired, live: Live) -> frozenset[Key]:
+    """Return the associations that go; an account stays, and is reported, while there is something below it that does not go."""
+    _qos_left, left = desired.spared(live)
     gone = set(live.associations) - left
     parents: dict[str, set[str]] = {}
-    for account in {key[0] for key in live.associations} | wish.accounts.keys():
-        wanted, own = wish.accounts.get(account), live.account(account)
+    for account in {key[0] for key in live.associations} | desired.accounts.keys():
+        wanted, own = desired.accounts.get(account), live.account(account)
         above = wanted.parent if wanted is not None and wanted.parent is not None else own.parent if own else ""
         if account != ROOT:
             parents.setdefault(above or ROOT, set()).add(account)
@@ -306,9 +308,9 @@ def _going(plan: Plan, wish: Wish, live: Live) -> frozenset[Key]:
     return frozenset(gone)
 
 
-def _remove(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key], chain: Callable[[str], list[str]]) -> None:
+def _remove(plan: Plan, desired: Desired, live: Live, gone: frozenset[Key], chain: Callable[[str], list[str]]) -> None:
     where = f"cluster={live.cluster}"
-    stays = {key[:2] for key in (live.associations.keys() - gone) | wish.associations.keys()}
+    stays = {key[:2] for key in (live.associations.keys() - gone) | desired.associations.keys()}
     accounts: dict[tuple[str, str], dict[str, None]] = {}
     for account, user, partition in sorted(gone):
         plan.differs(_title((account, user, partition)), accounting.plain(live.associations[account, user, partition].fields), None)
@@ -321,15 +323,15 @@ def _remove(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key], chain: Cal
         users.setdefault((tuple(names), only), []).append(user)
     for (from_accounts, only), leaving in users.items():
         for some in plan.some(leaving):
-            plan.tell(
+            plan.add(
                 f"delete user where name={','.join(some)} account={','.join(from_accounts)} {where}{only}", len(some) * len(from_accounts)
             )
     for account in sorted((key[0] for key in gone if not key[1]), key=lambda name: -len(chain(name))):
         # What is below it then has no account above it any longer, and it would be so where a move out of it was refused.
         plan.lines.append(Line(f"delete account where name={account} {where}", last=True))
-    spared, _keys = wish.spared(live)
+    spared, _keys = desired.spared(live)
     for name in sorted(live.qos.keys() - spared):
-        used = _users_of_qos(name, wish, live, gone, spared)
+        used = _users_of_qos(name, desired, live, gone, spared)
         if used:
             plan.kept.append(f"QoS {name} stays, for {used} has it, which this does not change; take it from there.")
             continue
@@ -337,38 +339,38 @@ def _remove(plan: Plan, wish: Wish, live: Live, gone: frozenset[Key], chain: Cal
         plan.differs(f"qos {name}", accounting.plain(live.qos[name].fields), None)
 
 
-def _users_of_qos(name: str, wish: Wish, live: Live, gone: frozenset[Key], spared: frozenset[str]) -> str:
+def _users_of_qos(name: str, desired: Desired, live: Live, gone: frozenset[Key], spared: frozenset[str]) -> str:
     """Return in words what keeps a QoS; "" for one that nobody has."""
     for key, one in live.associations.items():
         if key in gone:
             continue
-        wanted = wish.associations.get(key) if one.user else wish.accounts.get(one.account)
+        wanted = desired.associations.get(key) if one.user else desired.accounts.get(one.account)
         fields = {**one.fields, **(wanted.fields if wanted else {})}
         named = fields.get("QOS")
         if fields.get("DefaultQOS") == name or (isinstance(named, tuple) and name in named):
             return _title(key)
     for other, qos in live.qos.items():
-        asked = wish.qos.get(other)
+        asked = desired.qos.get(other)
         named = {**qos.fields, **(asked.fields if asked else {})}.get("Preempt")
         if isinstance(named, tuple) and name in named and other in spared:
             return f"qos {other}"
     return ""
 
 
-def _holds(plan: Plan, wish: Wish, live: Live) -> None:
+def _holds(plan: Plan, desired: Desired, live: Live) -> None:
     """A hold of this collection's comes and goes by its mark alone; one that already has the limit 0 needs none."""
-    if wish.held is None:
+    if desired.held is None:
         return
     where = f"cluster={live.cluster}"
     for key, one in live.associations.items():
-        wanted = key in wish.held and (one.held or one.fields.get(accounting.HOLD) != 0)
+        wanted = key in desired.held and (one.held or one.fields.get(accounting.HOLD) != 0)
         if wanted == one.held and not (one.marked and not wanted):
             continue
         account, user, partition = key
         which = (
             f"user where name={user} account={account} {where} partition={partition}" if user else f"account where name={account} {where}"
         )
-        plan.tell(" ".join([f"modify {which} set", *(one.hold() if wanted else one.release())]))
+        plan.add(" ".join([f"modify {which} set", *(one.hold() if wanted else one.release())]))
         plan.differs(_title(key), {"held": one.held}, {"held": wanted})
 
 

@@ -44,11 +44,11 @@ def wanted(node: Node | None, *, free: bool) -> list[Condition]:
     return [_condition(READY, ready, main.title().replace("_", ""), message), drained]
 
 
-def differing(wish: list[Condition], live: list[dict[str, Any]], now: str) -> list[Condition]:
+def differing(desired: list[Condition], live: list[dict[str, Any]], now: str) -> list[Condition]:
     """Return those conditions that are to be written, each with its lastTransitionTime: ``now`` where the status is another."""
     seen = {str(one.get("type")): one for one in live}
     found: list[Condition] = []
-    for one in wish:
+    for one in desired:
         was = seen.get(one["type"], {})
         if any(was.get(key, "") != value for key, value in one.items()):
             since = str(was.get("lastTransitionTime") or now) if was.get("status") == one["status"] else now

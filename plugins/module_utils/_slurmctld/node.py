@@ -22,17 +22,17 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     names = hostlist.expand(str(params["nodes"]))
     if not names:
         raise CorralError("No node is named; name them in 'nodes', as a hostlist like gpu-[0-3].")
-    wish = node_plan.wanted(params)
+    desired = node_plan.wanted(params)
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
         live = slurmctld.nodes_named(names)
-        plan = node_plan.plan(live, wish)
+        plan = node_plan.plan(live, desired)
         if plan.changed and not check:
             live = _execute(slurmctld, names, plan)
         changed = plan.changed
-        if params["wait"] and wish.state and not check:
+        if params["wait"] and desired.state and not check:
             policy = _JobPolicy(slurmctld, params)
-            live = _wait(slurmctld, names, wish.state, float(params["wait_timeout"]), plan, policy)
+            live = _wait(slurmctld, names, desired.state, float(params["wait_timeout"]), plan, policy)
             changed |= policy.acted
         result: dict[str, Any] = {
             "changed": changed,
@@ -42,7 +42,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             "foreign": [_foreign(node) for node in plan.foreign],
             "requests": client.requests,
         }
-        warnings = _warnings(live, plan, wish, check)
+        warnings = _warnings(live, plan, desired, check)
         if warnings:
             result["warnings"] = warnings
         if diff and plan.changed:
@@ -152,14 +152,14 @@ def _foreign(node: nodes.Node) -> dict[str, str]:
     return {"name": node.name, "state": "+".join(node.state), "reason": node.reason, "by": node.reason_user, "since": node.reason_time}
 
 
-def _warnings(live: list[nodes.Node], plan: node_plan.Plan, wish: node_plan.Wanted, check: bool) -> list[str]:
+def _warnings(live: list[nodes.Node], plan: node_plan.Plan, desired: node_plan.Wanted, check: bool) -> list[str]:
     found = [
-        f"{node.summary}{f', since {node.reason_time}' if node.reason_time else ''}: not by {wish.owner}, so it is left as it is; "
+        f"{node.summary}{f', since {node.reason_time}' if node.reason_time else ''}: not by {desired.owner}, so it is left as it is; "
         "force: true changes it all the same."
         for node in plan.foreign
     ]
     foreign = {node.name for node in plan.foreign}
-    if wish.state == "resumed" and not check:
+    if desired.state == "resumed" and not check:
         found.extend(
             f"{node.summary} though it was resumed: what took it out of service is still there; corral.slurm.slurm_why explains what to do."
             for node in live

@@ -14,28 +14,28 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Make, change or delete a reservation; the parameters are those of the module slurm_reservation."""
-    wish = reservations.wanted(params)
+    desired = reservations.wanted(params)
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
-        live = _named(slurmctld, wish.name)
+        live = _named(slurmctld, desired.name)
         before: dict[str, Any]
         after: dict[str, Any]
         if params["state"] == "absent":
-            commands = [["scontrol", "delete", f"reservationname={wish.name}"]] if live else []
+            commands = [["scontrol", "delete", f"reservationname={desired.name}"]] if live else []
             before, after = (live.to_dict(time.time()) if live else {}), {}
         else:
-            commands = reservations.commands(live, wish)
-            before, after = reservations.difference(live, wish)
+            commands = reservations.commands(live, desired)
+            before, after = reservations.difference(live, desired)
         if commands and not check:
-            slurmctld.execute_each((command, f"{command[1]} reservation {wish.name}") for command in commands)
-            live = _named(slurmctld, wish.name)
+            slurmctld.execute_each((command, f"{command[1]} reservation {desired.name}") for command in commands)
+            live = _named(slurmctld, desired.name)
         result: dict[str, Any] = {
             "changed": bool(commands),
             "reservation": live.to_dict(time.time()) if live else {},
             "requests": client.requests,
         }
         if diff and commands:
-            result["diff"] = difference(f"reservation {wish.name}", before, after)
+            result["diff"] = difference(f"reservation {desired.name}", before, after)
         return result
 
 

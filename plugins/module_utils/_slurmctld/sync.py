@@ -156,11 +156,11 @@ class _Work:
         """Add the label to a pod, or remove it."""
         labels = pod["metadata"].setdefault("labels", {})
         was = labels.get(EVICTABLE)
-        wish = "true" if evictable else None
-        if was == wish or not self._patch(pod, "", MERGE, {"metadata": {"labels": {EVICTABLE: wish}}}):
+        desired = "true" if evictable else None
+        if was == desired or not self._patch(pod, "", MERGE, {"metadata": {"labels": {EVICTABLE: desired}}}):
             return
-        labels.update({EVICTABLE: wish})
-        self._note(f"pod of {name}", {EVICTABLE: was}, {EVICTABLE: wish})
+        labels.update({EVICTABLE: desired})
+        self._note(f"pod of {name}", {EVICTABLE: was}, {EVICTABLE: desired})
 
     def _show(self, pod: Object, name: str, node: Node | None, *, free: bool) -> None:
         """Write the conditions that differ."""

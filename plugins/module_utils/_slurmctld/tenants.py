@@ -20,7 +20,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery impor
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, NotFound
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting, tenancy, tenancy_plan
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import Key, Live
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Wish
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Desired
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy_plan import Plan
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import (
     COMMAND,
@@ -40,7 +40,7 @@ _PROMPT = "sacctmgr: "
 _READ = 300.0
 _A_ROW = 0.2
 # A line may need what one behind it does: the default QoS of users below an account whose QoS become fewer. And sacctmgr does a line wholly or not at all,
-# so what is left is said again by user, of so many at most: a job of one of them keeps only that one.
+# so what is left is given again by user, of so many at most: a job of one of them keeps only that one.
 _ROUNDS = 4
 _BY_USER = 1000
 
@@ -56,19 +56,19 @@ class Absent(CorralError):
 def tenants(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
     """Converge a tenancy document; the parameters are those of the module slurm_tenants."""
     prune, path = bool(params["prune"]), str(params["path"])
-    wish = tenancy.read(params["tenants"], prune=prune, path=path)
+    desired = tenancy.read(params["tenants"], prune=prune, path=path)
     with connected(params) as client:
         slurmctld = Slurmctld(client, params)
         if params["objects"]:
-            wish = tenancy.read(params["tenants"], prune=prune, path=path, objects=_objects(client, slurmctld))
-        if prune and not wish.accounts:
+            desired = tenancy.read(params["tenants"], prune=prune, path=path, objects=_objects(client, slurmctld))
+        if prune and not desired.accounts:
             raise tenancy.Problems(
                 [
                     f"{path or 'The document'} names no account, so prune would remove everything that was ever made; name one, or leave prune out."
                 ]
             )
         try:
-            _before, plan, _after = converge(slurmctld, lambda _live: wish, check=check, timeout=float(params["wait_timeout"]))
+            _before, plan, _after = converge(slurmctld, lambda _live: desired, check=check, timeout=float(params["wait_timeout"]))
         except Absent as error:
             if not check:
                 raise
@@ -93,14 +93,14 @@ def account(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
     """Make, change or remove an account; the parameters are those of the module slurm_account."""
     reader = tenancy.Reader()
     name = reader.name(params["name"], "name", "account")
-    said = _words(
+    named = _words(
         params, parent="parent", description="description", organization="organization", coordinators="coordinators", **_ASSOCIATION
     )
-    one = reader.account({"name": name, **said}, f"account {name}", exact=False)
+    one = reader.account({"name": name, **named}, f"account {name}", exact=False)
     absent = params["state"] == "absent"
-    wish = tenancy.finished(reader, Wish(absent=frozenset({(name, "", "")})) if absent else Wish(accounts={name: one}))
+    desired = tenancy.finished(reader, Desired(absent=frozenset({(name, "", "")})) if absent else Desired(accounts={name: one}))
     with connected(params) as client:
-        _before, plan, after = converge(Slurmctld(client, params), lambda _live: wish, check=check, keeps=absent)
+        _before, plan, after = converge(Slurmctld(client, params), lambda _live: desired, check=check, keeps=absent)
         own = after.account(name)
         return {**result(plan, diff, f"account {name}"), "account": after.account_dict(own) if own else {}, "requests": client.requests}
 
@@ -111,21 +111,21 @@ def user(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
     name = reader.name(params["name"], "name", "user")
     level = reader.admin_level(params["admin_level"], "admin_level") if params["admin_level"] is not None else None
     default = reader.name(params["default_account"], "default_account", "account") if params["default_account"] is not None else None
-    tenancy.finished(reader, Wish())
+    tenancy.finished(reader, Desired())
 
-    def wish(live: Live) -> Wish:
+    def desired(live: Live) -> Desired:
         held = live.by_user.get(name, [])
         if params["state"] == "absent":
-            return Wish(absent=frozenset(one.key for one in held))
+            return Desired(absent=frozenset(one.key for one in held))
         if not held and default is None:
             raise CorralError(f"Slurm has no user {name} and makes none without an account; say default_account. Nothing was changed.")
-        found = Wish(users={name: tenancy.WantedUser(f"user {name}", level, default)})
+        found = Desired(users={name: tenancy.WantedUser(f"user {name}", level, default)})
         if default is not None and default not in {one.account for one in held}:
             found.associations[default, name, ""] = tenancy.WantedAssociation(f"user {name}", {})
         return found
 
     with connected(params) as client:
-        _before, plan, after = converge(Slurmctld(client, params), wish, check=check)
+        _before, plan, after = converge(Slurmctld(client, params), desired, check=check)
         known = after.users.get(name)
         return {**result(plan, diff, f"user {name}"), "user": _user(after, known) if known else {}, "requests": client.requests}
 
@@ -137,18 +137,18 @@ def association(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
     key = (reader.name(params["account"], "account", "account"), name, partition)
     path = f"user {name}"
     fields = reader.association_fields(_words(params, **_ASSOCIATION), path, exact=False)
-    tenancy.finished(reader, Wish())
+    tenancy.finished(reader, Desired())
 
-    def wish(live: Live) -> Wish:
+    def desired(live: Live) -> Desired:
         if params["state"] == "absent":
-            return Wish(absent=frozenset({key} & live.associations.keys()))
-        found = Wish(associations={key: tenancy.WantedAssociation(path, fields)})
+            return Desired(absent=frozenset({key} & live.associations.keys()))
+        found = Desired(associations={key: tenancy.WantedAssociation(path, fields)})
         if name not in live.users:
             found.users[name] = tenancy.WantedUser(path, default_account=key[0])
         return found
 
     with connected(params) as client:
-        _before, plan, after = converge(Slurmctld(client, params), wish, check=check)
+        _before, plan, after = converge(Slurmctld(client, params), desired, check=check)
         known = after.associations.get(key)
         return {**result(plan, diff, path), "association": known.to_dict() if known else {}, "requests": client.requests}
 
@@ -159,9 +159,9 @@ def qos(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
     name = reader.name(params["name"], "name", "QoS")
     one = reader.qos(_words(params, description="description", limits="limits", **_QOS), f"QoS {name}", exact=False)
     absent = params["state"] == "absent"
-    wish = tenancy.finished(reader, Wish(absent_qos=frozenset({name})) if absent else Wish(qos={name: one}))
+    desired = tenancy.finished(reader, Desired(absent_qos=frozenset({name})) if absent else Desired(qos={name: one}))
     with connected(params) as client:
-        _before, plan, after = converge(Slurmctld(client, params), lambda _live: wish, check=check, keeps=absent)
+        _before, plan, after = converge(Slurmctld(client, params), lambda _live: desired, check=check, keeps=absent)
         known = after.qos.get(name)
         return {**result(plan, diff, f"qos {name}"), "qos": known.to_dict() if known else {}, "requests": client.requests}
 
@@ -273,30 +273,30 @@ def _awaited(slurmctld: Slurmctld, timeout: float) -> Live:
 
 
 def converge(
-    slurmctld: Slurmctld, wish: Callable[[Live], Wish], *, check: bool, keeps: bool = False, timeout: float = 0.0
+    slurmctld: Slurmctld, desired: Callable[[Live], Desired], *, check: bool, keeps: bool = False, timeout: float = 0.0
 ) -> tuple[Live, Plan, Live]:
     """Write what differs; return what was there, the plan, and what is there then. ``keeps``: what can not go is an error."""
     before = _awaited(slurmctld, timeout)
-    wanted = wish(before)
+    wanted = desired(before)
     plan = tenancy_plan.make(wanted, before)
     if keeps and plan.kept:
         raise CorralError(" ".join([*plan.kept, "Nothing was changed."]))
     if check or not plan.lines:
         return before, plan, before
-    said: dict[str, str] = {}
+    output: dict[str, str] = {}
     left, after = plan, before
     for _round in range(_ROUNDS):
-        said |= _write(slurmctld, left)
-        told = [line.text for line in left.next]
+        output |= _write(slurmctld, left)
+        written = [line.text for line in left.next]
         after = read(slurmctld)
         left = tenancy_plan.make(wanted, after, 1)
         if not left.lines:
             return before, plan, after
         # Lines that were not even repeated were not read.
-        if (said and [line.text for line in left.next] == told) or (len(left.next) > _BY_USER and not left.next[0].last):
+        if (output and [line.text for line in left.next] == written) or (len(left.next) > _BY_USER and not left.next[0].last):
             break
     refused = left.lines[0].text
-    words = said.get(refused) or " ".join(said.values()) or "it said nothing"
+    words = output.get(refused) or " ".join(output.values()) or "it printed nothing"
     more = f" and {len(left.lines) - 1} lines more" if len(left.lines) > 1 else ""
     raise Refused(
         f"slurmdbd refuses '{_short(refused)}'{more}: {_short(words).rstrip('.')}. Whatever does not depend on it is done; correct the cause and run again.",
@@ -305,8 +305,8 @@ def converge(
 
 
 def _write(slurmctld: Slurmctld, plan: Plan) -> dict[str, str]:
-    """Have sacctmgr carry out the lines; return what it said of each."""
-    said: dict[str, str] = {}
+    """Have sacctmgr carry out the lines; return what it printed for each."""
+    output: dict[str, str] = {}
     line = ""
     for text, weight in plan.batches():
         try:
@@ -320,8 +320,8 @@ def _write(slurmctld: Slurmctld, plan: Plan) -> dict[str, str]:
             if printed.startswith(_PROMPT) and not printed.startswith(f"{_PROMPT}error:"):
                 line = printed.removeprefix(_PROMPT)
             elif printed.strip():
-                said[line] = f"{said.get(line, '')} {' '.join(printed.removeprefix(f'{_PROMPT}error:').split())}".strip()
-    return said
+                output[line] = f"{output.get(line, '')} {' '.join(printed.removeprefix(f'{_PROMPT}error:').split())}".strip()
+    return output
 
 
 def _short(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import budgets, output, usage
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Wish
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Desired
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.usage import Period
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import tenants
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import Slurmctld, connected
@@ -50,7 +50,7 @@ def run(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
         result: dict[str, Any] = {"changed": False}
         if holds:
             _before, plan, live = tenants.converge(
-                slurmctld, lambda live: Wish(held=budgets.held(budgets.states(wanted, used, live, marks), live)), check=check
+                slurmctld, lambda live: Desired(held=budgets.held(budgets.states(wanted, used, live, marks), live)), check=check
             )
             result = tenants.result(plan, diff, "holds")
         by = [str(name) for name in params["by"]]

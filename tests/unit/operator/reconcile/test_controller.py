@@ -30,9 +30,9 @@ def test_a_resync_runs_and_writes_nothing(tmp_path: Path) -> None:
 def test_a_cluster_can_be_resynced_more_often_or_never(tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path, resync=10_000)
-        for name, wish in (("often", "100"), ("never", "0"), ("usual", ""), ("odd", "soon")):
+        for name, desired in (("often", "100"), ("never", "0"), ("usual", ""), ("odd", "soon")):
             found = document(name)
-            found["metadata"]["annotations"] = {"corral.hpc/resync": wish} if wish else {}
+            found["metadata"]["annotations"] = {"corral.hpc/resync": desired} if desired else {}
             world.api.put(path(name), found)
         async with world:
             await asyncio.sleep(50)

@@ -26,12 +26,12 @@ def ask(given: Json, **changes: Any) -> decisions.Decision:
 
 
 @pytest.mark.parametrize(
-    ("wish", "seconds"),
+    ("desired", "seconds"),
     [("", 500), ("100", 100), ("1", 60), ("0", 0), ("-5", 500), ("soon", 500), ("inf", 500), ("nan", 500), ("1e400", 500)],
 )
-def test_how_often_a_cluster_is_probed(wish: str, seconds: float) -> None:
+def test_how_often_a_cluster_is_probed(desired: str, seconds: float) -> None:
     given = document()
-    given["metadata"]["annotations"] = {metadata.RESYNC: wish}
+    given["metadata"]["annotations"] = {metadata.RESYNC: desired}
     assert metadata.resync(given, 500) == seconds
 
 

@@ -37,8 +37,8 @@ FAILING = replace(JAIL, state=["IDLE", "FAIL"], reason="bad fan")
 STALE = replace(IDLE, name="cpu-4", reason="bad fan")
 
 
-def plan(*nodes: Node, **wish: Any) -> node_plan.Plan:
-    params = {"state": None, "reason": "disk swap", "owner": "admin", "force": False, **wish}
+def plan(*nodes: Node, **desired: Any) -> node_plan.Plan:
+    params = {"state": None, "reason": "disk swap", "owner": "admin", "force": False, **desired}
     return node_plan.plan(nodes, node_plan.wanted(params))
 
 
@@ -190,10 +190,10 @@ def test_attributes_apart_from_states() -> None:
 
 def test_features_of_others_stay_where_a_prefix_says_whose_they_are() -> None:
     one = replace(IDLE, features=["a", "site-old", "b"], active_features=["a", "site-old"])
-    wish = node_plan.wanted({"owner": "admin", "force": False, "features": ["site-new"], "features_prefix": "site-"})
-    assert list(node_plan.plan([one], wish).updates) == [("availablefeatures=a,b,site-new", "activefeatures=a,site-new")]
-    assert not node_plan.plan([replace(one, features=["a", "site-new"], active_features=["site-new"])], wish).changed
-    none = replace(wish, features=[])
+    desired = node_plan.wanted({"owner": "admin", "force": False, "features": ["site-new"], "features_prefix": "site-"})
+    assert list(node_plan.plan([one], desired).updates) == [("availablefeatures=a,b,site-new", "activefeatures=a,site-new")]
+    assert not node_plan.plan([replace(one, features=["a", "site-new"], active_features=["site-new"])], desired).changed
+    none = replace(desired, features=[])
     assert list(node_plan.plan([one], none).updates) == [("availablefeatures=a,b", "activefeatures=a")]
     with pytest.raises(CorralError, match="'new' does not begin with 'site-'"):
         node_plan.wanted({"owner": "admin", "force": False, "features": ["new"], "features_prefix": "site-"})

@@ -31,12 +31,12 @@ def test_what_a_real_slurm_says() -> None:
 
 
 def test_a_new_one() -> None:
-    wish = wanted(**{**NEW, "flags": ["maint", "IGNORE_JOBS", "SPEC_NODES"]})
-    assert reservations.commands(None, wish) == [
+    desired = wanted(**{**NEW, "flags": ["maint", "IGNORE_JOBS", "SPEC_NODES"]})
+    assert reservations.commands(None, desired) == [
         ["scontrol", "create", "reservation", "reservationname=m1", "starttime=now", "duration=60", "nodes=cpu-[0-1]", "users=alice",
          "flags=IGNORE_JOBS,MAINT"],
     ]  # fmt: skip
-    assert reservations.difference(None, wish)[1]["duration"] == "60 min"
+    assert reservations.difference(None, desired)[1]["duration"] == "60 min"
 
 
 @pytest.mark.parametrize(

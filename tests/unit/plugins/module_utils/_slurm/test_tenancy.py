@@ -96,7 +96,7 @@ Change = Callable[[dict[str, Any]], object]
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda d: d.update(user=[]), "The document has 'user', which is nothing that can be said here; users may be meant."),
+        (lambda d: d.update(user=[]), "The document has 'user', which is no field here; users may be meant."),
         (lambda d: d.update(users={}), "users is not a list; begin each entry with a dash."),
         (lambda d: d["users"].append("eve"), "users[2] is 'eve' and not a mapping; write name: in front of it."),
         (lambda d: d["users"][0].update(name="Alice"), "users[0].name is 'Alice', and Slurm keeps names in lower case; write alice."),
@@ -262,8 +262,8 @@ def test_limits_that_others_have_set_are_theirs() -> None:
     text = recorded().replace("chemistry|||science|corral|40||||||mem=1.50G", "chemistry|||science|corral|40||||||gres/gpu=99")
     assert text != recorded()
     live = accounting.parse(text)
-    wish = tenancy.Wish(accounts={"chemistry": tenancy.WantedAccount("account chemistry", {}, description="air")})
-    assert [line.text for line in tenancy_plan.make(wish, live).lines] == ['modify account where name=chemistry set Description="air"']
+    desired = tenancy.Desired(accounts={"chemistry": tenancy.WantedAccount("account chemistry", {}, description="air")})
+    assert [line.text for line in tenancy_plan.make(desired, live).lines] == ['modify account where name=chemistry set Description="air"']
 
 
 def test_an_unchanged_tenancy_of_thousands_is_nothing_to_do() -> None:
