@@ -189,6 +189,9 @@ def test_a_killed_process_and_a_killed_pod_are_back_at_once(cluster: Cluster, st
     with scenario(cluster, "slurmctld's pod is deleted by force", KEPT):
         began = time.monotonic()
         cluster.kubectl("delete", "pod", f"{NAME}-controller-0", "-n", cluster.namespace, "--force", "--grace-period=0")
+        # kubectl does not wait for the container's end, and until then the primary takes jobs.
+        gone = f"(primary) at {NAME}-controller-0 is DOWN"
+        eventually(lambda: gone in cluster.ssh("scontrol ping", check=False).stdout, "the primary is gone", 60)
         number, took = accepted_after(cluster, began)
         print(f"MEASURED killed pod: {took:.1f} s")
         none_lost(cluster, {**before, number: "?"})

@@ -631,6 +631,7 @@ def test_a_document_that_is_deleted_during_its_run_is_deleted_with_its_data_if_i
 
 
 Right = tuple[str, str, str]
+CHANGES = ("get", "create", "patch", "delete")
 # Rights that these tests do not happen to need: (group, resource, verb) and what for.
 SELDOM: dict[Right, str] = {
     ("", "secrets", "patch"): "a key that a newer version adds",
@@ -639,6 +640,7 @@ SELDOM: dict[Right, str] = {
     ("", "pods", "delete"): "a roll-out of another template, and pods that can not start: test_rollout.py, test_rights.py",
     ("", "pods/log", "get"): "why a pod does not start: kube/test_wait.py",
     ("", "pods/status", "patch"): "corral.slurm.sync: test_sync.py",
+    **{("batch", "cronjobs", verb): "dumps of the accounting database by a schedule: test_accounting_backup.py" for verb in CHANGES},
     ("corral.hpc", "slurmtenants/status", "patch"): "the outcome of an object: test_tenants.py",
     ("", "pods/exec", "create"): "Kubernetes from 1.35 on asks for it where get was enough",
 }
