@@ -16,7 +16,7 @@ description:
   - The annotation C(corral.hpc/rotating) of the Secret is there from the write of the new content until all pods use it. If there is one, a run makes no other
     content and continues. C(corral.hpc/rotated) has the time of the last rotation.
   - Before anything is changed, the module asks each pod of O(selector) by O(command), and fails if one is ending or does not respond. It also fails for a
-    Secret of somebody else: one that has an owner, or another C(app.kubernetes.io/managed-by) or is immutable.
+    Secret of somebody else, which has an owner or another C(app.kubernetes.io/managed-by) or is immutable.
   - Generated content goes from this process to the API server. It is in no result, no diff and no argument of a process.
 extends_documentation_fragment:
   - corral.slurm.kubernetes

@@ -28,12 +28,24 @@ use_munge() {
 	exec /usr/local/lib/corral/probe.sh munged 10
 }
 
-# sshd executes itself anew and reads its keys; sessions are processes of their own, and stay.
+# sshd's own socket of port 22: another one is that of an sshd that has begun anew.
+listener() {
+	{ cat /proc/net/tcp /proc/net/tcp6 2>/dev/null || true; } | awk '$2 ~ /:0016$/ && $4 == "0A" {print $10}'
+}
+
+# sshd executes itself anew and reads its keys; sessions are processes of their own, and stay. One that it does not start with would end the container.
 use_host_keys() {
+	local before tries=0
 	[ "$(cat /proc/1/comm)" = sshd ] || die "the first process of this container is not sshd"
 	install_host_keys
+	/usr/sbin/sshd -t || die "sshd does not take these keys"
+	before=$(listener)
 	kill -HUP 1
-	exec /usr/local/lib/corral/probe.sh sshd 10
+	until [ -n "$(listener)" ] && [ "$(listener)" != "$before" ]; do
+		[ "$tries" -lt 100 ] || die "sshd did not begin anew within 10 s: see its log"
+		tries=$((tries + 1))
+		sleep 0.1
+	done
 }
 
 case ${1:-}:${2:-}:$# in
