@@ -93,6 +93,7 @@ class _Rotation:
         self._client = client
         self._params = params
         self._secret = secret.parse(dict(params["secret"]), str(client.access.namespace))
+        self._namespace = str(self._secret.ref.namespace)
         self._container = str(params.get("container") or "")
         self._command = [str(word) for word in params.get("command") or ()]
         self._deadline = time.monotonic() + float(params["timeout"])
@@ -138,7 +139,7 @@ class _Rotation:
         return [str(selector) for selector in self._params.get("restart") or ()]
 
     def _pods(self, selector: str) -> list[Object]:
-        path = BUILTIN["", "Pod"].path(self._secret.ref.namespace)
+        path = BUILTIN["", "Pod"].path(self._namespace)
         what = f"list the pods that use {self._secret.ref}"
         pods = self._client.items(path, what=what, query={"labelSelector": selector})
         return [pod for pod in pods if lost_keys.mounts(pod, self._secret.ref.name)]
@@ -174,7 +175,7 @@ class _Rotation:
         try:
             done = run_in_pod(
                 self._client,
-                namespace=self._secret.ref.namespace,
+                namespace=self._namespace,
                 pod=_name(pod),
                 container=self._container,
                 command=[*self._command, *words],
@@ -204,7 +205,7 @@ class _Rotation:
 
     def _have_mounted(self, pods: list[Object], wanted: str) -> None:
         params = {
-            "namespace": self._secret.ref.namespace,
+            "namespace": self._namespace,
             "config_map": self._secret.ref.name,
             "hash": wanted,
             "container": self._container,
@@ -244,7 +245,7 @@ class _Rotation:
     def _replace(self, selector: str, changed: str) -> None:
         """Replace pods one after the other: they read the keys when they start. Their StatefulSet makes each again."""
         for pod in self._older(selector, changed):
-            ref, uid = Ref(BUILTIN["", "Pod"], self._secret.ref.namespace, _name(pod)), str(pod["metadata"]["uid"])
+            ref, uid = Ref(BUILTIN["", "Pod"], self._namespace, _name(pod)), str(pod["metadata"]["uid"])
             delete(self._client, ref, uid=uid, propagation="Background")
             self._done.append(_name(pod))
             progress = ProgressLog()

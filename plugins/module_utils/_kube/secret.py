@@ -244,9 +244,7 @@ def overwrite(client: Client, secret: Wanted, *, check: bool) -> dict[str, Any]:
 def finish_rotation(client: Client, secret: Wanted) -> None:
     """Take the mark of a rotation away: all pods use the new keys."""
     body = {"metadata": {"annotations": {ROTATING: None, ROTATED: _now()}}}
-    client.request(
-        "PATCH", secret.ref.path, what=f"annotate {secret.ref}", query={"fieldManager": "corral"}, body=body, content_type=MERGE
-    )
+    client.request("PATCH", secret.ref.path, what=f"annotate {secret.ref}", query={"fieldManager": "corral"}, body=body, content_type=MERGE)
 
 
 def describe(secret: Wanted) -> dict[str, str]:

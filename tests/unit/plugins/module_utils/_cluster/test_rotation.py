@@ -51,7 +51,11 @@ def test_without_accounting_tokens_are_slurmctlds_alone() -> None:
     [
         ("mung", {}, "rotate names 'mung'; it can be munge, host_keys, database, jwt"),
         ("database", {}, r"the document has no spec\.accounting"),
-        ("database", {"accounting": {"database": {"external": EXTERNAL}}}, r"is not the cluster's own: change the password there and in the Secret"),
+        (
+            "database",
+            {"accounting": {"database": {"external": EXTERNAL}}},
+            r"is not the cluster's own: change the password there and in the Secret",
+        ),
         ("jwt", {}, r"the document has no spec\.rest"),
     ],
 )

@@ -112,7 +112,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda pause: now.append(now.pop() + pause))
     monkeypatch.setattr(rotate.auth, "resolve", lambda _params: None)
-    monkeypatch.setattr(rotate, "Client", lambda _access, connections: found)
+    monkeypatch.setattr(rotate, "Client", lambda _access, **_more: found)
     for module in (rotate, refresh):
         monkeypatch.setattr(module, "run_in_pod", found.run_in_pod)
         monkeypatch.setattr(module, "time", clock)
@@ -145,7 +145,9 @@ def test_a_run_that_ended_early_is_continued_with_the_same_keys(server: Server, 
         return server.run_in_pod(client, pod=pod, command=command, **more)
 
     monkeypatch.setattr(rotate, "run_in_pod", half)
-    with pytest.raises(WaitTimeout, match=r"1 of 2 pods do not use the new keys: lab-cpu-1 \(munged did not start\) after 5 s\. .* goes on"):
+    with pytest.raises(
+        WaitTimeout, match=r"1 of 2 pods do not use the new keys: lab-cpu-1 \(munged did not start\) after 5 s\. .* goes on"
+    ):
         run(INFORMED)
     assert server.marks == {secret.ROTATING}
     keys = server.live["data"]["k"]
@@ -213,7 +215,10 @@ def test_what_cannot_end_well_is_not_begun(server: Server, trouble: Callable[[Se
 
 
 def test_pods_are_replaced_in_their_order_and_newer_ones_stay(server: Server) -> None:
-    server.pods = {"first": [pod("lab-database-0")], "second": [pod("lab-controller-0"), pod("lab-controller-1"), pod("lab-controller-2", "1", AFTER)]}
+    server.pods = {
+        "first": [pod("lab-database-0")],
+        "second": [pod("lab-controller-0"), pod("lab-controller-1"), pod("lab-controller-2", "1", AFTER)],
+    }
     result = run(RESTARTED)
     assert server.log == ["rotated", "deleted lab-database-0", "deleted lab-controller-1", "deleted lab-controller-0"]
     assert result["pods"] == ["lab-database-0", "lab-controller-1", "lab-controller-0"]
