@@ -49,6 +49,12 @@ options:
       - Whether the model is for removing the cluster. A document with errors is no obstacle then; its valid fields about volumes count.
     type: bool
     default: false
+  rotate:
+    description:
+      - Secrets that are to be rotated, any of V(munge), V(host_keys), V(database) and V(jwt). The result then has RV(rotations).
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -89,6 +95,11 @@ node_count:
   returned: success
   type: int
   sample: 4
+rotations:
+  description: A row for each Secret of O(rotate), in the order in which they are rotated, with its name and options of M(corral.slurm.k8s_rotate).
+  returned: with O(rotate)
+  type: list
+  elements: dict
 live:
   description: The state of the cluster that a pass needs.
   returned: success
@@ -110,7 +121,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils import _live
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, resolve, teardown
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import reading, resolve, rotation, teardown
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
@@ -125,6 +136,7 @@ def argument_spec() -> dict[str, Any]:
         "document": {"type": "dict"},
         "live": {"type": "bool", "default": False},
         "teardown": {"type": "bool", "default": False},
+        "rotate": {"type": "list", "elements": "str", "default": []},
     }
 
 
@@ -138,10 +150,12 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         )
     document = read(params["path"]) if params.get("path") else params["document"]
     if params.get("live"):
-        own = {"path", "document", "live", "teardown"}
+        own = {"path", "document", "live", "teardown", "rotate"}
         connection = {name: value for name, value in params.items() if name not in own}
         return {**_live.model(document, connection, check=check), "changed": False}
-    return {**(teardown.model(document) if params.get("teardown") else resolve.model(document)).to_dict(), "changed": False}
+    model = teardown.model(document) if params.get("teardown") else resolve.model(document)
+    rotations = {"rotations": rotation.rows(model, params["rotate"])} if params.get("rotate") else {}
+    return {**model.to_dict(), **rotations, "changed": False}
 
 
 def read(path: str) -> Any:

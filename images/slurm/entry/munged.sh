@@ -8,7 +8,8 @@
 # A second one is for those in the jail (munged_for_users.c); the directory of its socket is what they see as /run/munge.
 #
 # This script stays the container's first process: it ends when either of them does, so that the container is started again at once and not when
-# somebody asks, and it takes in what a probe that was ended has left.
+# somebody asks, and it takes in what a probe that was ended has left. SIGHUP has both start again with the key that the volume has now (keys.sh); Slurm's
+# plugin tries for two seconds to reach a munged that is away.
 set -euo pipefail
 
 key=/etc/corral/munge/munge.key
@@ -18,19 +19,45 @@ if [ ! -r "$key" ]; then
 	echo "munged.sh: $key is missing or not readable by uid $(id -u): mount the munge Secret there" >&2
 	exit 1
 fi
-umask 077
-rm -f "$copy"
-cp -L "$key" "$copy"
-chmod 0400 "$copy"
-# Users talk to the second one; nothing else lies in the directory of its socket.
-umask 022
-mkdir -p /run/munge/jail
-trap 'kill $(jobs -p) 2>/dev/null; wait; exit 0' TERM
 munged=(/usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy")
-LD_PRELOAD=/usr/local/lib/corral/munged_for_users.so "${munged[@]}" \
-	--socket=/run/munge/jail/munge.socket.2 --pid-file=/run/munge-key/jail.pid --seed-file=/run/munge-key/jail.seed &
-"${munged[@]}" --socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge-key/munged.seed &
-status=0
-wait -n || status=$?
+
+begin() {
+	umask 077
+	rm -f "$copy"
+	cp -L "$key" "$copy"
+	chmod 0400 "$copy"
+	# Users talk to the second one; nothing else lies in the directory of its socket.
+	umask 022
+	mkdir -p /run/munge/jail
+	LD_PRELOAD=/usr/local/lib/corral/munged_for_users.so "${munged[@]}" \
+		--socket=/run/munge/jail/munge.socket.2 --pid-file=/run/munge-key/jail.pid --seed-file=/run/munge-key/jail.seed &
+	daemons=("$!")
+	"${munged[@]}" --socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge-key/munged.seed &
+	daemons+=("$!")
+	sha256sum <"$copy" | cut -c 1-16 >/run/munge-key/used
+}
+
+# Until both have ended: a signal ends the wait alone.
+end() {
+	kill "${daemons[@]}" 2>/dev/null || true
+	while [ -n "$(jobs -pr)" ]; do
+		wait || true
+	done
+}
+
+daemons=()
+renew=
+trap 'renew=yes' HUP
+trap 'end; exit 0' TERM
+begin
+while :; do
+	status=0
+	[ -n "$renew" ] || wait -n || status=$?
+	[ -n "$renew" ] || break
+	renew=
+	echo "munged.sh: both munged start again with the key that the Secret has now" >&2
+	end
+	begin
+done
 echo "munged.sh: a munged ended with status $status; the container is started again" >&2
 exit 1

@@ -86,7 +86,12 @@ def refuse(client: Client, secret: Ref, keys: list[str], *, exists: bool = False
 
 def uses(pod: Json, name: str) -> bool:
     """True for a pod that runs, and has the Secret among its volumes: what it holds of it stays when the Secret goes."""
-    return is_running(pod) and bool(_volumes(pod, name))
+    return is_running(pod) and mounts(pod, name)
+
+
+def mounts(pod: Json, name: str) -> bool:
+    """True for a pod that has the Secret among its volumes."""
+    return bool(_volumes(pod, name))
 
 
 def is_running(pod: Json) -> bool:

@@ -49,7 +49,7 @@ def refresh(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any
     """
     client = Client(auth.resolve(params), connections=_AT_ONCE)
     try:
-        return _Refresh(client, params).run(check=check, diff=diff)
+        return Refresh(client, params).run(check=check, diff=diff)
     except KubeError as error:
         error.data.setdefault("requests", client.requests)
         raise
@@ -83,8 +83,8 @@ def can_be_asked(pod: Object, container: str) -> bool:
     return named and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-class _Refresh:
-    """One call of k8s_refresh."""
+class Refresh:
+    """One call of k8s_refresh, or, with the ``command`` that prints the hash, a wait for a Secret (rotate.py)."""
 
     def __init__(self, client: Client, params: dict[str, Any]) -> None:
         self._client = client
@@ -92,6 +92,7 @@ class _Refresh:
         self._namespace = str(params.get("namespace") or client.access.namespace)
         self._wanted = str(params["hash"])
         self._annotation = f"corral.hpc/refreshed-{params['config_map']}"
+        self._command = list(params.get("command") or ["cat", str(params["path"])])
         self._timeout = float(params["timeout"])
 
     def run(self, *, check: bool, diff: bool) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class _Refresh:
         pods = self._stale()
         if pods and not check:
             with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-                self._have_taken_in(pods, pool)
+                self.have_taken_in(pods, pool)
         result: dict[str, Any] = {
             "changed": bool(pods),
             "pods": [str(pod["metadata"]["name"]) for pod in pods],
@@ -136,7 +137,7 @@ class _Refresh:
         pods = self._client.items(path, what=what, query=query)
         return [pod for pod in pods if pod["metadata"]["name"] in names and can_be_asked(pod, str(self._params["container"]))]
 
-    def _have_taken_in(self, pods: list[Object], pool: ThreadPoolExecutor) -> None:
+    def have_taken_in(self, pods: list[Object], pool: ThreadPoolExecutor) -> None:
         """Wake all kubelets and ask all pods, round by round, so that some that hang hold up no others."""
         deadline = time.monotonic() + self._timeout
         left, wakes, woken, progress = pods, 0, 0.0, ProgressLog()
@@ -172,7 +173,7 @@ class _Refresh:
                 namespace=self._namespace,
                 pod=str(pod["metadata"]["name"]),
                 container=str(self._params["container"]),
-                command=["cat", str(self._params["path"])],
+                command=self._command,
                 timeout=_COMMAND,
             )
         except NotFound:

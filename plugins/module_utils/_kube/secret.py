@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend of k8s_secret: keys that are made once and never overwritten."""
+"""The backend of k8s_secret: keys that are made once and never overwritten, but by a rotation (rotate.py)."""
 
 from __future__ import annotations
 
 import base64
 import secrets
 import string
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, lo
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import MERGE, Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Invalid, KubeError, NotFound, Status
-from ansible_collections.corral.slurm.plugins.module_utils._kube.ownership import INSTANCE, another_cluster
+from ansible_collections.corral.slurm.plugins.module_utils._kube.ownership import INSTANCE, MANAGED_BY, another_cluster
 
 try:
     from cryptography.hazmat.primitives import serialization
@@ -30,10 +31,12 @@ _RACES = 5
 _MAX_RANDOM = 1 << 20
 # Of a password: characters that no configuration file, shell or SQL statement takes for its own.
 _LETTERS = string.ascii_letters + string.digits
+# Annotations: when a rotation began that has not ended, and when the last one ended.
+ROTATING, ROTATED = "corral.hpc/rotating", "corral.hpc/rotated"
 
 
 @dataclass
-class _Secret:
+class Wanted:
     """One wanted Secret and what became of it. ``added``: key and a word on its content, never the content."""
 
     ref: Ref
@@ -54,7 +57,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     Raises CorralError.
     """
     client = Client(auth.resolve(params))
-    wanted = [_wanted(entry, client.access.namespace) for entry in params.get("secrets") or ()]
+    wanted = [parse(entry, client.access.namespace) for entry in params.get("secrets") or ()]
     try:
         for secret in wanted:
             _make(client, secret, str(params.get("field_manager") or "corral"), check)
@@ -66,7 +69,7 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     return _result(client, wanted, check, diff)
 
 
-def _result(client: Client, wanted: list[_Secret], check: bool, diff: bool) -> dict[str, Any]:
+def _result(client: Client, wanted: list[Wanted], check: bool, diff: bool) -> dict[str, Any]:
     changed = [secret for secret in wanted if secret.result in ("created", "configured")]
     result: dict[str, Any] = {
         "changed": bool(changed),
@@ -82,13 +85,14 @@ def _result(client: Client, wanted: list[_Secret], check: bool, diff: bool) -> d
     return result
 
 
-def _wanted(entry: dict[str, Any], namespace: str) -> _Secret:
+def parse(entry: dict[str, Any], namespace: str) -> Wanted:
+    """Return a Secret of ``secrets``. Raises Invalid for a recipe that is none."""
     ref = Ref(BUILTIN["", "Secret"], str(entry.get("namespace") or namespace), str(entry["name"]))
     labels = {str(key): str(value) for key, value in (entry.get("labels") or {}).items()}
     keys = entry.get("data") or {}
     for key, source in keys.items():
         _check(ref, key, source)
-    return _Secret(ref, labels, keys)
+    return Wanted(ref, labels, keys)
 
 
 def _check(ref: Ref, key: str, source: Any) -> None:
@@ -110,7 +114,7 @@ def _check(ref: Ref, key: str, source: Any) -> None:
         )
 
 
-def _make(client: Client, secret: _Secret, manager: str, check: bool) -> None:
+def _make(client: Client, secret: Wanted, manager: str, check: bool) -> None:
     query = {"fieldManager": manager, **({"dryRun": "All"} if check else {})}
     for _dummy in range(_RACES):
         try:
@@ -127,7 +131,7 @@ def _make(client: Client, secret: _Secret, manager: str, check: bool) -> None:
     raise KubeError(f"{secret.ref} keeps being changed by somebody else; stop that and run again.")
 
 
-def _create(client: Client, secret: _Secret, query: dict[str, str], check: bool) -> bool:
+def _create(client: Client, secret: Wanted, query: dict[str, str], check: bool) -> bool:
     """Create the Secret; False when somebody else, or a first try whose response was lost, was faster."""
     metadata: dict[str, Any] = {"name": secret.ref.name, "namespace": secret.ref.namespace, "labels": secret.labels}
     metadata["annotations"] = {lost_keys.KEYS: ",".join(sorted(secret.keys))}
@@ -148,7 +152,7 @@ def _create(client: Client, secret: _Secret, query: dict[str, str], check: bool)
     return True
 
 
-def _complete(client: Client, secret: _Secret, live: dict[str, Any], query: dict[str, str]) -> bool:
+def _complete(client: Client, secret: Wanted, live: dict[str, Any], query: dict[str, str]) -> bool:
     """Add what is missing; False when the Secret was changed in between."""
     data, labels = live.get("data") or {}, live["metadata"].get("labels") or {}
     other = another_cluster(labels, secret.labels)
@@ -181,6 +185,75 @@ def _complete(client: Client, secret: _Secret, live: dict[str, Any], query: dict
         return False
     secret.result, secret.added = "configured", {key: _source(source) for key, source in missing.items()}
     return True
+
+
+def read_own(client: Client, secret: Wanted) -> dict[str, Any]:
+    """Return a live Secret that a rotation may overwrite. Raises NotFound, and Conflict for one that is not the collection's own."""
+    try:
+        live = client.get(secret.ref.path, what=f"read {secret.ref}").data
+    except NotFound as error:
+        raise NotFound(
+            f"{secret.ref} is not there, so there is nothing to rotate; run 'ansible-playbook corral.slurm.site' first.", error.status
+        ) from error
+    why = _whose(live, secret)
+    if why:
+        text = f"{secret.ref} is not rotated, because {why}: rotate it where it is made, and nothing was changed"
+        raise Conflict(f"{text}.", Status(409, "Conflict", text))
+    return dict(live)
+
+
+def _whose(live: dict[str, Any], secret: Wanted) -> str:
+    """Return why a Secret is not the collection's to overwrite; "" for its own."""
+    labels = live["metadata"].get("labels") or {}
+    for owner in live["metadata"].get("ownerReferences") or ():
+        return f"{owner.get('kind')} {owner.get('name')} owns it"
+    if MANAGED_BY in labels and labels[MANAGED_BY] != secret.labels.get(MANAGED_BY):
+        return f"its label {MANAGED_BY} is {labels[MANAGED_BY]}"
+    other = another_cluster(labels, secret.labels)
+    if other:
+        return f"it belongs to the cluster {other}"
+    return "it is immutable" if live.get("immutable") else ""
+
+
+def is_rotating(live: dict[str, Any]) -> bool:
+    """True for a Secret that has new keys, of which not all pods are known to use them."""
+    return ROTATING in (live["metadata"].get("annotations") or {})
+
+
+def overwrite(client: Client, secret: Wanted, *, check: bool) -> dict[str, Any]:
+    """Give a Secret new keys, and the mark of a rotation, in one write. One that has the mark stays. Returns what there is afterwards."""
+    query = {"fieldManager": "corral", **({"dryRun": "All"} if check else {})}
+    for _dummy in range(_RACES):
+        live = read_own(client, secret)
+        if is_rotating(live):
+            return live
+        annotations = {ROTATING: _now(), lost_keys.KEYS: ",".join(sorted(lost_keys.recorded(live) | secret.keys.keys()))}
+        metadata = {"resourceVersion": live["metadata"]["resourceVersion"], "annotations": annotations}
+        body = {"metadata": metadata, "data": _contents(secret.keys)}
+        try:
+            done = client.request(
+                "PATCH", secret.ref.path, what=f"rotate {secret.ref}", query=query, body=body, content_type=MERGE, retry_conflict=False
+            )
+        except Conflict:
+            continue  # somebody else's, or a first try whose response was lost
+        secret.result, secret.added = "configured", describe(secret)
+        return dict(done.data)
+    raise KubeError(f"{secret.ref} keeps being changed by somebody else; stop that and run again.")
+
+
+def finish_rotation(client: Client, secret: Wanted) -> None:
+    """Take the mark of a rotation away: all pods use the new keys."""
+    body = {"metadata": {"annotations": {ROTATING: None, ROTATED: _now()}}}
+    client.request("PATCH", secret.ref.path, what=f"annotate {secret.ref}", query={"fieldManager": "corral"}, body=body, content_type=MERGE)
+
+
+def describe(secret: Wanted) -> dict[str, str]:
+    """Return each key with words on its content, never the content."""
+    return {key: _source(source) for key, source in secret.keys.items()}
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _contents(keys: dict[str, dict[str, Any]]) -> dict[str, str]:

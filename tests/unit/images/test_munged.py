@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 import subprocess
@@ -89,6 +90,58 @@ def test_only_those_in_the_jail_get_the_library_and_the_key_is_its_own_file(cont
     assert preload == {"jail/munge.socket.2": True, "munge.socket.2": False}
     copy = container.folder / "run/munge-key/munge.key"
     assert copy.read_text() == "key" and copy.stat().st_mode & 0o777 == 0o400 and not copy.is_symlink()
+
+
+def mount(container: Container, text: str) -> str:
+    """Another key in the Secret's volume; returns its hash."""
+    (container.folder / "etc/corral/munge/munge.key").write_text(text)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@pytest.fixture
+def keys(container: Container, script: Callable[..., str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run keys.sh beside munged.sh, which is not the first process here."""
+    (container.folder / "probe.sh").write_text("#!/bin/bash\n")
+    (container.folder / "probe.sh").chmod(0o755)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        moved = {
+            "/etc/corral": f"{container.folder}/etc/corral",
+            "/run/munge-key": f"{container.folder}/run/munge-key",
+            "/usr/local/lib/corral/probe.sh": f"{container.folder}/probe.sh",
+            ". /usr/local/lib/corral/common.sh": 'die() { echo "$*" >&2; exit 1; }',
+            "kill -HUP 1": f"kill -HUP {container.process.pid if container.process else 0}",
+        }
+        text = script("keys.sh", moved)
+        return subprocess.run(["bash", "-c", text, "keys.sh", *arguments], capture_output=True, text=True, timeout=30, check=False)
+
+    return run
+
+
+def test_both_start_again_with_a_new_key_and_only_once(container: Container, keys: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    process = container.start()
+    assert keys("munge", "mounted").stdout.strip() == hashlib.sha256(b"key").hexdigest()[:16]
+    new = mount(container, "new")
+    assert keys("munge", "mounted").stdout.strip() == new
+    for _again in range(2):
+        done = keys("munge", "use", new)
+        assert done.returncode == 0, done.stderr
+    assert process.poll() is None
+    copy = container.folder / "run/munge-key/munge.key"
+    assert copy.read_text() == "new" and copy.stat().st_mode & 0o777 == 0o400
+    end = time.monotonic() + 30
+    while len(container.lines("began")) < 4 and time.monotonic() < end:
+        time.sleep(0.02)
+    assert sorted(line[1].partition("run/munge/")[2] for line in container.lines("began")) == sorted(PAIR * 2)
+    assert sorted(line[0].partition("run/munge/")[2] for line in container.lines("ended")) == PAIR, "before the others began"
+
+
+def test_a_volume_that_has_another_key_is_not_used(container: Container, keys: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    container.start()
+    done = keys("munge", "use", "0" * 16)
+    assert (done.returncode, done.stderr) == (1, "the pod's volume has other keys\n")
+    assert len(container.lines("began")) == 2
+    assert "usage" in keys("other", "mounted").stderr
 
 
 def test_no_key(container: Container) -> None:

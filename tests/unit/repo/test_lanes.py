@@ -27,6 +27,7 @@ IMAGES = ["-e", "operator_image=localhost/corral/operator:0", "-e", "node_profil
 RUNS: list[tuple[list[str], bool, list[str]]] = [
     (["upgrade", "tenants", "operator", "node_profiles", "backup_database", "destroy"], True, [*DOCUMENT, *IMAGES]),
     (["restore_database"], True, [*DOCUMENT, "-e", "dump=latest"]),
+    (["rotate_secrets"], False, [*DOCUMENT, "-e", "rotate=munge,jwt"]),
     (["drain"], False, [*DOCUMENT, "-e", "node=cpu-0", "-e", "reason=new fans"]),
     (["sync"], False, DOCUMENT),
     (["why"], False, DOCUMENT),

@@ -68,12 +68,12 @@ def test_a_wait_for_pods_says_which_and_why(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr(refresh, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda pause: now.append(now.pop() + pause)))
     monkeypatch.setattr(refresh, "ProgressLog", lambda: ProgressLog(lambda: now[0]))
     params = {"namespace": "ns", "hash": "newer", "config_map": "users", "container": "users", "path": "/hash", "timeout": 60}
-    waits = refresh._Refresh(cast(Any, None), params)
+    waits = refresh.Refresh(cast(Any, None), params)
     monkeypatch.setattr(waits, "_annotate", lambda _pod, _value: True)
     monkeypatch.setattr(waits, "_ask", lambda pod: None if pod["metadata"]["name"] == "cpu-0" else "still has older")
     caplog.set_level(logging.INFO, "corral.slurm.progress")
     with ThreadPoolExecutor() as pool, pytest.raises(WaitTimeout):
-        waits._have_taken_in([{"metadata": {"name": f"cpu-{number}"}} for number in range(3)], pool)
+        waits.have_taken_in([{"metadata": {"name": f"cpu-{number}"}} for number in range(3)], pool)
     assert caplog.messages[0].startswith(
         "2 of 3 pods have not taken in the new users: cpu-1 still has older; cpu-2 still has older (for "
     ), caplog.messages

@@ -1,0 +1,18 @@
+# Copyright: (c) 2026, the corral authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A Secret is rotated in the controller's process when the connection is local, else by the module."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.slurm.plugins.module_utils._kube.rotate import run
+from ansible_collections.corral.slurm.plugins.modules import k8s_rotate
+from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
+
+
+class ActionModule(BackendAction):
+    """See the module for the options."""
+
+    argument_spec = staticmethod(k8s_rotate.argument_spec)
+    backend = staticmethod(run)
+    constraints = k8s_rotate.CONSTRAINTS
