@@ -111,6 +111,9 @@ def _structure(value: Any, wanted: schema.Schema, path: str) -> Iterator[str | C
 
 def _mapping(value: dict[Any, Any], wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     known = wanted.get("properties")
+    if wanted.get(schema.FREE):
+        yield from _free(value, path)
+        return
     if known is None:
         values = wanted.get("additionalProperties", {})
         if len(value) > wanted.get("maxProperties", len(value)):
@@ -131,6 +134,21 @@ def _mapping(value: dict[Any, Any], wanted: schema.Schema, path: str) -> Iterato
     for key, child in known.items():
         if value.get(key) is not None and not (path == "" and key == "status"):
             yield from _structure(value[key], child, _join(path, key))
+
+
+def _free(value: Any, path: str) -> Iterator[str]:
+    """What somebody else checks has to be JSON at least."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _free(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield f"{path} has the key {_found(key)}; keys are text, so put it in quotes."
+            else:
+                yield from _free(item, _join(path, key))
+    elif value is not None and not isinstance(value, (str, int, float)) or isinstance(value, float) and not math.isfinite(value):
+        yield f"{path} is {_found(value)}, which Kubernetes can not keep; write text, a number, or true or false."
 
 
 def _unknown(key: Any, known: dict[str, schema.Schema], path: str) -> str:
