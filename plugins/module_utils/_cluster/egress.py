@@ -125,7 +125,9 @@ def resolve(name: str, spec: Json, cluster: Json, known: dict[str, Component]) -
         operated = [part.name for part in components.COMPONENTS if part.app and part.name in known and set(part.ingress) & set(parts)]
         peers = [{"to": [{"podSelector": {"matchLabels": known[one].selector}}]} for one in operated]
         allowances = [] if field in ("", components.CLUSTER) else [*allowed, everywhere] if egress[field] == "Open" else allowed
-        return EgressPolicy(name=f"{name}-base-egress-{parts[0]}", selector=selector, rules=[*rules, *peers] if field else [], allowances=allowances)
+        return EgressPolicy(
+            name=f"{name}-base-egress-{parts[0]}", selector=selector, rules=[*rules, *peers] if field else [], allowances=allowances
+        )
 
     # First the one after which the field is named, for the policy has its name.
     groups: dict[str, list[str]] = {}

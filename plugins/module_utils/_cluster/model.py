@@ -323,8 +323,9 @@ class Accounting(Pods):
     """slurmdbd. ``address`` is the DNS name of its Service, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
 
     ``password_secret`` holds the database's password under the key ``password``; ``database_host``, ``database_port`` and ``database_name`` are where it is.
-    ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is the embedded server and ``mariadb`` the
-    object of one, None where the document has another kind of database, and ``tenants`` is None where the document has none. ``archive`` is the volume of purged records, mounted at ``archives``; None without one.
+    ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is the embedded server and ``mariadb`` the object of
+    one, None where the document has another kind of database; ``tenants`` is None where the document has none. ``archive`` is the volume of purged records,
+    mounted at ``archives``; None without one.
     """
 
     name: str

@@ -272,7 +272,9 @@ class _Resolver:
             jail=jails[0],
             jails=jails,
             sub_mount_volumes=sub_mount_volumes,
-            teardown=self.teardown(jails, [*sub_mount_volumes, *_record_volumes(slurmdbd)], controller, secrets, slurmdbd.mariadb if slurmdbd else None),
+            teardown=self.teardown(
+                jails, [*sub_mount_volumes, *_record_volumes(slurmdbd)], controller, secrets, slurmdbd.mariadb if slurmdbd else None
+            ),
             objects_owner=None,
             live=None,
         )

@@ -1368,7 +1368,9 @@ def _accounting() -> Schema:
                         memory_limit=True,
                     ),
                     "myCnf": _lines("Lines for my.cnf, after those that slurmdbd asks for.", "A line such as max_connections = 500."),
-                    "spec": _free("More of the object's spec, such as replication, galera, affinity or metrics; mariadb-operator checks it."),
+                    "spec": _free(
+                        "More of the object's spec, such as replication, galera, affinity or metrics; mariadb-operator checks it."
+                    ),
                 },
             ),
             "backup": _object(
@@ -1592,7 +1594,11 @@ def spec() -> Schema:
                 "Container images.",
                 {
                     "slurm": _string("Image of all Slurm daemons, built from images/slurm.", _IMAGE, max_length=512),
-                    "mariadb": _string("Image of the embedded database of accounting, and of the client that dumps one, built from images/mariadb.", _IMAGE, max_length=512),
+                    "mariadb": _string(
+                        "Image of the embedded database of accounting, and of the client that dumps one, built from images/mariadb.",
+                        _IMAGE,
+                        max_length=512,
+                    ),
                     "pullPolicy": _string("When nodes pull images.", enum=("Always", "IfNotPresent", "Never"), default="IfNotPresent"),
                     "pullSecrets": _list(
                         "Names of Secrets with registry credentials.",

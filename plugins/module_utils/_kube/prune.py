@@ -221,9 +221,7 @@ class ApplySet:
                 ref
                 for ref, uid, going in tier
                 if not going
-                and delete(
-                    self._client, ref, uid=uid, propagation=propagation or usual_propagation(ref, waits=wait), check=self._check
-                )
+                and delete(self._client, ref, uid=uid, propagation=propagation or usual_propagation(ref, waits=wait), check=self._check)
             )
             if wait and not self._check:
                 for ref, uid, _dummy in tier:

@@ -322,6 +322,8 @@ class Batch:
             return ""
         metadata = item.before["metadata"]
         uid = str(metadata["uid"])
-        gone = not metadata.get("deletionTimestamp") and delete(self._client, item.ref, uid=uid, propagation=propagation or usual_propagation(item.ref, waits=waits), check=self._check)
+        gone = not metadata.get("deletionTimestamp") and delete(
+            self._client, item.ref, uid=uid, propagation=propagation or usual_propagation(item.ref, waits=waits), check=self._check
+        )
         item.result = "absent" if gone else "unchanged"
         return uid

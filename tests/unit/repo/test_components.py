@@ -38,7 +38,10 @@ def documents() -> list[Json]:
         "purge": {"jobs": "12months"},
         "archive": {"volume": {"hostPath": "/srv/e", "size": "1Gi"}},
     }
-    operated = {**full, "spec": {**full["spec"], "accounting": {**more["spec"]["accounting"], "database": {"mariadbOperator": {}, "backup": kept}}}}
+    operated = {
+        **full,
+        "spec": {**full["spec"], "accounting": {**more["spec"]["accounting"], "database": {"mariadbOperator": {}, "backup": kept}}},
+    }
     return [full, more, operated, *(load(f"examples/{name}.yml") for name in ("minimal", "own"))]
 
 

@@ -35,6 +35,10 @@ def slurmdbd(found: dict[str, Any]) -> dict[str, str]:
     return settings(found["accounting"]["files"]["slurmdbd.conf"])
 
 
+def deep(levels: int) -> dict[str, Any]:
+    return {"a": deep(levels - 1)} if levels else {}
+
+
 def test_without_it_there_is_nothing_of_it() -> None:
     found = resolve.model(good()).to_dict()
     assert found["accounting"] is None
@@ -124,8 +128,8 @@ def test_a_database_of_mariadb_operator() -> None:
         "nodeSelector": {"disk": "fast"},
     }
     assert slurmdbd(found)["StorageHost"] == f"{name}-mariadb.{found['namespace']}.svc.cluster.local"
-    secrets = {one["name"]: one["data"] for one in found["secrets"] if "password" in one["data"]}
-    assert secrets == dict.fromkeys((f"{name}-database-password", f"{name}-mariadb-root-password"), {"password": {"password": 32}})
+    secrets = {one["name"]: one["data"]["password"] for one in found["secrets"] if "password" in one["data"]}
+    assert secrets == {secret: {"password": 32} for secret in (f"{name}-database-password", f"{name}-mariadb-root-password")}
     data = {(one["kind"], one["metadata"]["name"]) for one in found["teardown"]["data"]}
     assert {("PersistentVolumeClaim", f"storage-{name}-mariadb-0"), ("Secret", f"{name}-mariadb-root-password")} <= data
 
@@ -149,7 +153,9 @@ def test_who_reaches_the_pods_of_mariadb_operator() -> None:
     peer = {"to": [{"podSelector": {"matchLabels": pods}}]}
     reach = {one["name"].rpartition("-")[2]: peer in one["rules"] for one in found["egress"]["policies"]}
     assert [name for name, found_there in reach.items() if found_there] == ["controller"]
-    assert not any("mariadb" in str(one["selector"]) for one in found["egress"]["policies"]), "where they connect to is their operator's business"
+    assert not any("mariadb" in str(one["selector"]) for one in found["egress"]["policies"]), (
+        "where they connect to is their operator's business"
+    )
 
 
 def test_what_the_document_says_of_records() -> None:
@@ -255,16 +261,23 @@ def test_who_reaches_whom() -> None:
         ),
         (
             {"database": {"mariadbOperator": {"spec": {"myCnf": "[mariadb]"}}}},
-            "spec.accounting.database.mariadbOperator.spec.myCnf is set, which corral sets itself: "
-            "set spec.accounting.database.mariadbOperator.myCnf; remove it.",
+            "spec.myCnf is set, which corral sets itself: set spec.accounting.database.mariadbOperator.myCnf; remove it.",
         ),
         (
             {"database": {"mariadbOperator": {"spec": {"storage": {"ephemeral": True}}}}},
             "mariadbOperator.spec.storage.ephemeral is set, which corral sets itself: the records would be lost with the pod; remove it.",
         ),
         ({"database": {"mariadbOperator": {"spec": {"tls": {"required": True}}}}}, "mariadbOperator.spec.tls.required is set"),
-        ({"database": {"mariadbOperator": {"spec": {"storage": "1Gi"}}}}, "spec.accounting.database.mariadbOperator.spec.storage is no mapping"),
+        (
+            {"database": {"mariadbOperator": {"spec": {"storage": "1Gi"}}}},
+            "spec.accounting.database.mariadbOperator.spec.storage is no mapping",
+        ),
         ({"database": {"mariadbOperator": {"spec": {"affinity": {1: "x"}}}}}, "mariadbOperator.spec.affinity has the key 1; keys are text"),
+        (
+            {"database": {"mariadbOperator": {"spec": deep(40)}}},
+            "is more than 32 levels deep, which no object of Kubernetes is; remove it.",
+        ),
+        ({"database": {"mariadbOperator": {"spec": {"image": "\ud800"}}}}, "mariadbOperator.spec.image has half of a surrogate pair"),
         (
             {"database": {"mariadbOperator": {"spec": {"timeZone": float("nan")}}}},
             "mariadbOperator.spec.timeZone is nan, which Kubernetes can not keep",
