@@ -191,7 +191,7 @@ def _array(value: list[Any], wanted: schema.Schema, path: str) -> Iterator[str |
         seen.setdefault(identity, index)
 
 
-def _text(value: str, wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
+def _text(value: str, wanted: schema.Schema, path: str) -> Iterator[str]:
     if "enum" in wanted:
         if value not in wanted["enum"]:
             yield f"{path} is {_found(value)}; it must be one of {', '.join(wanted['enum'])}."
