@@ -109,12 +109,12 @@ options:
   propagation:
     description:
       - What O(state=absent) does with dependents. V(Foreground) keeps an object until its dependents are gone, V(Background) lets them follow.
-      - V(Foreground) is taken with O(wait=true), otherwise V(Background).
+      - V(Foreground) is taken with O(wait=true) for Kubernetes' own kinds, otherwise V(Background).
     type: str
     choices: [Background, Foreground]
   wait:
     description:
-      - Wait until StatefulSets, Deployments, DaemonSets, Jobs, Pods, volume claims, Namespaces and custom resource definitions are ready,
+      - Wait until StatefulSets, Deployments, DaemonSets, Jobs, Pods, volume claims, Namespaces, custom resource definitions and MariaDB objects are ready,
         or with O(state=absent) until the objects are gone.
       - Ends early with the pod's own reason when an image can not be had (20 seconds or a second back-off), a container crashes again and
         again (3 restarts or 20 seconds), no node fits (30 seconds) or a Job has failed.

@@ -36,7 +36,8 @@ class Change(IntEnum):
 
 @dataclass(frozen=True)
 class Kind:
-    """``whole``: its status matters. ``optional``: the permission to watch it may be missing; then only the next run finds its drift."""
+    """``whole``: its status matters. ``optional``: the permission to watch it may be missing; then only the next run finds its drift.
+    ``field``: only namespaces with a document that has this field are watched."""
 
     name: str
     api: str
@@ -44,17 +45,23 @@ class Kind:
     selector: str = SELECTOR
     whole: bool = False
     optional: bool = False
+    field: str = ""
 
     def path(self, namespace: str) -> str:
         """Return the path of its list in a namespace."""
         return f"/{'api' if self.api == 'v1' else 'apis'}/{self.api}/namespaces/{namespace}/{self.plural}"
 
 
-_WHOLE = ("Service", "StatefulSet", "Job", "CronJob", "SlurmNodeSet")
-# The SlurmNodeSets' CustomResourceDefinition may be missing.
-_OPTIONAL = ("Secret", "SlurmNodeSet")
+# Those by whose state a component is ready.
+WORKLOADS = ("StatefulSet", "Job", "CronJob", "MariaDB")
+_WHOLE = (*WORKLOADS, "Service", "SlurmNodeSet")
+# CustomResourceDefinitions may be missing.
+_OPTIONAL = ("Secret", "SlurmNodeSet", *components.FOREIGN_KINDS)
 KINDS = (
-    *(Kind(name, *place, whole=name in _WHOLE, optional=name in _OPTIONAL) for name, place in components.KINDS.items()),
+    *(
+        Kind(name, *place, whole=name in _WHOLE, optional=name in _OPTIONAL, field=components.FOREIGN_KINDS.get(name, ""))
+        for name, place in components.KINDS.items()
+    ),
     Kind("Pod", "v1", "pods", whole=True),  # see worker_pods.py
 )
 
@@ -93,7 +100,7 @@ def _child(kind: Kind, found: Json) -> Child:
     uid = str(metadata.get("uid", ""))
     if kind.name == "Pod":
         return Child(*common, spec=uid)  # runs write its annotations, its controller the spec
-    if kind.name in ("StatefulSet", "Job", "CronJob", "NetworkPolicy", "PodDisruptionBudget"):
+    if kind.name in (*WORKLOADS, "NetworkPolicy", "PodDisruptionBudget"):
         spec = _digest([uid, metadata.get("generation"), labels, metadata.get("annotations"), bool(metadata.get("deletionTimestamp"))])
     elif kind.name == "SlurmNodeSet":
         spec = _digest([uid, found.get("spec"), labels, bool(metadata.get("deletionTimestamp"))])
@@ -114,6 +121,9 @@ def _child(kind: Kind, found: Json) -> Child:
         return Child(*common, spec=spec, state=message, ready=ready, message=message)
     if kind.name == "CronJob":
         ready, message = _cron_job(found)
+        return Child(*common, spec=spec, state=message, ready=ready, message=message)
+    if kind.name == "MariaDB":
+        ready, message = _maria_db(found)
         return Child(*common, spec=spec, state=message, ready=ready, message=message)
     if kind.name == "Service":
         return Child(*common, spec=spec, address=_address(found))
@@ -179,6 +189,16 @@ def _cron_job(found: Json) -> tuple[bool, str]:
     if status.get("active") or str(status.get("lastSuccessfulTime") or "") >= last:
         return True, ""
     return False, f"the job of {metadata.get('name')} of {last} has failed; the log of its pod states why"
+
+
+def _maria_db(found: Json) -> tuple[bool, str]:
+    """Its own operator says whether it is ready."""
+    name = (found.get("metadata") or {}).get("name")
+    for condition in (found.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready":
+            ready = condition.get("status") == "True"
+            return ready, "" if ready else f"MariaDB {name} is not ready: {condition.get('message')}"
+    return False, f"mariadb-operator has not reported on MariaDB {name}"
 
 
 def _address(found: Json) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import components
-from corral_operator.reconcile.children import Child
+from corral_operator.reconcile.children import WORKLOADS, Child
 
 Json = dict[str, Any]
 
@@ -232,15 +232,17 @@ def _components(facts: Facts, before: Json) -> list[Json]:
     if facts.children is None:  # not listed yet: the last written conditions remain valid
         return [condition for condition in before.get("conditions") or () if condition.get("type") in COMPONENTS.values()]
     found: list[Json] = []
-    for component, kind in COMPONENTS.items():
-        workloads = [one for one in facts.children if one.component == component and one.kind in ("StatefulSet", "Job", "CronJob")]
+    for kind in dict.fromkeys(COMPONENTS.values()):
+        # A database is one of several components, and of two while one takes the other's place.
+        names = {name for name, its in COMPONENTS.items() if its == kind}
+        workloads = [one for one in facts.children if one.component in names and one.kind in WORKLOADS]
         messages = [one.message for one in workloads if not one.ready]
         if messages:
             found.append(condition(kind, "False", "NotReady", _sentence(messages), facts.generation))
         elif workloads:
             found.append(condition(kind, "True", "Ready", "", facts.generation))
-        elif facts.observed and component not in _OPTIONAL and not (component == "worker" and _no_nodes(facts)):
-            found.append(condition(kind, "False", "Missing", f"There are no workloads of the {component}.", facts.generation))
+        elif facts.observed and not names & _OPTIONAL and not (names == {"worker"} and _no_nodes(facts)):
+            found.append(condition(kind, "False", "Missing", f"There are no workloads of the {', '.join(names)}.", facts.generation))
     return found
 
 

@@ -46,6 +46,28 @@ ARCHIVE = {
     "usage": "ArchiveUsage",
 }
 ARCHIVES = "/var/spool/slurmdbd"
+# How mariadb-operator runs more than one server.
+_REPLICATED_BY = ("galera", "replication")
+# Fields of a MariaDB object's spec that the document cannot set, with what to do instead.
+OWNED_MARIADB: dict[str, str] = {
+    "database": "slurmdbd's database has the name that dumps have",
+    "username": "slurmdbd has a user of its own",
+    "passwordSecretKeyRef": "the password is made once",
+    "passwordHashSecretKeyRef": "the password is made once",
+    "passwordPlugin": "the password is made once",
+    "rootPasswordSecretKeyRef": "the password is made once",
+    "rootEmptyPassword": "the password is made once",
+    "myCnf": "set spec.accounting.database.mariadbOperator.myCnf",
+    "myCnfConfigMapKeyRef": "set spec.accounting.database.mariadbOperator.myCnf",
+    "port": "slurmdbd connects to the usual one",
+    "replicas": "set spec.accounting.database.mariadbOperator.replicas",
+    "resources": "set spec.accounting.database.mariadbOperator.resources",
+    "storage.size": "set spec.accounting.database.mariadbOperator.size",
+    "storage.storageClassName": "set spec.accounting.database.mariadbOperator.storageClassName",
+    "storage.ephemeral": "the records would be lost with the pod",
+    "storage.pvcRetentionPolicy": "the claims stay when the object goes",
+    "tls.required": "slurmdbd and the pods that dump do not encrypt the connection",
+}
 # Keys that an extra line cannot set, in lower case, with what to do instead.
 OWNED: dict[str, str] = {
     "authtype": "all daemons share one munge key",
@@ -119,11 +141,7 @@ def _parameters(external: Json) -> list[str]:
 
 
 def server_conf(resources: Json) -> str:
-    """Return the configuration of the embedded MariaDB server.
-
-    The settings are those that slurmdbd asks for (slurm.schedmd.com/accounting.html#mysql-configuration); the buffer pool is half of the memory limit.
-    """
-    pool = max(_LEAST_BUFFER_POOL, int(quantity.parse(resources["limits"]["memory"]) * _BUFFER_POOL))
+    """Return the configuration of the embedded MariaDB server."""
     lines = [
         *(f"# {line}" for line in config.HEADER),
         "[mariadbd]",
@@ -133,15 +151,50 @@ def server_conf(resources: Json) -> str:
         "bind_address = *",
         # A reverse lookup for each client would be a request to the name server.
         "skip_name_resolve = ON",
+        *_tuning(resources),
+        "performance_schema = OFF",
+        "skip_log_bin",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def mariadb_spec(spec: Json, *, password_secret: str, root_secret: str, priority: str) -> Json:
+    """Return the spec of the MariaDB object. ``spec`` is spec.accounting.database.mariadbOperator; the Secrets have their password under ``password``."""
+
+    def key(secret: str) -> Json:
+        return {"name": secret, "key": "password", "generate": False}
+
+    storage_class = {"storageClassName": spec["storageClassName"]} if "storageClassName" in spec else {}
+    return {
+        "priorityClassName": priority,
+        **spec["spec"],
+        "database": DATABASE,
+        "username": USER,
+        "passwordSecretKeyRef": key(password_secret),
+        "rootPasswordSecretKeyRef": key(root_secret),
+        "port": DATABASE_PORT,
+        "replicas": spec["replicas"],
+        "resources": spec["resources"],
+        "storage": {**spec["spec"].get("storage", {}), "size": str(spec["size"]), **storage_class},
+        "myCnf": "\n".join(["[mariadb]", *_tuning(spec["resources"]), *spec["myCnf"]]) + "\n",
+    }
+
+
+def is_replicated(spec: Json) -> bool:
+    """Return whether mariadb-operator has a primary, whose Service has a name of its own, by the spec of a MariaDB object."""
+    return any(isinstance(spec.get(way), dict) and spec[way].get("enabled") is True for way in _REPLICATED_BY)
+
+
+def _tuning(resources: Json) -> list[str]:
+    """Return what slurmdbd asks for (slurm.schedmd.com/accounting.html#mysql-configuration); the buffer pool is half of the memory limit."""
+    pool = max(_LEAST_BUFFER_POOL, int(quantity.parse(resources["limits"]["memory"]) * _BUFFER_POOL))
+    return [
         f"innodb_buffer_pool_size = {pool}",
         f"innodb_log_file_size = {max(64 << 20, pool // 4)}",
         "innodb_lock_wait_timeout = 900",
         "max_allowed_packet = 64M",
         "character_set_server = utf8mb4",
-        "performance_schema = OFF",
-        "skip_log_bin",
     ]
-    return "\n".join(lines) + "\n"
 
 
 def slurm_settings(spec: Json, address: str, *, gpus: bool) -> dict[str, conf.Value]:
@@ -168,7 +221,7 @@ def errors(spec: Json) -> Iterator[str]:
     if embedded is not None and "mariadb" not in spec["images"]:
         yield (
             "spec.images.mariadb is missing, the image of the embedded database of spec.accounting; name the one built from images/mariadb, or give "
-            "spec.accounting.database.external."
+            "spec.accounting.database.external or mariadbOperator."
         )
     if embedded is None and "backup" in found["database"] and "mariadb" not in spec["images"]:
         yield (
@@ -180,7 +233,31 @@ def errors(spec: Json) -> Iterator[str]:
             "spec.accounting.archive keeps what purge removes, and spec.accounting.purge removes nothing; give purge a time for what should leave the "
             "database, such as jobs: 36months, or remove archive."
         )
-    if embedded is not None and quantity.parse(embedded["resources"]["limits"]["memory"]) < 256 << 20:
-        yield "spec.accounting.database.embedded.resources.limits.memory is less than 256Mi, with which MariaDB does not start; raise it."
+    for kind in ("embedded", "mariadbOperator"):
+        server = found["database"].get(kind)
+        if server is not None and quantity.parse(server["resources"]["limits"]["memory"]) < 256 << 20:
+            yield f"spec.accounting.database.{kind}.resources.limits.memory is less than 256Mi, with which MariaDB does not start; raise it."
+    yield from _mariadb_errors(found["database"].get("mariadbOperator"))
     if "limits" in found["enforce"] and "associations" not in found["enforce"]:
         yield "spec.accounting.enforce has limits without associations, on which limits stand; add associations."
+
+
+def _mariadb_errors(wanted: Json | None) -> Iterator[str]:
+    """Yield a sentence for each error in ``spec.accounting.database.mariadbOperator``."""
+    if wanted is None:
+        return
+    path = "spec.accounting.database.mariadbOperator"
+    more = wanted["spec"]
+    for field in ("storage", "tls", *_REPLICATED_BY):
+        if field in more and not isinstance(more[field], dict):
+            yield f"{path}.spec.{field} is no mapping, which a MariaDB object has there; write its fields below it."
+            return
+    for name, way in OWNED_MARIADB.items():
+        outer, _dot, inner = name.partition(".")
+        if outer in more and (not inner or inner in more[outer]):
+            yield f"{path}.spec.{name} is set, which corral sets itself: {way}; remove it."
+    if wanted["replicas"] > 1 and not is_replicated(more):
+        yield (
+            f"{path}.replicas is {wanted['replicas']}, and nothing says how the servers get the same data; add spec: {{replication: {{enabled: true}}}} or "
+            "spec: {galera: {enabled: true}}, as mariadb-operator has them, or set replicas to 1."
+        )

@@ -25,6 +25,7 @@ class Part:
     its pods are Jobs'. ``account``: they have a ServiceAccount of their own. ``egress`` is the field of spec.network.egress that says where they connect
     to, or CLUSTER; without one they connect to nobody. ``ingress`` are the components whose pods may reach its own; without it, all of the cluster may.
     ``port`` is the one that everybody may reach, and nobody another. ``users``: each writes the document's users into its own jail, where it has one.
+    ``app``: its pods are made by the operator of this app, from the component's object, and have the app's labels; where they connect to is not limited.
     ``condition`` is the status condition of its workloads. ``field`` is the field of the spec without which a cluster does not have it; ``within`` is the
     component whose ApplySet its objects are in, where it has none of its own.
     """
@@ -39,6 +40,7 @@ class Part:
     ingress: tuple[str, ...] = ()
     port: int = 0
     users: bool = False
+    app: str = ""
     condition: str = ""
     field: str = ""
     within: str = ""
@@ -70,6 +72,18 @@ COMPONENTS = (
         ingress=("accounting", "backup"),
         condition="DatabaseReady",
         field="accounting.database.embedded",
+        within="accounting",
+    ),
+    # In its stead an object, of which mariadb-operator makes pods, Services and claims.
+    Part(
+        name="mariadb",
+        role="accounting",
+        kinds=("MariaDB", "Secret"),
+        account=False,
+        ingress=("accounting", "backup"),
+        app="mariadb",
+        condition="DatabaseReady",
+        field="accounting.database.mariadbOperator",
         within="accounting",
     ),
     # Dumps of the database, whoever runs it, and the client that restores one.
@@ -136,8 +150,13 @@ COMPONENTS = (
 
 def present(part: Part, spec: Mapping[str, Any]) -> bool:
     """Return whether a cluster with this spec, which has its defaults, has the component."""
-    found: Any = spec
-    for name in part.field.split(".") if part.field else ():
+    return has_field(spec, part.field)
+
+
+def has_field(spec: Any, field: str) -> bool:
+    """Return whether a spec, valid or not, has the field of this path; every spec has the one of no name."""
+    found = spec
+    for name in field.split(".") if field else ():
         if not isinstance(found, Mapping) or name not in found:
             return False
         found = found[name]
@@ -161,4 +180,8 @@ KINDS = {
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
     "SlurmNodeSet": ("corral.hpc/v1alpha1", "slurmnodesets"),
+    "MariaDB": ("k8s.mariadb.com/v1alpha1", "mariadbs"),
 }
+# The kinds of other operators, which need not be installed, and the field of the spec without which nobody asks for them.
+_OURS = {kind for part in COMPONENTS if not part.app for kind in part.kinds}
+FOREIGN_KINDS = {kind: part.field for part in COMPONENTS if part.app for kind in part.kinds if kind not in _OURS}

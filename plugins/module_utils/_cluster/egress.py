@@ -121,12 +121,17 @@ def resolve(name: str, spec: Json, cluster: Json, known: dict[str, Component]) -
         if len(parts) > 1:
             common = {label: value for label, value in known[parts[0]].selector.items() if label != components.LABEL}
             selector = {"matchLabels": common, "matchExpressions": [{"key": components.LABEL, "operator": "In", "values": parts}]}
+        # The pods of an operator's object do not have the labels of the cluster's.
+        operated = [part.name for part in components.COMPONENTS if part.app and part.name in known and set(part.ingress) & set(parts)]
+        peers = [{"to": [{"podSelector": {"matchLabels": known[one].selector}}]} for one in operated]
         allowances = [] if field in ("", components.CLUSTER) else [*allowed, everywhere] if egress[field] == "Open" else allowed
-        return EgressPolicy(name=f"{name}-base-egress-{parts[0]}", selector=selector, rules=rules if field else [], allowances=allowances)
+        return EgressPolicy(
+            name=f"{name}-base-egress-{parts[0]}", selector=selector, rules=[*rules, *peers] if field else [], allowances=allowances
+        )
 
     # First the one after which the field is named, for the policy has its name.
     groups: dict[str, list[str]] = {}
-    parts = (part for part in components.COMPONENTS if part.name in known)
+    parts = (part for part in components.COMPONENTS if part.name in known and not part.app)
     for part in sorted(parts, key=lambda part: not part.egress.startswith(part.name)):
         groups.setdefault(part.egress, []).append(part.name)
     return Egress(networks=networks, api_server=egress["apiServer"], policies=[policy(field, parts) for field, parts in groups.items()])

@@ -277,6 +277,19 @@ class DatabaseServer:
 
 
 @dataclass(frozen=True, slots=True)
+class MariaDB:
+    """The object of which mariadb-operator makes the database's server. ``service`` is the one that leads to the server that can write, ``claims`` are those
+    of the records, and ``root_secret`` has root's password under the key ``password``."""
+
+    name: str
+    service: str
+    labels: Labels
+    root_secret: str
+    claims: list[str]
+    spec: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Tenants:
     """Accounts, users and QoS as the document has them: ``document`` is what slurm_tenants checks; the others are options of it."""
 
@@ -310,8 +323,9 @@ class Accounting(Pods):
     """slurmdbd. ``address`` is the DNS name of its Service, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
 
     ``password_secret`` holds the database's password under the key ``password``; ``database_host``, ``database_port`` and ``database_name`` are where it is.
-    ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is None where somebody else runs it, ``tenants``
-    where the document has none. ``archive`` is the volume of purged records, mounted at ``archives``; None without one.
+    ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is the embedded server and ``mariadb`` the object of
+    one, None where the document has another kind of database; ``tenants`` is None where the document has none. ``archive`` is the volume of purged records,
+    mounted at ``archives``; None without one.
     """
 
     name: str
@@ -328,6 +342,7 @@ class Accounting(Pods):
     ca_config_map: str | None
     certificate_secret: str | None
     database: DatabaseServer | None
+    mariadb: MariaDB | None
     tenants: Tenants | None
     backup: Backup
     archive: Volume | None

@@ -63,6 +63,11 @@ def _named(model: Model) -> Iterator[tuple[str, str]]:
             yield "Service", model.accounting.database.service
             yield "ConfigMap", model.accounting.database.config_map
             yield from _volume(model.accounting.database.volume)
+        if model.accounting.mariadb:
+            # The object is not of a kind of corral's; what its operator makes of it has its name.
+            yield "StatefulSet", model.accounting.mariadb.name
+            yield "Service", model.accounting.mariadb.service
+            yield from (("PersistentVolumeClaim", claim) for claim in model.accounting.mariadb.claims)
         yield from _volume(model.accounting.backup.volume)
         yield from _volume(model.accounting.archive)
     for volume in (model.controller.state, *model.sub_mount_volumes):

@@ -42,6 +42,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Labels,
     Login,
     Maintenance,
+    MariaDB,
     Model,
     Munge,
     NodeSet,
@@ -197,7 +198,6 @@ class _Resolver:
         workers = self.workers(node_sets)
         munge = Munge(secret=f"{self.name}-base-munge-key")
         slurmdbd = self.accounting()
-        server = slurmdbd.database if slurmdbd else None
         auth = rest.auth_settings(self.spec)
         texts, fingerprint = config.files(
             cluster=self.name,
@@ -228,7 +228,7 @@ class _Resolver:
             else [],
         )
         slurmrestd = self.rest(texts["slurm.conf"])
-        secrets = self.secrets(munge, login, workers, slurmdbd if server else None, slurmrestd)
+        secrets = self.secrets(munge, login, workers, slurmdbd, slurmrestd)
         return Model(
             name=self.name,
             namespace=self.namespace,
@@ -272,7 +272,9 @@ class _Resolver:
             jail=jails[0],
             jails=jails,
             sub_mount_volumes=sub_mount_volumes,
-            teardown=self.teardown(jails, [*sub_mount_volumes, *_record_volumes(slurmdbd)], controller, secrets),
+            teardown=self.teardown(
+                jails, [*sub_mount_volumes, *_record_volumes(slurmdbd)], controller, secrets, slurmdbd.mariadb if slurmdbd else None
+            ),
             objects_owner=None,
             live=None,
         )
@@ -292,6 +294,8 @@ class _Resolver:
     def component(self, part: components.Part) -> Component:
         labels = {**self.labels, components.LABEL: part.name}
         selector = {key: labels[f"app.kubernetes.io/{key}"] for key in ("name", "instance", "component")}
+        if part.app:
+            selector = {"name": part.app, "instance": f"{self.name}-{part.name}"}
         return Component(
             labels=labels,
             selector={f"app.kubernetes.io/{key}": value for key, value in selector.items()},
@@ -385,7 +389,9 @@ class _Resolver:
         name = f"{self.name}-accounting"
         server = self.database_server(spec["database"])
         external = spec["database"].get("external", {})
-        host = self.domain(server.service) if server else external["host"]
+        mariadb = self.mariadb(spec["database"])
+        own = server or mariadb
+        host = self.domain(own.service) if own else external["host"]
         files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", database_host=host, auth=rest.auth_settings(self.spec))}
         tls = external.get("tls", {})
         return Accounting(
@@ -396,13 +402,14 @@ class _Resolver:
             config_map=f"{name}-config",
             files=files,
             hash=_hash(files)[:16],
-            password_secret=external["passwordSecret"] if external else f"{self.name}-database-password",
+            password_secret=external["passwordSecret"] if external else self.database_password(),
             database_host=host,
             database_port=external.get("port", accounting.DATABASE_PORT),
             database_name=external.get("name", accounting.DATABASE),
             ca_config_map=tls.get("caConfigMap"),
             certificate_secret=tls.get("certificateSecret"),
             database=server,
+            mariadb=mariadb,
             tenants=_tenants(spec["tenants"]) if "tenants" in spec else None,
             backup=self.backup(spec, host),
             archive=self.volume("archive", spec["archive"]["volume"], "ReadWriteOnce") if "archive" in spec else None,
@@ -412,6 +419,28 @@ class _Resolver:
             affinity={},
             jail=self.controller_jail(),
             accounts=self.daemon_accounts(),
+        )
+
+    def database_password(self) -> str:
+        """Return the name of the Secret with the password of slurmdbd's user, where the database is the cluster's own."""
+        return f"{self.name}-database-password"
+
+    def mariadb(self, database: Json) -> MariaDB | None:
+        if "mariadbOperator" not in database:
+            return None
+        spec = database["mariadbOperator"]
+        of = self.components["mariadb"]
+        # As its pods have it in their labels. Another name than that of the embedded server: while one takes the other's place, both are there.
+        name = of.selector["app.kubernetes.io/instance"]
+        root = f"{name}-root-password"
+        priority = self.spec["priorityClasses"]["controlPlane"]
+        return MariaDB(
+            name=name,
+            service=f"{name}-primary" if accounting.is_replicated(spec["spec"]) else name,
+            labels=of.labels,
+            root_secret=root,
+            claims=[f"storage-{name}-{number}" for number in range(spec["replicas"])],
+            spec=accounting.mariadb_spec(spec, password_secret=self.database_password(), root_secret=root, priority=priority),
         )
 
     def database_server(self, database: Json) -> DatabaseServer | None:
@@ -521,11 +550,21 @@ class _Resolver:
             Ingress(
                 name=f"{self.name}-base-ingress-{part.name}",
                 selector=self.components[part.name].selector,
-                peers=[{"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress],
+                peers=[*({"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress), *self.operated(part)],
                 ports=[{"protocol": "TCP", "port": part.port}] if part.port else [],
             )
             for part in self.parts
             if part.ingress or part.port
+        ]
+
+    def operated(self, part: components.Part) -> list[Json]:
+        """Who else reaches the pods of an operator's object: they one another, and the operator, wherever it runs."""
+        if not part.app:
+            return []
+        operator = {"app.kubernetes.io/name": f"{part.app}-operator"}
+        return [
+            {"podSelector": {"matchLabels": self.components[part.name].selector}},
+            {"namespaceSelector": {}, "podSelector": {"matchLabels": operator}},
         ]
 
     def login(self) -> Login:
@@ -961,10 +1000,16 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def secrets(self, munge: Munge, login: Login, workers: Workers, embedded: Accounting | None, slurmrestd: Rest | None) -> list[Json]:
-        """Return the Secrets that are made once. ``embedded``: slurmdbd, where its database and so the password are the cluster's own."""
+    def secrets(self, munge: Munge, login: Login, workers: Workers, slurmdbd: Accounting | None, slurmrestd: Rest | None) -> list[Json]:
+        """Return the Secrets that are made once. The password of a database is one where the cluster has a database of its own."""
         tokens = [slurmrestd.jwt_secret] if slurmrestd else []
-        passwords = [embedded.password_secret] if embedded else []
+        passwords: list[tuple[str, Labels]] = []
+        if slurmdbd and slurmdbd.database:
+            passwords = [(slurmdbd.password_secret, slurmdbd.database.labels)]
+        elif slurmdbd and slurmdbd.mariadb:
+            # With the label mariadb-operator gives a new password to the server at once.
+            watched = {**slurmdbd.mariadb.labels, "k8s.mariadb.com/watch": ""}
+            passwords = [(slurmdbd.password_secret, watched), (slurmdbd.mariadb.root_secret, watched)]
         host_keys = [(login.host_keys_secret, self.components["login"].labels)]
         if workers.ssh != "Never":
             # Not the login nodes': who breaks out on a worker does not get those.
@@ -989,10 +1034,10 @@ class _Resolver:
                 {
                     "name": name,
                     "namespace": self.namespace,
-                    "labels": self.components["database"].labels,
+                    "labels": labels,
                     "data": {"password": {"password": 32}},
                 }
-                for name in passwords
+                for name, labels in passwords
             ),
             *(
                 {
@@ -1011,7 +1056,9 @@ class _Resolver:
         kept_for = {"spec": {"claimRef": {"namespace": self.namespace, "name": claim}}} if claim else {}
         return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where, "labels": self.labels}, **kept_for}
 
-    def teardown(self, jails: list[Jail], volumes: list[Volume], controller: Controller, secrets: list[Json]) -> Teardown:
+    def teardown(
+        self, jails: list[Jail], volumes: list[Volume], controller: Controller, secrets: list[Json], mariadb: MariaDB | None
+    ) -> Teardown:
         data: list[Json] = []
         left: list[str] = []
         for volume in (*(jail.volume for jail in jails if jail.volume), *volumes, controller.state):
@@ -1024,6 +1071,9 @@ class _Resolver:
                 )
             if not volume.create:
                 left.append(f"The claim {volume.claim} in namespace {self.namespace} is yours and stays, with its files.")
+        if mariadb:
+            data.extend(self.owned("PersistentVolumeClaim", claim) for claim in mariadb.claims)
+            left.append(f"Other claims of the MariaDB object {mariadb.name} stay, such as those of replicas that it had before.")
         data.extend(self.owned("Secret", secret["name"]) for secret in secrets)
         data.append(self.owned("ConfigMap", revisions.name(self.name)))
         theirs = [self.spec["sssd"]["configSecret"]] if "sssd" in self.spec else []

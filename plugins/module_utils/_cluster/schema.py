@@ -89,6 +89,8 @@ _SHARE = "^([1-9][0-9]{0,4}|([1-9][0-9]?|100)%)$"
 _DURATION = "^([0-9]{1,4}-)?[0-9]{1,9}(:[0-9]{2}){0,2}$"
 _FAIRSHARE = "^([0-9]{1,10}|parent)$"
 _TRES = "^[0-9]{1,15}([.][0-9]{1,3})?[KMGTP]?$"
+# What is below such a field is nobody's here.
+FREE = "x-kubernetes-preserve-unknown-fields"
 # Those of quantities that are amounts.
 AMOUNTS = (_CPU, _BYTES)
 
@@ -221,6 +223,11 @@ def _map(description: str, values: Schema, *, maximum: int, default: Any = None)
         schema["default"] = default
     schema["additionalProperties"] = values
     return schema
+
+
+def _free(description: str) -> Schema:
+    """A mapping that somebody else checks."""
+    return {"type": "object", "description": description, "default": {}, FREE: True}
 
 
 def _number(description: str, maximum: int) -> Schema:
@@ -1290,7 +1297,7 @@ def _accounting() -> Schema:
     """slurmdbd and its database."""
     period = _string("A time such as 12months, 365days or 48hours.", r"^[1-9][0-9]{0,4}(hours|days|months)$", max_length=12)
     database = _object(
-        "Where the records are. Exactly one of embedded and external.",
+        "Where the records are. Exactly one of embedded, external and mariadbOperator.",
         {
             "embedded": _object(
                 "A MariaDB server of the cluster's own, with a volume that outlives it.",
@@ -1349,6 +1356,23 @@ def _accounting() -> Schema:
                 },
                 required=("host", "passwordSecret"),
             ),
+            "mariadbOperator": _object(
+                "A MariaDB object (k8s.mariadb.com/v1alpha1), of which mariadb-operator makes the server. It has to be installed.",
+                {
+                    "size": {**_quantity("Size of the claim of each server.", _BYTES), "default": "10Gi"},
+                    "storageClassName": _string("Storage class of the claims. Without it, the default one.", _SUBDOMAIN),
+                    "replicas": _integer("Number of servers. More than one needs replication or galera in spec.", 1, 9, 1),
+                    "resources": resources(
+                        "Size of each server's container. Half of the memory limit is InnoDB's buffer pool.",
+                        default={"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+                        memory_limit=True,
+                    ),
+                    "myCnf": _lines("Lines for my.cnf, after those that slurmdbd asks for.", "A line such as max_connections = 500."),
+                    "spec": _free(
+                        "More of the object's spec, such as replication, galera, affinity or metrics; mariadb-operator checks it."
+                    ),
+                },
+            ),
             "backup": _object(
                 "Dumps of the database by a schedule. Needs images.mariadb, whoever runs the database.",
                 {
@@ -1370,7 +1394,7 @@ def _accounting() -> Schema:
             ),
         },
         default={"embedded": {}},
-        rules=(one_of("embedded", "external", what="database"),),
+        rules=(one_of("embedded", "external", "mariadbOperator", what="database"),),
     )
     return _object(
         "Accounting: slurmdbd and its database. Without it, the cluster keeps no record of jobs that have ended.",
@@ -1570,7 +1594,11 @@ def spec() -> Schema:
                 "Container images.",
                 {
                     "slurm": _string("Image of all Slurm daemons, built from images/slurm.", _IMAGE, max_length=512),
-                    "mariadb": _string("Image of the embedded database of accounting, built from images/mariadb.", _IMAGE, max_length=512),
+                    "mariadb": _string(
+                        "Image of the embedded database of accounting, and of the client that dumps one, built from images/mariadb.",
+                        _IMAGE,
+                        max_length=512,
+                    ),
                     "pullPolicy": _string("When nodes pull images.", enum=("Always", "IfNotPresent", "Never"), default="IfNotPresent"),
                     "pullSecrets": _list(
                         "Names of Secrets with registry credentials.",

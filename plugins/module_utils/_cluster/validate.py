@@ -26,6 +26,8 @@ _TYPES = {
 }
 # So many errors are told, and so many of the others are counted.
 SHOWN, COUNTED = 20, 10_000
+# Of what somebody else checks.
+_DEPTH = 32
 # Beyond it the API server takes a number for one with a fraction.
 MAX_INTEGER = 2**63 - 1
 
@@ -111,6 +113,9 @@ def _structure(value: Any, wanted: schema.Schema, path: str) -> Iterator[str | C
 
 def _mapping(value: dict[Any, Any], wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
     known = wanted.get("properties")
+    if wanted.get(schema.FREE):
+        yield from _free(value, path)
+        return
     if known is None:
         values = wanted.get("additionalProperties", {})
         if len(value) > wanted.get("maxProperties", len(value)):
@@ -131,6 +136,29 @@ def _mapping(value: dict[Any, Any], wanted: schema.Schema, path: str) -> Iterato
     for key, child in known.items():
         if value.get(key) is not None and not (path == "" and key == "status"):
             yield from _structure(value[key], child, _join(path, key))
+
+
+def _free(value: Any, path: str, depth: int = 0) -> Iterator[str]:
+    """What somebody else checks has to be JSON at least."""
+    if depth > _DEPTH:
+        yield f"{path} is more than {_DEPTH} levels deep, which no object of Kubernetes is; remove it."
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _free(item, f"{path}[{index}]", depth + 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield f"{path} has the key {_found(key)}; keys are text, so put it in quotes."
+            else:
+                yield from _free(item, _join(path, key), depth + 1)
+    elif isinstance(value, str):
+        yield from _text(value, {}, path)
+    elif value is not None and not _is_scalar(value):
+        yield f"{path} is {_found(value)}, which Kubernetes can not keep; write text, a number of at most 19 digits, or true or false."
+
+
+def _is_scalar(value: Any) -> bool:
+    return abs(value) <= MAX_INTEGER if isinstance(value, int) else isinstance(value, float) and math.isfinite(value)
 
 
 def _unknown(key: Any, known: dict[str, schema.Schema], path: str) -> str:
@@ -163,7 +191,7 @@ def _array(value: list[Any], wanted: schema.Schema, path: str) -> Iterator[str |
         seen.setdefault(identity, index)
 
 
-def _text(value: str, wanted: schema.Schema, path: str) -> Iterator[str | Callable[[], str]]:
+def _text(value: str, wanted: schema.Schema, path: str) -> Iterator[str]:
     if "enum" in wanted:
         if value not in wanted["enum"]:
             yield f"{path} is {_found(value)}; it must be one of {', '.join(wanted['enum'])}."
@@ -200,7 +228,7 @@ def _is(value: Any, kind: str) -> bool:
     if kind == "integer":
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == "number":
-        return isinstance(value, int) and not isinstance(value, bool) if not isinstance(value, float) else not math.isnan(value)
+        return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and not math.isnan(value))
     return isinstance(value, {"object": dict, "array": list, "string": str, "boolean": bool}[kind])
 
 

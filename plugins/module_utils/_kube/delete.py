@@ -41,6 +41,15 @@ def delete(client: Client, ref: Ref, *, uid: str, propagation: str, version: str
     return response.code in (200, 202)
 
 
+def usual_propagation(ref: Ref, *, waits: bool) -> str:
+    """Return how an object is deleted where nobody says it.
+
+    What a custom kind's controller has made follows its object and does not go before it: with ``Foreground``, the controller still sees the object while its
+    dependents go, makes them anew, and cleans up what they stand for (mariadb-operator before 0.38.1 drops a database for its Database object).
+    """
+    return "Foreground" if waits and ref.resource.builtin else "Background"
+
+
 def wait_gone(client: Client, ref: Ref, uid: str, *, timeout: float) -> None:
     """Return when the object with this UID does not exist any more. Raises WaitTimeout with what holds it."""
     deadline = time.monotonic() + timeout

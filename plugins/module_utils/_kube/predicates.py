@@ -179,6 +179,16 @@ def _service(obj: Object) -> State:
     return State(ready=False, text="no load balancer has given it an address")
 
 
+def _maria_db(obj: Object) -> State:
+    """As mariadb-operator says by its condition, which has no generation."""
+    ready = _condition(obj, "Ready")
+    if ready.get("status") == "True":
+        return READY
+    if not ready:
+        return State(ready=False, text="mariadb-operator has not reported on it; see whether its pod runs and watches this namespace")
+    return State(ready=False, text=f"{ready.get('reason', 'NotReady')}: {str(ready.get('message', '')).rstrip('.')}")
+
+
 PREDICATES: dict[tuple[str, str], Callable[[Object], State]] = {
     ("", "Namespace"): _namespace,
     ("", "PersistentVolumeClaim"): _claim,
@@ -188,4 +198,5 @@ PREDICATES: dict[tuple[str, str], Callable[[Object], State]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("batch", "Job"): _job,
+    ("k8s.mariadb.com", "MariaDB"): _maria_db,
 }

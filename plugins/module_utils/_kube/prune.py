@@ -32,7 +32,7 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._kube import fields
 from ansible_collections.corral.slurm.plugins.module_utils._kube.apply import current_revision
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import APPLY, METADATA_LIST, Client
-from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
+from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, usual_propagation, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Discovery, Ref
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Conflict, Invalid, KubeError, NotFound, Status
 from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import NEVER_PRUNED, Item, add_label, tier
@@ -206,7 +206,7 @@ class ApplySet:
         return [] if self._parent is None else [ref for ref, *dummy in self._members(set(), set())]
 
     def delete_all(self, *, propagation: str, wait: bool, timeout: float) -> list[Ref]:
-        """Delete all members, workloads first, then the parent; return what was deleted.
+        """Delete all members, workloads first, then the parent; return what was deleted. ``propagation`` is "" for the usual one.
 
         With ``wait`` each tier is gone before the next is touched, so that pods can end while their Services and files are still there. That holds for
         members, too, that a run before has begun to delete.
@@ -220,7 +220,8 @@ class ApplySet:
             deleted.extend(
                 ref
                 for ref, uid, going in tier
-                if not going and delete(self._client, ref, uid=uid, propagation=propagation, check=self._check)
+                if not going
+                and delete(self._client, ref, uid=uid, propagation=propagation or usual_propagation(ref, waits=wait), check=self._check)
             )
             if wait and not self._check:
                 for ref, uid, _dummy in tier:

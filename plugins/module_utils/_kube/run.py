@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.corral.slurm.plugins.module_utils._kube import auth, foreign_fields, idle, ownership, stuck_pods, wait
 from ansible_collections.corral.slurm.plugins.module_utils._kube.apply import Applier, current_revision
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
-from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, wait_gone
+from ansible_collections.corral.slurm.plugins.module_utils._kube.delete import delete, usual_propagation, wait_gone
 from ansible_collections.corral.slurm.plugins.module_utils._kube.diff import difference
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN, Discovery, Ref, unknown_kind
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, KubeError, NotFound, WaitFailed, WaitTimeout
@@ -286,7 +286,7 @@ class Batch:
 
     def _remove(self) -> None:
         waits = bool(self._params.get("wait"))
-        propagation = str(self._params.get("propagation") or ("Foreground" if waits else "Background"))
+        propagation = str(self._params.get("propagation") or "")
         if self._set is not None:
             self._set.read()
         timeout = self._timeout + self._warn_users()
@@ -297,7 +297,7 @@ class Batch:
         deleting: list[tuple[Ref, str]] = []
         for item in sorted(self._items, key=lambda one: -one.tier):
             try:
-                uid = self._delete(item, propagation)
+                uid = self._delete(item, propagation, waits=waits)
             except ApiError:
                 item.result = "refused"
                 raise
@@ -307,7 +307,7 @@ class Batch:
             for ref, uid in deleting:
                 wait_gone(self._client, ref, uid, timeout=max(0.0, deadline - time.monotonic()))
 
-    def _delete(self, item: Item, propagation: str) -> str:
+    def _delete(self, item: Item, propagation: str, *, waits: bool) -> str:
         """Delete one object; return the uid of what goes, "" where nothing does."""
         try:
             # Where there is no such kind there is no such object.
@@ -322,6 +322,8 @@ class Batch:
             return ""
         metadata = item.before["metadata"]
         uid = str(metadata["uid"])
-        gone = not metadata.get("deletionTimestamp") and delete(self._client, item.ref, uid=uid, propagation=propagation, check=self._check)
+        gone = not metadata.get("deletionTimestamp") and delete(
+            self._client, item.ref, uid=uid, propagation=propagation or usual_propagation(item.ref, waits=waits), check=self._check
+        )
         item.result = "absent" if gone else "unchanged"
         return uid

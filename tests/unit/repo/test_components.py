@@ -24,7 +24,7 @@ ALL = {"get", "list", "watch", "create", "patch", "delete"}
 
 
 def documents() -> list[Json]:
-    """What the examples have, and what they do not: volumes of directories, a second controller, a directory of users, and a database of its own."""
+    """What the examples have, and what they do not: volumes of directories, a second controller, a directory of users, and databases of its own."""
     full = load("examples/full.yml")
     more = {**full, "spec": {**full["spec"]}}
     directory = {"hostPath": "/srv/a", "size": "1Gi", "accessMode": "ReadWriteMany"}
@@ -38,7 +38,11 @@ def documents() -> list[Json]:
         "purge": {"jobs": "12months"},
         "archive": {"volume": {"hostPath": "/srv/e", "size": "1Gi"}},
     }
-    return [full, more, *(load(f"examples/{name}.yml") for name in ("minimal", "own"))]
+    operated = {
+        **full,
+        "spec": {**full["spec"], "accounting": {**more["spec"]["accounting"], "database": {"mariadbOperator": {}, "backup": kept}}},
+    }
+    return [full, more, operated, *(load(f"examples/{name}.yml") for name in ("minimal", "own"))]
 
 
 @functools.cache
@@ -111,9 +115,10 @@ def test_components_go_in_the_other_order_than_they_come() -> None:
         "base",
     ]
     found = [list(model.components) for model, _objects in made()]
-    assert found[1] == list(PARTS), "all that there are"
-    assert found[0] == [name for name in PARTS if name != "database"], "somebody else's database"
-    assert found[2] == [name for name, part in PARTS.items() if not part.field]
+    assert found[0] == [name for name in PARTS if name not in ("database", "mariadb")], "somebody else's database"
+    assert found[1] == [name for name in PARTS if name != "mariadb"], "the cluster's own"
+    assert found[2] == [name for name in PARTS if name != "database"], "one that another operator makes"
+    assert found[3] == [name for name, part in PARTS.items() if not part.field]
 
 
 def test_the_site_has_the_role_of_each() -> None:

@@ -8,6 +8,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import yaml
+
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
 
 from ...server import kubeconfig
@@ -46,3 +48,17 @@ def test_an_object_that_no_dry_run_can_try_is_told_and_stops_nothing(tmp_path: P
             result = run({**parameters, "create_only": create_only}, check=True, diff=False)
             assert [row["result"] for row in result["objects"]] == ["created", "created"]
             assert result["warnings"] == [f"ConfigMap demo/strict is not checked, since {NO_DRY_RUN[1]}; a run asks it."]
+
+
+def test_a_kind_of_another_operator_that_is_missing_ends_the_run(tmp_path: Path) -> None:
+    document = yaml.safe_load((ROOT / "examples" / "full.yml").read_text())
+    document["spec"]["accounting"]["database"] = {"mariadbOperator": {}}
+    file = tmp_path / "full.yml"
+    file.write_text(yaml.safe_dump(document))
+    with serving() as server:
+        command = ["ansible-playbook", "corral.slurm.site", "-e", f"slurm_cluster_file={file}"]
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "ANSIBLE_NOCOLOR": "1"}
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert "needs mariadb-operator, and the API server has no kind MariaDB in k8s.mariadb.com/v1alpha1; install" in done.stdout
+        assert len([path for path in server.written if "/configmaps/" in path]) == 1

@@ -118,7 +118,7 @@ class DocumentTriggers:
             convergence=Convergence(Conflicts(context.clock, context.settings.backoff_most)),
             requests=Requests(resynced=now),
         )
-        self._objects.watch(key[0], first=trigger is Trigger.RESYNC)
+        self._objects.watch(document, first=trigger is Trigger.RESYNC)
         context.queue.add(key, trigger)
 
     def _changed(self, cluster: Cluster, document: Json) -> None:
@@ -130,6 +130,7 @@ class DocumentTriggers:
             document["spec"] = before.get("spec")  # share the object with the last check
             self._overwritten(cluster, before)
             return
+        self._objects.watch(document, first=False)  # also the kind of a field that it did not have
         if context.foreign(before):  # its status has the facts of the previous operator
             cluster.facts, cluster.seen_at = Facts.of(document.get("status") or {}), context.clock()
         context.backoff.reset(cluster.key)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import functools
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster.components import has_field
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from corral_operator.api.client import Json
 from corral_operator.api.watch import Collection, Watch
@@ -36,12 +37,13 @@ class ObjectTriggers:
         # Separate limits, so that a new document does not wait behind the many documents of a starting operator.
         self._list_slots = {first: asyncio.Semaphore(_LISTS) for first in (True, False)}
 
-    def watch(self, name: str, *, first: bool) -> None:
-        """Watch a namespace; ``first``: its document existed when this process started."""
-        if name in self._context.cache.namespaces:
-            return
-        namespace = self._context.cache.namespaces[name] = Namespace(name)
+    def watch(self, document: Json, *, first: bool) -> None:
+        """Watch the namespace of a document, as far as it is not watched yet; ``first``: the document existed when this process started."""
+        name = str(document["metadata"]["namespace"])
+        namespace = self._context.cache.namespaces.setdefault(name, Namespace(name))
         for kind in KINDS:
+            if kind.name in namespace.watches or not has_field(document.get("spec"), kind.field):
+                continue
             # Only the first kind is retried often without permission: an operator that can read anything in a namespace can read that kind.
             watch = Watch(
                 self._context.api,

@@ -60,6 +60,8 @@ def one(kind: Kind, found: Json) -> list[Child]:
         ("PersistentVolumeClaim", {"metadata__uid": "2"}, True),
         ("SlurmNodeSet", {"spec__replicas": 3}, True),
         ("SlurmNodeSet", {"status": {"replicas": 2}, "metadata__resourceVersion": "8"}, False),
+        ("MariaDB", {"metadata__resourceVersion": "8"}, False),
+        ("MariaDB", {"metadata__generation": 4}, True),
         ("Pod", {"metadata__annotations": {"x": "y"}, "metadata__resourceVersion": "8"}, False),
         ("Pod", {"metadata__uid": "2"}, True),
     ],
@@ -194,3 +196,14 @@ def test_an_object_whose_label_was_taken_off_or_changed_is_drift_of_the_cluster_
 def test_the_last_job_of_a_cron_job_counts(status: Json, message: str) -> None:
     (found,) = one(KIND["CronJob"], made(status=status))
     assert (found.ready, found.message) == (not message, message)
+
+
+def test_a_mariadb_is_as_its_operator_says() -> None:
+    def readiness(**status: Any) -> tuple[bool, str]:
+        (found,) = one(KIND["MariaDB"], made(status=status))
+        return found.ready, found.message
+
+    assert readiness() == (False, "mariadb-operator has not reported on MariaDB a-cpu")
+    said = {"type": "Ready", "status": "False", "message": "Galera not ready"}
+    assert readiness(conditions=[said]) == (False, "MariaDB a-cpu is not ready: Galera not ready")
+    assert readiness(conditions=[{**said, "status": "True", "message": "Running"}]) == (True, "")

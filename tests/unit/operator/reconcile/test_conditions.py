@@ -86,6 +86,20 @@ def test_conditions_of_others_are_retained_and_old_ones_removed() -> None:
             {"Ready": ("False", "NotReady", 4), "WorkersReady": ("False", "NotReady", 4), "LoginReady": ("False", "Missing", 4)},
         ),
         (
+            {"children": [*(well().children or ()), Child("MariaDB", "a-mariadb", "mariadb", "1", ready=False, message="it is not ready")]},
+            {"Ready": ("False", "NotReady", 4), "DatabaseReady": ("False", "NotReady", 4)},
+        ),
+        (
+            {
+                "children": [
+                    *(well().children or ()),
+                    Child("MariaDB", "a-mariadb", "mariadb", "1"),
+                    Child("StatefulSet", "a-database", "database", "1", ready=False, message="one takes the other's place"),
+                ]
+            },
+            {"DatabaseReady": ("False", "NotReady", 4)},
+        ),
+        (
             {"children": [*(well().children or ()), Child("CronJob", "a-backup", "backup", "1", ready=False, message="it has failed")]},
             {"Ready": ("True", "InService", 4), "BackupReady": ("False", "NotReady", 4), "Degraded": ("True", "NotReady", 4)},
         ),

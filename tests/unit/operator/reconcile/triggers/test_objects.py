@@ -457,3 +457,29 @@ def test_a_namespace_without_rights_is_asked_about_a_few_times_a_minute(tmp_path
             assert world.condition("Ready")[0] == "True", "a right that comes is noticed as soon as before"
 
     run(story())
+
+
+@pytest.mark.parametrize("refused", [0, 403, 404])
+def test_the_kind_of_another_operator_is_watched_where_a_document_needs_it(tmp_path: Path, refused: int) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        asked: list[str] = []
+
+        def refuse(_method: str, where: str) -> int:
+            if "k8s.mariadb.com" in where:
+                asked.append(where)
+                return refused
+            return 0
+
+        world.api.refuse = refuse
+        world.api.put(path(), document())
+        async with world:
+            await asyncio.sleep(10)
+            assert world.condition("Ready")[0] == "True"
+            assert asked == []
+            world.api.put(path(), document(accounting={"database": {"mariadbOperator": {}}}))
+            await asyncio.sleep(10)
+            assert set(asked) == {"/apis/k8s.mariadb.com/v1alpha1/namespaces/one/mariadbs"}
+            assert world.condition("Ready")[0] == "True"
+
+    run(story())

@@ -35,6 +35,10 @@ def slurmdbd(found: dict[str, Any]) -> dict[str, str]:
     return settings(found["accounting"]["files"]["slurmdbd.conf"])
 
 
+def deep(levels: int) -> dict[str, Any]:
+    return {"a": deep(levels - 1)} if levels else {}
+
+
 def test_without_it_there_is_nothing_of_it() -> None:
     found = resolve.model(good()).to_dict()
     assert found["accounting"] is None
@@ -93,6 +97,67 @@ def test_a_database_of_somebody_elses() -> None:
     }
 
 
+def test_a_database_of_mariadb_operator() -> None:
+    wanted = {
+        "size": "20Gi",
+        "storageClassName": "fast",
+        "resources": {"limits": {"memory": "2Gi"}},
+        "myCnf": ["max_connections = 500"],
+        "spec": {"storage": {"resizeInUseVolumes": False}, "nodeSelector": {"disk": "fast"}},
+    }
+    found = model(database={"mariadbOperator": wanted})
+    name = found["name"]
+    mine = found["accounting"]
+    assert mine["database"] is None
+    server = mine["mariadb"]
+    assert server["name"] == server["service"] == f"{name}-mariadb"
+    assert server["spec"] == {
+        "database": "slurm_acct_db",
+        "username": "slurm",
+        "passwordSecretKeyRef": {"name": f"{name}-database-password", "key": "password", "generate": False},
+        "rootPasswordSecretKeyRef": {"name": f"{name}-mariadb-root-password", "key": "password", "generate": False},
+        "port": 3306,
+        "replicas": 1,
+        "resources": {"limits": {"memory": "2Gi"}},
+        "storage": {"size": "20Gi", "storageClassName": "fast", "resizeInUseVolumes": False},
+        "myCnf": (
+            "[mariadb]\ninnodb_buffer_pool_size = 1073741824\ninnodb_log_file_size = 268435456\ninnodb_lock_wait_timeout = 900\n"
+            "max_allowed_packet = 64M\ncharacter_set_server = utf8mb4\nmax_connections = 500\n"
+        ),
+        "priorityClassName": "corral-control-plane",
+        "nodeSelector": {"disk": "fast"},
+    }
+    assert slurmdbd(found)["StorageHost"] == f"{name}-mariadb.{found['namespace']}.svc.cluster.local"
+    secrets = {one["name"]: one["data"]["password"] for one in found["secrets"] if "password" in one["data"]}
+    assert secrets == {secret: {"password": 32} for secret in (f"{name}-database-password", f"{name}-mariadb-root-password")}
+    data = {(one["kind"], one["metadata"]["name"]) for one in found["teardown"]["data"]}
+    assert {("PersistentVolumeClaim", f"storage-{name}-mariadb-0"), ("Secret", f"{name}-mariadb-root-password")} <= data
+
+
+@pytest.mark.parametrize("way", ["galera", "replication"])
+def test_slurmdbd_writes_to_the_primary(way: str) -> None:
+    found = model(database={"mariadbOperator": {"replicas": 3, "spec": {way: {"enabled": True}}}})
+    name, mine = found["name"], found["accounting"]
+    assert mine["mariadb"]["service"] == f"{name}-mariadb-primary"
+    assert slurmdbd(found)["StorageHost"].startswith(f"{name}-mariadb-primary.")
+    assert mine["mariadb"]["claims"] == [f"storage-{name}-mariadb-{number}" for number in range(3)]
+
+
+def test_who_reaches_the_pods_of_mariadb_operator() -> None:
+    found = model(database={"mariadbOperator": {}})
+    pods = {"app.kubernetes.io/name": "mariadb", "app.kubernetes.io/instance": f"{found['name']}-mariadb"}
+    (policy,) = [one for one in found["ingress"] if one["selector"] == pods]
+    others = [{"matchLabels": found["components"][name]["selector"]} for name in ("accounting", "backup")]
+    operator = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "mariadb-operator"}}}
+    assert policy["peers"] == [*({"podSelector": one} for one in (*others, {"matchLabels": pods})), operator]
+    peer = {"to": [{"podSelector": {"matchLabels": pods}}]}
+    reach = {one["name"].rpartition("-")[2]: peer in one["rules"] for one in found["egress"]["policies"]}
+    assert [name for name, found_there in reach.items() if found_there] == ["controller"]
+    assert not any("mariadb" in str(one["selector"]) for one in found["egress"]["policies"]), (
+        "where they connect to is their operator's business"
+    )
+
+
 def test_what_the_document_says_of_records() -> None:
     found = model(
         enforce=["associations", "limits", "safe"],
@@ -134,6 +199,9 @@ def test_dumps_of_either_database() -> None:
         "DATABASE": "records",
         "USER": "acct",
     }
+    operated = model(database={"mariadbOperator": {}, "backup": backup})
+    env = {one["name"]: one["value"] for one in operated["accounting"]["backup"]["env"]}
+    assert env["CORRAL_DATABASE_HOST"] == operated["accounting"]["database_host"]
     without = model()["accounting"]["backup"]
     assert (without["schedule"], without["volume"]) == (None, None), "a run can dump all the same"
 
@@ -161,7 +229,8 @@ def test_who_reaches_whom() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"database": {}}, "spec.accounting.database has no database; give exactly one of embedded and external."),
+        ({"database": {}}, "spec.accounting.database has no database; give exactly one of embedded, external and mariadbOperator."),
+        ({"database": {"embedded": {}, "mariadbOperator": {}}}, "spec.accounting.database has embedded and mariadbOperator"),
         ({"database": {"embedded": {}, "external": EXTERNAL}}, "spec.accounting.database has embedded and external"),
         ({"database": {"external": {"host": "x"}}}, "spec.accounting.database.external.passwordSecret"),
         ({"database": {"embedded": {"resources": {"limits": {"memory": "128Mi"}}}}}, "less than 256Mi, with which MariaDB does not start"),
@@ -183,6 +252,41 @@ def test_who_reaches_whom() -> None:
         ({"extraConfig": ["ArchiveJobs=yes"]}, "set spec.accounting.archive"),
         ({"database": {"embedded": {}, "backup": {"schedule": "@daily"}}}, "spec.accounting.database.backup.volume"),
         (
+            {"database": {"mariadbOperator": {"replicas": 3}}},
+            "spec.accounting.database.mariadbOperator.replicas is 3, and nothing says how the servers get the same data; add spec: {replication:",
+        ),
+        (
+            {"database": {"mariadbOperator": {"replicas": 3, "spec": {"galera": {"enabled": False}}}}},
+            "nothing says how the servers get the same data",
+        ),
+        (
+            {"database": {"mariadbOperator": {"spec": {"myCnf": "[mariadb]"}}}},
+            "spec.myCnf is set, which corral sets itself: set spec.accounting.database.mariadbOperator.myCnf; remove it.",
+        ),
+        (
+            {"database": {"mariadbOperator": {"spec": {"storage": {"ephemeral": True}}}}},
+            "mariadbOperator.spec.storage.ephemeral is set, which corral sets itself: the records would be lost with the pod; remove it.",
+        ),
+        ({"database": {"mariadbOperator": {"spec": {"tls": {"required": True}}}}}, "mariadbOperator.spec.tls.required is set"),
+        (
+            {"database": {"mariadbOperator": {"spec": {"storage": "1Gi"}}}},
+            "spec.accounting.database.mariadbOperator.spec.storage is no mapping",
+        ),
+        ({"database": {"mariadbOperator": {"spec": {"affinity": {1: "x"}}}}}, "mariadbOperator.spec.affinity has the key 1; keys are text"),
+        (
+            {"database": {"mariadbOperator": {"spec": deep(40)}}},
+            "is more than 32 levels deep, which no object of Kubernetes is; remove it.",
+        ),
+        ({"database": {"mariadbOperator": {"spec": {"image": "\ud800"}}}}, "mariadbOperator.spec.image has half of a surrogate pair"),
+        (
+            {"database": {"mariadbOperator": {"spec": {"timeZone": float("nan")}}}},
+            "mariadbOperator.spec.timeZone is nan, which Kubernetes can not keep",
+        ),
+        (
+            {"database": {"mariadbOperator": {"resources": {"limits": {"memory": "128Mi"}}}}},
+            "spec.accounting.database.mariadbOperator.resources.limits.memory is less than 256Mi",
+        ),
+        (
             {"database": {"embedded": {}, "backup": {"schedule": "daily", "volume": {"claimName": "a"}}}},
             "spec.accounting.database.backup.schedule",
         ),
@@ -199,6 +303,7 @@ def test_the_image_of_the_database_is_missing() -> None:
     assert found.startswith("spec.images.mariadb is missing")
     assert resolve.model(edited("spec.accounting", {"database": {"external": EXTERNAL}})).accounting is not None
     backup = {"schedule": "@daily", "volume": {"claimName": "dumps"}}
+    assert resolve.model(edited("spec.accounting", {"database": {"mariadbOperator": {}}})).accounting is not None
     (found,) = mistakes(edited("spec.accounting", {"database": {"external": EXTERNAL, "backup": backup}}))
     assert found.startswith("spec.images.mariadb is missing, the image that dumps the database")
 
