@@ -52,7 +52,8 @@ trap 'end; exit 0' TERM
 begin
 while :; do
 	status=0
-	[ -n "$renew" ] || wait -n || status=$?
+	# By their pids: without them bash may report one that has ended before, on request.
+	[ -n "$renew" ] || wait -n "${daemons[@]}" || status=$?
 	[ -n "$renew" ] || break
 	renew=
 	echo "munged.sh: both munged start again with the key that the Secret has now" >&2
