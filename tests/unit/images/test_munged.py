@@ -22,8 +22,8 @@ socket=$(tr ' ' '\\n' <<<"$*" | sed -n 's/^--socket=//p')
 trap 'echo "$socket" >>{folder}/ended; exit 0' TERM
 echo "$$ $socket ${{LD_PRELOAD:-}} $*" >>{folder}/began
 while [ ! -e {folder}/die ] || [[ $socket != */"$(cat {folder}/die)" ]]; do
-	sleep 0.05 &
-	wait $! # which a signal ends at once
+    sleep 0.05 &
+    wait $! # which a signal ends at once
 done
 exit 3
 """
