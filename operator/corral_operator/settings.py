@@ -60,7 +60,7 @@ class Settings:
     qps: float = 50.0
     """Sustained rate of requests per second of the controller and its runs together; 0: no limit. The election and watches are exempt."""
     burst: float = 1300.0
-    """Requests that may be sent at once: as many as a leader of a hundred clusters sends when it starts, 11 lists for each namespace."""
+    """Requests that may be sent at once: as many as a leader of a hundred clusters sends when it starts, 12 lists for each namespace."""
     elect: bool = True
     lease_namespace: str = "default"
     lease_name: str = "corral-operator"

@@ -45,6 +45,16 @@ def slurmctld_options() -> Options:
     }
 
 
+def secret_options() -> Options:
+    """Return the options of one Secret and the recipes of its keys."""
+    return {
+        "name": {"type": "str", "required": True},
+        "namespace": {"type": "str"},
+        "labels": {"type": "dict", "default": {}},
+        "data": {"type": "dict", "required": True, "no_log": True},
+    }
+
+
 def association_options() -> Options:
     """Return the options of an association, an account's own or a user's; doc_fragments/association.py documents them."""
     return {

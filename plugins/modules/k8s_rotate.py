@@ -115,7 +115,7 @@ requests:
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.rotate import run
-from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module, secret_options
 
 CONSTRAINTS: dict[str, Any] = {
     "required_together": [["selector", "container", "command"]],
@@ -131,12 +131,7 @@ def argument_spec() -> dict[str, object]:
             "type": "dict",
             "required": True,
             "no_log": False,
-            "options": {
-                "name": {"type": "str", "required": True},
-                "namespace": {"type": "str"},
-                "labels": {"type": "dict", "default": {}},
-                "data": {"type": "dict", "required": True, "no_log": True},
-            },
+            "options": secret_options(),
         },
         "selector": {"type": "str"},
         "container": {"type": "str"},

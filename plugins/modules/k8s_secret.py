@@ -105,7 +105,7 @@ writes:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.secret import run
-from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module, secret_options
 
 
 def argument_spec() -> dict[str, object]:
@@ -117,12 +117,7 @@ def argument_spec() -> dict[str, object]:
             "elements": "dict",
             "required": True,
             "no_log": False,
-            "options": {
-                "name": {"type": "str", "required": True},
-                "namespace": {"type": "str"},
-                "labels": {"type": "dict", "default": {}},
-                "data": {"type": "dict", "required": True, "no_log": True},
-            },
+            "options": secret_options(),
         },
     }
 

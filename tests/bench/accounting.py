@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import sys
 import time
@@ -76,8 +75,7 @@ class _Cluster(own.Own):
         printed = self.play("corral.slurm.site", "-v")
         if "changed=0" not in printed:
             sys.exit(f"bench: the cluster is not at rest:\n{printed}")
-        requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', printed)) for what in ("requests", "writes"))
-        return {"requests": requests, "writes": writes, "objects": len(re.findall(r'"result": "unchanged"', printed))}
+        return dict(zip(("requests", "writes", "objects"), own.counts(printed), strict=True))
 
     def _tenants(self) -> dict[str, Any]:
         created = seconds(lambda: self._converge(50))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 import urllib3
 import yaml
 
+from ansible_collections.corral.slurm.tests.bench import own
 from ansible_collections.corral.slurm.tests.bench.clock import pairs, seconds, timed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -55,8 +55,7 @@ def unchanged_site(document: Path, scratch: Path) -> list[dict[str, Any]]:
     said = play(*site, "-v")
     if "changed=0" not in said:
         sys.exit(f"bench: the cluster of {document} is not at rest:\n{said}")
-    requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
-    objects = len(re.findall(r'"result": "unchanged"', said))
+    requests, writes, objects = own.counts(said)
     found = pairs(timed(lambda: play(*site)), timed(lambda: play(str(empty))))
     return [
         result("unchanged site", found.ratio, "× an empty play", 2.0, str(found)),

@@ -65,8 +65,7 @@ class _Cluster(own.Own):
         )
         if self._restarts() != before:
             sys.exit(f"bench: slurmctld was started {self._restarts()} times, before that {before}")
-        requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', said)) for what in ("requests", "writes"))
-        objects = len(re.findall(r'"result": "unchanged"', said))
+        requests, writes, objects = own.counts(said)
         return {"known": known, "unchanged": unchanged, "requests": requests, "writes": writes, "objects": objects, "down": down}
 
     def _address(self) -> str:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,12 @@ from typing import Any
 import yaml
 
 SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+
+
+def counts(printed: str) -> tuple[int, int, int]:
+    """Return the requests, writes and unchanged objects of a run with -v and results in JSON."""
+    requests, writes = (sum(int(n) for n in re.findall(rf'"{what}": (\d+)', printed)) for what in ("requests", "writes"))
+    return requests, writes, len(re.findall(r'"result": "unchanged"', printed))
 
 
 class Own:

@@ -237,6 +237,20 @@ def make_spec(name: str, public_key: str, port: int) -> dict[str, Any]:
     }
 
 
+MARIADB_IMAGE = "localhost/corral/mariadb:trixie"
+
+
+def embedded_database(name: str) -> dict[str, Any]:
+    """A field ``spec.accounting.database`` for the cluster of this name; MARIADB_IMAGE is its image."""
+    return {
+        "embedded": {
+            "volume": {"hostPath": f"{VOLUMES}/{name}-database", "size": "1Gi"},
+            "resources": {"requests": {"cpu": "5m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+            "nodeSelector": {"kubernetes.io/hostname": "node1"},
+        }
+    }
+
+
 @pytest.fixture(scope="session")
 def kubectl() -> Kubectl:
     return Kubectl(REPOSITORY)

@@ -8,7 +8,6 @@ import base64
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,27 +17,19 @@ from typing import Any
 import pytest
 
 from .certificates import authority, sign
-from .conftest import REPOSITORY, VOLUMES, Cluster, Run, eventually, playbook
+from .conftest import MARIADB_IMAGE, REPOSITORY, Cluster, Run, embedded_database, eventually, playbook
 from .jobs import state, submit
 
 pytestmark = pytest.mark.lab
 
 NAME = "acct"
-DATABASE = {
-    "embedded": {
-        "volume": {"hostPath": f"{VOLUMES}/{NAME}-database", "size": "1Gi"},
-        "resources": {"requests": {"cpu": "5m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-        "nodeSelector": {"kubernetes.io/hostname": "node1"},
-    }
-}
+DATABASE = embedded_database(NAME)
 # A job that was there before accounting was.
 BEFORE: list[str] = []
 
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
-    built = subprocess.run([REPOSITORY / "images" / "build", "mariadb"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-    subprocess.run([REPOSITORY / "lab" / "lab", "load", *built], check=True)
     made = make_cluster(NAME, 31310)
     del made.spec["nodeSets"][1]
     run = made.site()
@@ -47,7 +38,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
 
 
 def switch_on(cluster: Cluster) -> None:
-    cluster.spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
+    cluster.spec["images"]["mariadb"] = MARIADB_IMAGE
     cluster.spec["accounting"] = {"database": DATABASE}
     run = cluster.site()
     assert run.rc == 0, run.output
@@ -351,7 +342,7 @@ def outside(cluster: Cluster, tmp_path: Path) -> dict[str, Any]:
                 "containers": [
                     {
                         "name": "mariadbd",
-                        "image": "localhost/corral/mariadb:trixie",
+                        "image": MARIADB_IMAGE,
                         "command": ["/usr/local/lib/corral/mariadbd.sh"],
                         "env": [{"name": "CORRAL_DATABASE", "value": "records"}, {"name": "CORRAL_USER", "value": "recorder"}],
                         "readinessProbe": {"tcpSocket": {"port": 3306}, "periodSeconds": 1},

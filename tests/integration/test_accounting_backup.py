@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import REPOSITORY, VOLUMES, Cluster, Run, eventually, playbook
+from .conftest import MARIADB_IMAGE, VOLUMES, Cluster, Run, embedded_database, eventually, playbook
 from .jobs import submit
 
 pytestmark = pytest.mark.lab
@@ -24,19 +24,13 @@ DUMPS = VOLUMES / f"{NAME}-backup"
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
-    built = subprocess.run([REPOSITORY / "images" / "build", "mariadb"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-    subprocess.run([REPOSITORY / "lab" / "lab", "load", *built], check=True)
     made = make_cluster(NAME, 31334)
     del made.spec["nodeSets"][1]
     made.spec["nodeSets"][0]["replicas"] = 1
-    made.spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
+    made.spec["images"]["mariadb"] = MARIADB_IMAGE
     made.spec["accounting"] = {
         "database": {
-            "embedded": {
-                "volume": {"hostPath": f"{VOLUMES}/{NAME}-database", "size": "1Gi"},
-                "resources": {"requests": {"cpu": "5m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-                "nodeSelector": {"kubernetes.io/hostname": "node1"},
-            },
+            **embedded_database(NAME),
             # Hardly by itself: the tests say when.
             "backup": {
                 "schedule": "0 0 1 1 *",

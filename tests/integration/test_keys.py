@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import REPOSITORY, VOLUMES, Cluster, Run, eventually, playbook
+from .conftest import MARIADB_IMAGE, Cluster, Run, embedded_database, eventually, playbook
 from .jobs import nodes, state, submit
 from .scenarios import scenario
 
@@ -34,23 +34,13 @@ SMALL = {"requests": {"cpu": "5m", "memory": "32Mi"}, "limits": {"memory": "256M
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
-    built = subprocess.run([REPOSITORY / "images" / "build", "mariadb"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-    subprocess.run([REPOSITORY / "lab" / "lab", "load", *built], check=True)
     made = make_cluster(NAME, 31350)
     del made.spec["nodeSets"][1]
     made.spec["nodeSets"][0]["replicas"] = 1
     made.spec["nodeSets"][0]["resources"]["limits"]["cpu"] = "2"  # one job beside another
-    made.spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
+    made.spec["images"]["mariadb"] = MARIADB_IMAGE
     made.spec["rest"] = {"plainHttp": True, "resources": SMALL}
-    made.spec["accounting"] = {
-        "database": {
-            "embedded": {
-                "volume": {"hostPath": f"{VOLUMES}/{NAME}-database", "size": "1Gi"},
-                "resources": {"requests": {"cpu": "5m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-                "nodeSelector": {"kubernetes.io/hostname": "node1"},
-            }
-        }
-    }
+    made.spec["accounting"] = {"database": embedded_database(NAME)}
     run = made.site()
     assert run.rc == 0, run.output
     return made

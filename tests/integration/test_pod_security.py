@@ -19,7 +19,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import resol
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
 
 from ..unit.repo.test_operator_role import objects as operator_objects
-from .conftest import REPOSITORY, eventually, make_spec
+from .conftest import MARIADB_IMAGE, REPOSITORY, eventually, make_spec
 from .kubectl import Kubectl
 
 pytestmark = pytest.mark.lab
@@ -81,7 +81,7 @@ def document(change: Json) -> Json:
     if change.get("seccomp"):
         spec["security"] = {"seccomp": change["seccomp"], "appArmor": change["seccomp"]}
     if "database" in change:
-        spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
+        spec["images"]["mariadb"] = MARIADB_IMAGE
         spec["accounting"] = {"database": {"embedded": {"volume": change["database"]}}}
     if "backup" in change:
         spec["accounting"]["database"]["backup"] = {"schedule": "@daily", "volume": change["backup"]}

@@ -28,7 +28,7 @@ use_munge() {
 	exec /usr/local/lib/corral/probe.sh munged 10
 }
 
-# sshd's own socket of port 22: another one is that of an sshd that has begun anew.
+# sshd's own socket of port 22: another one is that of an sshd that has begun anew. Without IPv6 there is no tcp6.
 listener() {
 	{ cat /proc/net/tcp /proc/net/tcp6 2>/dev/null || true; } | awk '$2 ~ /:0016$/ && $4 == "0A" {print $10}'
 }

@@ -37,7 +37,7 @@ begin() {
 	sha256sum <"$copy" | cut -c 1-16 >/run/munge-key/used
 }
 
-# Until both have ended: a signal ends the wait alone.
+# Until both have ended: a signal ends the wait alone, and how they end does not count. One may be gone already.
 end() {
 	kill "${daemons[@]}" 2>/dev/null || true
 	while [ -n "$(jobs -pr)" ]; do

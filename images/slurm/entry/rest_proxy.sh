@@ -8,7 +8,7 @@ set -uo pipefail
 config=/etc/corral/rest/haproxy.cfg
 tls=/etc/corral/rest-tls
 
-# A kubelet replaces all files of a Secret at once, by this link.
+# A kubelet replaces all files of a Secret at once, by this link; there is none with plainHttp.
 version() {
 	readlink "$tls/..data" 2>/dev/null || true
 }

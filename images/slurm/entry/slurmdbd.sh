@@ -51,5 +51,6 @@ while kill -0 "$daemon" 2>/dev/null; do
 	status=0
 	wait "$daemon" || status=$?
 done
+# What the reader's last line was does not count.
 wait "$reader" || true
 exit "$status"

@@ -116,14 +116,9 @@ def _child(kind: Kind, found: Json) -> Child:
         return Child(*common, spec=spec, state="ready" if ready else message, ready=ready, message=message, size=size)
     if kind.name == "SlurmNodeSet":
         return Child(*common, spec=spec, size=int((found.get("status") or {}).get("replicas", 0)))
-    if kind.name == "Job":
-        ready, message = _job(found)
-        return Child(*common, spec=spec, state=message, ready=ready, message=message)
-    if kind.name == "CronJob":
-        ready, message = _cron_job(found)
-        return Child(*common, spec=spec, state=message, ready=ready, message=message)
-    if kind.name == "MariaDB":
-        ready, message = _maria_db(found)
+    readiness = {"Job": _job, "CronJob": _cron_job, "MariaDB": _maria_db}.get(kind.name)
+    if readiness is not None:
+        ready, message = readiness(found)
         return Child(*common, spec=spec, state=message, ready=ready, message=message)
     if kind.name == "Service":
         return Child(*common, spec=spec, address=_address(found))

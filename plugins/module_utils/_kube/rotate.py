@@ -15,7 +15,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -146,22 +145,20 @@ class _Rotation:
 
     def _listeners(self) -> list[Object]:
         """Return the pods with a daemon that uses the keys now. A kubelet brings none to a pod that ends."""
-        pods = self._pods(str(self._params["selector"]))
-        return [pod for pod in pods if container_id(pod, self._container) and not pod["metadata"].get("deletionTimestamp")]
+        return [pod for pod in self._running() if not pod["metadata"].get("deletionTimestamp")]
+
+    def _running(self) -> list[Object]:
+        return [pod for pod in self._pods(str(self._params["selector"])) if container_id(pod, self._container)]
 
     def _refuse_unreachable(self) -> None:
         """Raise Conflict, before anything is changed, where a pod could not be given the new keys: it would be left alone with its own."""
-        ending = [
-            _name(pod)
-            for pod in self._pods(str(self._params["selector"]))
-            if pod["metadata"].get("deletionTimestamp") and container_id(pod, self._container)
-        ]
+        pods = self._running()
+        ending = [_name(pod) for pod in pods if pod["metadata"].get("deletionTimestamp")]
         if ending:
             raise _refused(
                 f"{self._secret.ref} is not rotated, because pods that are ending would keep the former keys ({_some(ending)}); "
                 "run again when they are gone"
             )
-        pods = self._listeners()
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             found = [text for text in pool.map(lambda pod: self._ask(pod, ["mounted"]), pods) if text]
         if found:
@@ -195,11 +192,7 @@ class _Rotation:
             if not pods:
                 return
             self._have_mounted(pods, wanted)
-            self._until(
-                pods,
-                lambda pod: self._ask(pod, ["use", wanted]),
-                "do not use the new keys",
-            )
+            self._have_used(pods, wanted)
             known |= {container_id(pod, self._container) for pod in pods}
             self._done += [_name(pod) for pod in pods]
 
@@ -215,17 +208,17 @@ class _Rotation:
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             Refresh(self._client, params).have_taken_in(pods, pool)
 
-    def _until(self, pods: list[Object], ask: Callable[[Object], str], what: str) -> None:
-        """Return when ``ask`` returns "" for each pod; it is put to all of them at once."""
+    def _have_used(self, pods: list[Object], wanted: str) -> None:
+        """Return when the daemons of all pods use the keys; all are asked at once."""
         progress = ProgressLog()
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             left = pods
             while True:
-                found = list(zip(left, pool.map(ask, left), strict=True))
+                found = list(zip(left, pool.map(lambda pod: self._ask(pod, ["use", wanted]), left), strict=True))
                 left = [pod for pod, text in found if text]
                 if not left:
                     return
-                text = f"{len(left)} of {len(pods)} pods {what}: {_some([one for _pod, one in found if one])}"
+                text = f"{len(left)} of {len(pods)} pods do not use the new keys: {_some([one for _pod, one in found if one])}"
                 self._pause(text, progress)
 
     def _pause(self, text: str, progress: ProgressLog) -> None:

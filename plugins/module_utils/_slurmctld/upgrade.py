@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
+from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import BUILTIN
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ExecError, Forbidden, KubeError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.exec import run_in_pod
@@ -46,20 +47,25 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
             if problem:
                 raise CorralError(f"{problem} Nothing was changed.") from error
             message = f"Slurm {wanted} was compared with nothing, since {error}"
-            found = {"running": "", "wanted": wanted, "slurmdbd": slurmdbd, "database": bool(slurmdbd) and slurmdbd != wanted, "nodes": {}}
-            return {"changed": False, **found, "msg": message, "requests": client.requests}
+            return _result(client, message, running="", wanted=wanted, slurmdbd=slurmdbd, nodes={})
         problem = releases.refusal(running, wanted, nodes, slurmdbd)
         if problem:
             raise CorralError(f"{problem} Nothing was changed.")
         message = f"Slurm {wanted} runs already" if wanted == running else f"Slurm {wanted} follows on {running}"
-        found = {
-            "running": running,
-            "wanted": wanted,
-            "slurmdbd": slurmdbd,
-            "database": bool(slurmdbd) and slurmdbd != wanted,
-            "nodes": nodes,
-        }
-        return {"changed": False, **found, "msg": f"{message}.", "requests": client.requests}
+        return _result(client, f"{message}.", running=running, wanted=wanted, slurmdbd=slurmdbd, nodes=nodes)
+
+
+def _result(client: Client, message: str, *, running: str, wanted: str, slurmdbd: str, nodes: dict[str, int]) -> dict[str, Any]:
+    return {
+        "changed": False,
+        "running": running,
+        "wanted": wanted,
+        "slurmdbd": slurmdbd,
+        "database": bool(slurmdbd) and slurmdbd != wanted,
+        "nodes": nodes,
+        "msg": message,
+        "requests": client.requests,
+    }
 
 
 def _slurmdbd(slurmctld: Slurmctld) -> str:

@@ -6,25 +6,18 @@ kept. Each test continues where the last one ended."""
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..conftest import REPOSITORY, VOLUMES, eventually, make_spec
+from ..conftest import MARIADB_IMAGE, embedded_database, eventually, make_spec
 from .conftest import NAME, PORT, Operator, Served
 
 pytestmark = pytest.mark.lab
 ACCOUNTING = {
-    "database": {
-        "embedded": {
-            "volume": {"hostPath": f"{VOLUMES}/{NAME}-database", "size": "1Gi"},
-            "resources": {"requests": {"cpu": "5m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-            "nodeSelector": {"kubernetes.io/hostname": "node1"},
-        }
-    },
+    "database": embedded_database(NAME),
     "tenants": {"objects": True, "prune": True, "accounts": [{"name": "science"}]},
 }
 PHYSICS = {
@@ -38,11 +31,9 @@ JOB: list[str] = []
 def cluster(operator: Operator, cluster: Served) -> Served:
     """The folder's, whatever other tests have made of its document, with accounting."""
     assert operator.led()
-    built = subprocess.run([REPOSITORY / "images" / "build", "mariadb"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-    subprocess.run([REPOSITORY / "lab" / "lab", "load", *built], check=True)
     cluster.spec = make_spec(NAME, Path(f"{cluster.key}.pub").read_text().strip(), PORT)
     cluster.spec["nodeSets"] = [{**cluster.spec["nodeSets"][0], "replicas": 1}]
-    cluster.spec["images"]["mariadb"] = "localhost/corral/mariadb:trixie"
+    cluster.spec["images"]["mariadb"] = MARIADB_IMAGE
     cluster.spec["accounting"] = ACCOUNTING
     cluster.apply()
     cluster.wait_ready()

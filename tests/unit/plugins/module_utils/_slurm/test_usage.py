@@ -9,6 +9,7 @@ import io
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from datetime import UTC
 from fractions import Fraction
 from pathlib import Path
@@ -149,9 +150,9 @@ def test_months_begin_in_the_time_zone() -> None:
         (lambda: usage.zone("Europe/Nowhere"), "timezone is 'Europe/Nowhere'"),
     ],
 )
-def test_what_is_no_time_is_refused(wrong: object, sentence: str) -> None:
+def test_what_is_no_time_is_refused(wrong: Callable[[], object], sentence: str) -> None:
     with pytest.raises(CorralError) as caught:
-        wrong()  # type: ignore[operator]
+        wrong()
     assert str(caught.value).startswith(sentence)
 
 
