@@ -57,13 +57,14 @@ jobs_are_lost() {
 
 # ready WHAT SECONDS COMMAND: its output goes to the log when it is done; its last line is the reason if it fails.
 ready() {
-	local what=$1 seconds=$2 began=$SECONDS code=0 said
+	local what=$1 seconds=$2 began=${EPOCHREALTIME//[!0-9]/} code=0 said
 	said=$(mktemp)
 	shift 2
 	timeout -k 5 "$seconds" "$@" >"$said" 2>&1 </dev/null || code=$?
 	cat "$said" >&2
-	# 137: it did not end on request; or something else killed it, earlier.
-	if [ "$code" = 124 ] || { [ "$code" = 137 ] && [ $((SECONDS - began)) -ge "$seconds" ]; }; then
+	# 137: it did not end on request; or something else killed it, earlier. In microseconds: SECONDS counts the clock's whole ones, of which a short
+	# command may meet one.
+	if [ "$code" = 124 ] || { [ "$code" = 137 ] && [ $((${EPOCHREALTIME//[!0-9]/} - began)) -ge $((seconds * 1000000)) ]; }; then
 		out_of_service "$what took longer than $seconds s$(last_line "$said")"
 	elif [ "$code" != 0 ]; then
 		out_of_service "$what ended with status $code$(last_line "$said")"
