@@ -641,6 +641,10 @@ SELDOM: dict[Right, str] = {
     ("", "pods/log", "get"): "why a pod does not start: kube/test_wait.py",
     ("", "pods/status", "patch"): "corral.slurm.sync: test_sync.py",
     **{("batch", "cronjobs", verb): "dumps of the accounting database by a schedule: test_accounting_backup.py" for verb in CHANGES},
+    **{
+        ("k8s.mariadb.com", "mariadbs", verb): "a database of mariadb-operator's: kube/test_mariadb.py"
+        for verb in (*CHANGES, "list", "watch")
+    },
     ("corral.hpc", "slurmtenants/status", "patch"): "the outcome of an object: test_tenants.py",
     ("", "pods/exec", "create"): "Kubernetes from 1.35 on asks for it where get was enough",
 }
