@@ -75,11 +75,16 @@ slurmd() {
 	: >/run/corral-entered
 }
 
-# It listens when it has its database.
+# It listens when it has its database; a backup (slurmdbd.sh) does only while it has control.
 slurmdbd() {
+	if [ -e /run/slurm/waiting ]; then
+		[ "$depth" = alive ] || [ -e /run/slurm/standby ] || [ "$depth" -gt 0 ] || bad "slurmdbd waits for the primary, which has to start first"
+		return
+	fi
 	running slurmdbd || return
 	[ "$depth" != alive ] || return 0
 	listening "${SLURMDBD_PORT:-6819}" slurmdbd && return
+	[ ! -e /run/slurm/standby ] || return 0
 	# A first start of a new release can take hours, and one that is ended begins again: the start succeeds, and the pod is not ready.
 	if [ -e /run/slurm/converting ]; then
 		[ "$depth" -gt 0 ] || bad "slurmdbd changes the tables of its database to those of its release; see its log"

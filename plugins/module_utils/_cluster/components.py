@@ -99,10 +99,11 @@ COMPONENTS = (
     Part(
         name="accounting",
         role="accounting",
-        kinds=("ConfigMap", "PersistentVolume", "PersistentVolumeClaim", "Service", "StatefulSet"),
+        kinds=("ConfigMap", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "Service", "StatefulSet"),
         daemon="slurmdbd",
         egress="controller",
-        ingress=("controller", "worker", "login"),
+        # Its own too: a backup keeps a connection to the primary.
+        ingress=("accounting", "controller", "worker", "login"),
         users=True,
         condition="AccountingReady",
         field="accounting",

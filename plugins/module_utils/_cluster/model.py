@@ -75,8 +75,8 @@ class PodVolumes:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerHost:
-    """One slurmctld. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it, by ``service`` and its ``selector``."""
+class DaemonHost:
+    """One slurmctld or slurmdbd. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it, by ``service`` and its ``selector``."""
 
     host: str
     address: str
@@ -117,7 +117,7 @@ class Controller(Pods):
     name: str
     service: str
     replicas: int
-    hosts: list[ControllerHost]
+    hosts: list[DaemonHost]
     pod: str
     backup: str | None
     host: str
@@ -320,7 +320,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Accounting(Pods):
-    """slurmdbd. ``address`` is the DNS name of its Service, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
+    """slurmdbd. ``hosts`` are the primary and its backup, if there is one, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
 
     ``password_secret`` holds the database's password under the key ``password``; ``database_host``, ``database_port`` and ``database_name`` are where it is.
     ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is the embedded server and ``mariadb`` the object of
@@ -330,7 +330,7 @@ class Accounting(Pods):
 
     name: str
     service: str
-    address: str
+    hosts: list[DaemonHost]
     port: int
     config_map: str
     files: dict[str, str]

@@ -56,7 +56,7 @@ def _named(model: Model) -> Iterator[tuple[str, str]]:
         yield "ConfigMap", model.rest.config_map
     if model.accounting:
         yield "StatefulSet", model.accounting.stateful_set
-        yield "Service", model.accounting.service
+        yield from (("Service", host.service) for host in model.accounting.hosts)
         yield "ConfigMap", model.accounting.config_map
         if model.accounting.database:
             yield "StatefulSet", model.accounting.database.stateful_set

@@ -32,7 +32,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Component,
     Config,
     Controller,
-    ControllerHost,
+    DaemonHost,
     DatabaseServer,
     Gpus,
     Images,
@@ -215,7 +215,7 @@ class _Resolver:
                 **auth,
                 **(
                     accounting.slurm_settings(
-                        self.spec["accounting"], slurmdbd.address, gpus=any("gpu" in one for one in self.spec["nodeSets"])
+                        self.spec["accounting"], slurmdbd.hosts, gpus=any("gpu" in one for one in self.spec["nodeSets"])
                     )
                     if slurmdbd
                     else {}
@@ -323,7 +323,7 @@ class _Resolver:
     def controller(self) -> Controller:
         spec = self.spec["controller"]
         name = f"{self.name}-controller"
-        hosts = self.controller_hosts(name, spec["replicas"])
+        hosts = self.hosts("controller", spec["replicas"])
         return Controller(
             name=name,
             service=name,
@@ -356,13 +356,14 @@ class _Resolver:
             "host_users": spec.get("hostUsers"),
         }
 
-    def controller_hosts(self, name: str, replicas: int) -> list[ControllerHost]:
+    def hosts(self, component: str, replicas: int) -> list[DaemonHost]:
         """The primary's address is the same with and without a backup, so that whoever has it finds it after either change."""
-        selector = self.components["controller"].selector
+        name = f"{self.name}-{component}"
+        selector = self.components[component].selector
         if replicas == 1:
-            return [ControllerHost(host=f"{name}-0", address=self.domain(name), service=name, selector=selector)]
+            return [DaemonHost(host=f"{name}-0", address=self.domain(name), service=name, selector=selector)]
         return [
-            ControllerHost(
+            DaemonHost(
                 host=f"{name}-{index}",
                 address=self.domain(service),
                 service=service,
@@ -390,14 +391,16 @@ class _Resolver:
         server = self.database_server(spec["database"])
         external = spec["database"].get("external", {})
         mariadb = self.mariadb(spec["database"])
+        archive = spec.get("archive", {}).get("volume")
         own = server or mariadb
         host = self.domain(own.service) if own else external["host"]
-        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", database_host=host, auth=rest.auth_settings(self.spec))}
+        hosts = self.hosts("accounting", spec["replicas"])
+        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, hosts=hosts, database_host=host, auth=rest.auth_settings(self.spec))}
         tls = external.get("tls", {})
         return Accounting(
             name=name,
             service=name,
-            address=self.domain(name),
+            hosts=hosts,
             port=accounting.SLURMDBD_PORT,
             config_map=f"{name}-config",
             files=files,
@@ -412,11 +415,11 @@ class _Resolver:
             mariadb=mariadb,
             tenants=_tenants(spec["tenants"]) if "tenants" in spec else None,
             backup=self.backup(spec, host),
-            archive=self.volume("archive", spec["archive"]["volume"], "ReadWriteOnce") if "archive" in spec else None,
+            archive=self.volume("archive", archive, archive.get("accessMode", "ReadWriteOnce")) if archive else None,
             archives=accounting.ARCHIVES,
             **self.pods(name, self.components["accounting"], spec),
-            pods=1,
-            affinity={},
+            pods=spec["replicas"],
+            affinity=_apart(self.components["accounting"].selector) if len(hosts) > 1 else {},
             jail=self.controller_jail(),
             accounts=self.daemon_accounts(),
         )

@@ -11,11 +11,13 @@ them, too, in the shapes of shapes.py, of which the definition's rules and a run
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.shapes import (
+    Condition,
     Refers,
     Rule,
     Rules,
@@ -275,14 +277,32 @@ def volume(description: str, more: dict[str, Schema] | None = None, *rules: Rule
     return _object(description, {**_volume_properties(), **(more or {})}, rules=(kind, unseen(_same_kind(), _SAME_KIND)))
 
 
-def _state_volume() -> Schema:
-    """slurmctld's, which one pod mounts or two."""
+def _paired_volume(description: str, second: str) -> Schema:
+    """A volume which one pod mounts or two; ``second`` is what the second runs."""
     access = _string(
-        "How the claim that is made can be mounted: by one Kubernetes node, or by several at once, which a second controller needs. A claim keeps it "
+        f"How the claim that is made can be mounted: by one Kubernetes node, or by several at once, which a second {second} needs. A claim keeps it "
         "for life. Goes with storageClassName and hostPath.",
         enum=("ReadWriteOnce", "ReadWriteMany"),
     )
-    return volume("Where slurmctld keeps its state.", {"accessMode": access}, goes_with("accessMode", *_VOLUME_KINDS[1:]))
+    return volume(description, {"accessMode": access}, goes_with("accessMode", *_VOLUME_KINDS[1:]))
+
+
+def _mounted_by_both(name: str, second: str, page: str, otherwise: Condition | None = None) -> Rule:
+    """A pair of pods is on two nodes, as a rule, and needs the same files."""
+    alone = equals("replicas", 1) | otherwise if otherwise else equals("replicas", 1)
+
+    def message(pair: Schema, path: str) -> str:
+        found: Schema = functools.reduce(lambda outer, field: outer[field], name.split("."), pair)
+        return (
+            f"{path}.replicas is {pair['replicas']}, but {path}.{name}.accessMode is {found.get('accessMode', 'ReadWriteOnce')}, a volume for one Kubernetes "
+            f"node; set it to ReadWriteMany, with a storage class or directory that all nodes share ({page})."
+        )
+
+    return Rule(
+        alone | has(f"{name}.claimName") | (has(f"{name}.accessMode") & equals(f"{name}.accessMode", "ReadWriteMany")),
+        f"two {second} need a volume {name} with accessMode: ReadWriteMany",
+        message,
+    )
 
 
 def _jail() -> Schema:
@@ -1432,7 +1452,7 @@ def _accounting() -> Schema:
             ),
             "archive": _object(
                 "Keeps what purge removes from the database: slurmdbd writes it into files first, which sacctmgr archive load reads.",
-                {"volume": volume("Where the files are.")},
+                {"volume": _paired_volume("Where the files are.", "slurmdbd")},
                 required=("volume",),
             ),
             "privateData": _list(
@@ -1453,6 +1473,7 @@ def _accounting() -> Schema:
                 },
             ),
             "extraConfig": _lines("Lines for slurmdbd.conf, one Key=Value each.", "A line such as CommitDelay=1."),
+            "replicas": _integer("1: one slurmdbd. 2: a primary, and a backup that takes over when the primary is away.", 1, 2, 1),
             "resources": resources(
                 "Size of slurmdbd's container.",
                 default={"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}},
@@ -1461,12 +1482,13 @@ def _accounting() -> Schema:
                 "slurmdbd",
                 startup="",
                 failures=30,
-                readiness="Does it listen? It does so once it has its database.",
+                readiness="Does it listen, once it has its database, or stand by for the primary?",
                 liveness="Does it run?",
             ),
             **host_users(),
             **placement(),
         },
+        rules=(_mounted_by_both("archive.volume", "slurmdbd", "docs/accounting.md", ~has("archive")),),
     )
 
 
@@ -1717,7 +1739,7 @@ def spec() -> Schema:
                         2,
                         1,
                     ),
-                    "stateVolume": _state_volume(),
+                    "stateVolume": _paired_volume("Where slurmctld keeps its state.", "controller"),
                     "probes": _probes(
                         "slurmctld",
                         startup="",
@@ -1729,20 +1751,7 @@ def spec() -> Schema:
                     **placement(),
                 },
                 required=("stateVolume",),
-                rules=(
-                    # A second slurmctld is on another node, as a rule, and needs the same state.
-                    Rule(
-                        equals("replicas", 1)
-                        | has("stateVolume.claimName")
-                        | (has("stateVolume.accessMode") & equals("stateVolume.accessMode", "ReadWriteMany")),
-                        "two controllers need a state volume with accessMode: ReadWriteMany",
-                        lambda controller, path: (
-                            f"{path}.replicas is {controller['replicas']}, but {path}.stateVolume.accessMode is "
-                            f"{controller['stateVolume'].get('accessMode', 'ReadWriteOnce')}, a volume for one Kubernetes node; set it to ReadWriteMany, with "
-                            "a storage class or directory that all nodes share (docs/ha.md)."
-                        ),
-                    ),
-                ),
+                rules=(_mounted_by_both("stateVolume", "controllers", "docs/ha.md"),),
             ),
             "login": _object(
                 "Login nodes: sshd.",

@@ -70,18 +70,21 @@ def _result(client: Client, message: str, *, running: str, wanted: str, slurmdbd
 
 def _slurmdbd(slurmctld: Slurmctld) -> str:
     """Return the version of the cluster's slurmdbd; "" without one. Raises KubeError where it can not be asked."""
-    pods = slurmctld.cluster_pods("accounting")
-    if not pods:
-        return ""
-    pod = str(pods[0]["metadata"]["name"])
-    what = f"slurmdbd in pod {slurmctld.namespace}/{pod}"
-    try:
-        done = run_in_pod(
-            slurmctld.client, namespace=slurmctld.namespace, pod=pod, container="slurmdbd", command=["slurmdbd", "-V"], timeout=COMMAND
-        )
-    except ExecError as error:
-        raise KubeError(f"{what} can not be asked for its version, and it has the database: {error}") from error
-    return releases.version(done.stdout, what)
+    failed: KubeError | None = None
+    # The primary first; its backup has the same release, or already the next.
+    for name in sorted(str(pod["metadata"]["name"]) for pod in slurmctld.cluster_pods("accounting")):
+        what = f"slurmdbd in pod {slurmctld.namespace}/{name}"
+        try:
+            done = run_in_pod(
+                slurmctld.client, namespace=slurmctld.namespace, pod=name, container="slurmdbd", command=["slurmdbd", "-V"], timeout=COMMAND
+            )
+        except ExecError as error:
+            failed = failed or KubeError(f"{what} can not be asked for its version, and it has the database: {error}")
+            continue
+        return releases.version(done.stdout, what)
+    if failed:
+        raise failed
+    return ""
 
 
 def _message(pod: dict[str, Any]) -> str:

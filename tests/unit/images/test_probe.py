@@ -130,6 +130,24 @@ def test_a_daemon_that_does_not_answer(pod: Pod, daemon: str, program: str, says
     assert code == 1 and words in said and "\n" not in said
 
 
+def test_a_backup_of_slurmdbd_is_ready_while_it_stands_by_and_listens_when_it_has_control(pod: Pod) -> None:
+    (pod.folder / "proc/net/tcp").unlink()
+    pod.file("run/slurm/standby")
+    assert pod.look("slurmdbd") == (0, "")
+    (pod.folder / "proc/6/comm").unlink()
+    assert pod.look("slurmdbd") == (1, "slurmdbd is not running")
+    # The primary has to change the tables first, for which Kubernetes waits until this one is ready.
+    pod.file("run/slurm/waiting")
+    assert pod.look("slurmdbd") == pod.look("slurmdbd", "alive") == (0, "")
+
+
+def test_a_backup_of_slurmdbd_that_waits_for_the_primary_is_not_ended_and_not_ready(pod: Pod) -> None:
+    (pod.folder / "proc/6/comm").unlink()
+    pod.file("run/slurm/waiting")
+    assert pod.look("slurmdbd", "alive") == pod.look("slurmdbd", "10") == (0, "")
+    assert pod.look("slurmdbd") == (1, "slurmdbd waits for the primary, which has to start first")
+
+
 def test_a_slurmdbd_that_changes_its_tables_is_not_ended(pod: Pod) -> None:
     (pod.folder / "proc/net/tcp").unlink()
     (pod.folder / "run/slurm").mkdir(exist_ok=True)

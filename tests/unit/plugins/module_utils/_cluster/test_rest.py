@@ -46,7 +46,7 @@ def test_slurmctld_and_slurmdbd_verify_tokens_and_slurmrestd_has_no_key() -> Non
     mine = settings(found["rest"]["files"]["slurm.conf"])
     assert mine["AuthType"] == "auth/jwt"
     assert not {"AuthInfo", "AuthAltTypes", "AuthAltParameters", "NodeName", "PartitionName"} & set(mine)
-    assert "SlurmctldHost" in mine and mine["AccountingStorageHost"] == found["accounting"]["address"]
+    assert "SlurmctldHost" in mine and mine["AccountingStorageHost"] == found["accounting"]["hosts"][0]["address"]
     (secret,) = [one for one in found["secrets"] if one["name"] == found["rest"]["jwt_secret"]]
     assert secret["data"] == {"jwt.key": {"random_bytes": 32}}
 
