@@ -114,8 +114,8 @@ options:
     choices: [Background, Foreground]
   wait:
     description:
-      - Wait until StatefulSets, Deployments, DaemonSets, Jobs, Pods, volume claims, Namespaces, custom resource definitions and MariaDB objects are ready,
-        or with O(state=absent) until the objects are gone.
+      - Wait until StatefulSets, Deployments, DaemonSets, Jobs, Pods, volume claims, Namespaces, custom resource definitions, Certificates
+        and MariaDB objects are ready, or with O(state=absent) until the objects are gone.
       - Ends early with the pod's own reason when an image can not be had (20 seconds or a second back-off), a container crashes again and
         again (3 restarts or 20 seconds), no node fits (30 seconds) or a Job has failed.
       - A claim whose storage class binds when the first pod comes counts as ready.

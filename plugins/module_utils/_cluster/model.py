@@ -350,12 +350,22 @@ class Accounting(Pods):
 
 
 @dataclass(frozen=True, slots=True)
+class Certificate:
+    """The object of which cert-manager makes the Secret of the REST API's certificate."""
+
+    name: str
+    labels: Labels
+    spec: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Rest(Pods):
     """slurmrestd and its TLS proxy. ``files`` are those of the ConfigMap ``config_map``; ``hash`` is that of what is read only at a start.
     ``openapi`` are the parts of the API, ``scheme`` is the proxy's as a probe has it.
 
-    ``tls_secret`` is None where the proxy serves plain HTTP. ``jwt_secret`` and ``jwks_config_map`` are mounted where tokens are verified, and by none of
-    these pods; the latter is None without keys of an identity provider. The rest is the Service's.
+    ``tls_secret`` is None where the proxy serves plain HTTP, and ``certificate`` where its Secret is not made by cert-manager. ``jwt_secret`` and
+    ``jwks_config_map`` are mounted where tokens are verified, and by none of these pods; the latter is None without keys of an identity provider. The rest
+    is the Service's.
     """
 
     name: str
@@ -365,6 +375,7 @@ class Rest(Pods):
     hash: str
     openapi: str
     tls_secret: str | None
+    certificate: Certificate | None
     scheme: str
     jwt_secret: str
     jwks_config_map: str | None

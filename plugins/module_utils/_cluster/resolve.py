@@ -29,6 +29,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Accounting,
     ApplySet,
     Backup,
+    Certificate,
     Component,
     Config,
     Controller,
@@ -508,6 +509,7 @@ class _Resolver:
         name = f"{self.name}-rest"
         read_once = {"slurm.conf": rest.slurm_conf(slurm_conf), "haproxy.cfg": rest.proxy_conf(spec)}
         of = self.components["rest"]
+        certificate = self.certificate(spec)
         return Rest(
             name=name,
             replicas=spec["replicas"],
@@ -515,7 +517,8 @@ class _Resolver:
             files={**read_once, **rest.accounts(self.spec)},
             hash=_hash(read_once)[:16],
             openapi="slurmctld,slurmdbd" if "accounting" in self.spec else "slurmctld",
-            tls_secret=spec["tls"]["secret"] if "tls" in spec else None,
+            tls_secret=certificate.spec["secretName"] if certificate else spec.get("tls", {}).get("secret"),
+            certificate=certificate,
             scheme="HTTPS" if "tls" in spec else "HTTP",
             jwt_secret=f"{name}-jwt-key",
             jwks_config_map=spec["jwks"]["configMap"] if "jwks" in spec else None,
@@ -530,6 +533,27 @@ class _Resolver:
             affinity=_apart(of.selector) if spec["replicas"] > 1 else {},
             jail=PodVolumes([], [], []),
             accounts=None,
+        )
+
+    def certificate(self, spec: Json) -> Certificate | None:
+        """Return the object; None where another keeps the certificate. ``spec`` is spec.rest."""
+        tls = spec.get("tls", {})
+        if "issuerRef" not in tls:
+            return None
+        name = f"{self.name}-rest"
+        own = [f"{name}.{self.namespace}.svc", self.domain(name), f"{name}.{self.namespace}", name]
+        addresses = {"ipAddresses": tls["ipAddresses"]} if tls.get("ipAddresses") else {}
+        return Certificate(
+            name=name,
+            labels=self.components["certificate"].labels,
+            spec={
+                "secretName": f"{name}-tls",
+                "dnsNames": list(dict.fromkeys([*tls.get("dnsNames", []), *own])),
+                **addresses,
+                "issuerRef": tls["issuerRef"],
+                "privateKey": {"rotationPolicy": "Always"},
+                "usages": ["digital signature", "key encipherment", "server auth"],
+            },
         )
 
     def daemon_accounts(self) -> PodVolumes | None:
@@ -1080,8 +1104,13 @@ class _Resolver:
         data.extend(self.owned("Secret", secret["name"]) for secret in secrets)
         data.append(self.owned("ConfigMap", revisions.name(self.name)))
         theirs = [self.spec["sssd"]["configSecret"]] if "sssd" in self.spec else []
-        theirs += [self.spec["rest"]["tls"]["secret"]] if "tls" in self.spec.get("rest", {}) else []
+        tls = self.spec.get("rest", {}).get("tls", {})
+        theirs += [tls["secret"]] if "secret" in tls else []
         left.extend(f"The Secret {name} in namespace {self.namespace} is yours and stays." for name in theirs)
+        if "issuerRef" in tls:
+            left.append(
+                f"The Secret {self.name}-rest-tls in namespace {self.namespace} is cert-manager's and stays, unless cert-manager removes it."
+            )
         return Teardown(
             applysets=[
                 self.applyset(one, {**self.labels, components.LABEL: part.name})

@@ -1526,15 +1526,46 @@ def _rest() -> Schema:
         {
             "replicas": _integer("Number of pods.", 1, 16, 1),
             "tls": _object(
-                "Encryption, by the proxy. Needed unless plainHttp is true.",
+                "Encryption, by the proxy. Needed unless plainHttp is true. Exactly one of secret and issuerRef. A renewed certificate is served within "
+                "two minutes.",
                 {
-                    "secret": _string(
-                        "Name of a Secret of type kubernetes.io/tls, such as one that cert-manager keeps. A renewed certificate is served within two "
-                        "minutes.",
-                        _SUBDOMAIN,
-                    )
+                    "secret": _string("Name of a Secret of type kubernetes.io/tls, which you keep.", _SUBDOMAIN),
+                    "issuerRef": _object(
+                        "Who issues the certificate, by a Certificate object (cert-manager.io/v1). cert-manager has to be installed.",
+                        {
+                            "name": _string("Name of the issuer.", _SUBDOMAIN),
+                            "kind": _string(
+                                "Its kind, such as ClusterIssuer, or that of an external issuer.",
+                                r"^[A-Z][A-Za-z0-9]*$",
+                                max_length=63,
+                                default="Issuer",
+                            ),
+                            "group": _string("API group of its kind.", _SUBDOMAIN, default="cert-manager.io"),
+                        },
+                        required=("name",),
+                    ),
+                    "dnsNames": _list(
+                        "Names by which users reach the REST API, besides those of its Service. Goes with issuerRef.",
+                        _string(
+                            "A name, such as slurm.example.com.",
+                            r"^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+                            max_length=253,
+                        ),
+                        maximum=64,
+                        unique=True,
+                    ),
+                    "ipAddresses": _list(
+                        "Addresses by which users reach the REST API. Goes with issuerRef.",
+                        _string("An address, of IPv4 or IPv6.", r"^[0-9a-f.:]+$", max_length=45),
+                        maximum=64,
+                        unique=True,
+                    ),
                 },
-                required=("secret",),
+                rules=(
+                    one_of("secret", "issuerRef", what="certificate"),
+                    goes_with("dnsNames", "issuerRef"),
+                    goes_with("ipAddresses", "issuerRef"),
+                ),
             ),
             "plainHttp": _boolean(
                 "true: no encryption, for a gateway in the Kubernetes cluster that has it. Whoever reads the network then reads tokens.",

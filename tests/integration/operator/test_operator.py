@@ -645,6 +645,10 @@ SELDOM: dict[Right, str] = {
         ("k8s.mariadb.com", "mariadbs", verb): "a database of mariadb-operator's: kube/test_mariadb.py"
         for verb in (*CHANGES, "list", "watch")
     },
+    **{
+        ("cert-manager.io", "certificates", verb): "a certificate of cert-manager's: kube/test_certificate.py"
+        for verb in (*CHANGES, "list", "watch")
+    },
     ("corral.hpc", "slurmtenants/status", "patch"): "the outcome of an object: test_tenants.py",
     ("", "pods/exec", "create"): "Kubernetes from 1.35 on asks for it where get was enough",
 }
