@@ -51,7 +51,8 @@ options:
     default: false
   rotate:
     description:
-      - Secrets that are to be rotated, any of V(munge), V(host_keys), V(database) and V(jwt). The result then has RV(rotations).
+      - Secrets that are to be rotated, any of V(munge), V(host_keys), V(worker_host_keys), V(database) and V(jwt). The result then
+        has RV(rotations).
     type: list
     elements: str
     default: []

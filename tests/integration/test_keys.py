@@ -184,6 +184,23 @@ def test_a_rotation_that_was_interrupted_is_continued(cluster: Cluster) -> None:
     assert errors_since(cluster, since) == []
 
 
+def test_the_workers_host_keys_are_rotated_under_a_job(cluster: Cluster) -> None:
+    cluster.spec["workers"] = {**cluster.spec.get("workers", {}), "ssh": "WithJob"}
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    number = submit(cluster, "--no-requeue -t 60", "rotated")
+    scan = "ssh-keyscan -t ed25519 cpu-0 2>/dev/null | cut -d ' ' -f 3"
+    eventually(lambda: cluster.ssh(scan, check=False).stdout.strip() != "", "the worker's sshd responds")
+    before, uid = cluster.ssh(scan).stdout, cluster.kubectl.uids(cluster.namespace, f"app.kubernetes.io/instance={NAME}")[f"{NAME}-cpu-0"]
+    run = rotate(cluster, "worker_host_keys")
+    assert run.rc == 0, run.output
+    after = cluster.ssh(scan).stdout
+    assert after.strip() and after != before
+    assert state(cluster, number) == ["RUNNING"]
+    assert cluster.kubectl.uids(cluster.namespace, f"app.kubernetes.io/instance={NAME}")[f"{NAME}-cpu-0"] == uid
+    cluster.ssh("touch rotated")
+
+
 def test_a_secret_of_somebody_elses_and_a_pod_that_does_not_respond_stop_it(cluster: Cluster) -> None:
     before = keys(cluster)
     cluster.kubectl("label", "secret", SECRETS["munge"], "-n", cluster.namespace, "app.kubernetes.io/managed-by=vault", "--overwrite")
