@@ -341,8 +341,9 @@ def test_fair_share_orders_the_jobs_of_two_users_as_computed_by_hand(cluster: Cl
     """
     (alice,) = [user for user in cluster.spec["users"] if user["name"] == "alice"]
     cluster.spec["users"].append({"name": "bob", "uid": 10002, "sshKeys": alice["sshKeys"]})
-    # No decay, which moves both figures in the same way; usage is added up once a minute.
-    weights = ["PriorityType=priority/multifactor", "PriorityWeightFairshare=100000", "PriorityDecayHalfLife=0", "PriorityCalcPeriod=1"]
+    # No decay, which moves both figures in the same way, and which Slurm wants to be replaced by a reset; usage is added up once a minute.
+    decay = ["PriorityDecayHalfLife=0", "PriorityUsageResetPeriod=YEARLY", "PriorityCalcPeriod=1"]
+    weights = ["PriorityType=priority/multifactor", "PriorityWeightFairshare=100000", *decay]
     cluster.spec["slurm"]["extraConfig"] = [*cluster.spec["slurm"].get("extraConfig", []), *weights]
     run = cluster.site()
     assert run.rc == 0, run.output
