@@ -8,6 +8,7 @@ import base64
 import json
 import re
 import secrets
+import shlex
 import subprocess
 import time
 from collections.abc import Callable
@@ -114,6 +115,14 @@ def test_what_is_not_named_or_not_there_is_not_rotated(cluster: Cluster) -> None
     assert (check.rc, check.changed) == (0, 1), check.output
     assert "keys-cpu-0" in check.output and shown(before, check.output) == []
     assert keys(cluster) == before
+
+
+def test_the_rest_api_reaches_slurmdbd(cluster: Cluster) -> None:
+    token = cluster.module("slurm_token", user="alice", lifespan=600)["token"]
+    url = f"http://{NAME}-rest:6820/slurmdb/v0.0.42/associations"
+    command = ["curl", "-sS", "-m", "60", "-H", f"X-SLURM-USER-TOKEN: {token}", url]
+    found = json.loads(cluster.ssh(shlex.join(command)).stdout)
+    assert found["errors"] == [] and {one["account"] for one in found["associations"]} == {"root"}, found
 
 
 def test_all_are_rotated_under_a_job_and_a_session(cluster: Cluster) -> None:

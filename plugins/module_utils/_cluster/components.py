@@ -103,7 +103,7 @@ COMPONENTS = (
         daemon="slurmdbd",
         egress="controller",
         # Its own too: a backup keeps a connection to the primary.
-        ingress=("accounting", "controller", "worker", "login"),
+        ingress=("accounting", "controller", "worker", "login", "rest"),
         users=True,
         condition="AccountingReady",
         field="accounting",

@@ -577,12 +577,16 @@ class _Resolver:
             Ingress(
                 name=f"{self.name}-base-ingress-{part.name}",
                 selector=self.components[part.name].selector,
-                peers=[*({"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress), *self.operated(part)],
+                peers=[*self.peers(part), *self.operated(part)],
                 ports=[{"protocol": "TCP", "port": part.port}] if part.port else [],
             )
             for part in self.parts
             if part.ingress or part.port
         ]
+
+    def peers(self, part: components.Part) -> list[Json]:
+        """The components of this cluster that may connect to one, of those that the document has."""
+        return [{"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress if name in self.components]
 
     def operated(self, part: components.Part) -> list[Json]:
         """Who else reaches the pods of an operator's object: they one another, and the operator, wherever it runs."""

@@ -99,6 +99,12 @@ def test_its_port_is_open_and_no_other_and_it_connects_to_its_cluster_alone() ->
     assert egress["rules"][0] == {"to": [{"podSelector": selector}]}
 
 
+def test_it_reaches_slurmdbd() -> None:
+    found = model(accounting={"database": {"external": EXTERNAL}})
+    (ingress,) = [one for one in found["ingress"] if one["name"].endswith("-accounting")]
+    assert {"podSelector": {"matchLabels": found["components"]["rest"]["selector"]}} in ingress["peers"]
+
+
 def test_cert_manager_keeps_the_certificate() -> None:
     tls = {"issuerRef": {"name": "own"}, "dnsNames": ["slurm.example.com"], "ipAddresses": ["192.0.2.10", "2001:db8::1"]}
     found = model(tls=tls)
