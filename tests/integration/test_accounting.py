@@ -328,6 +328,7 @@ def fair_order(cluster: Cluster) -> list[str]:
         cluster.slurm("scontrol", "update", "partitionname=main", "state=UP")
 
 
+@pytest.mark.long
 def test_fair_share_orders_the_jobs_of_two_users_as_computed_by_hand(cluster: Cluster) -> None:
     """Fair Tree (slurm.schedmd.com/fair_tree.html): a user's level fair-share is LF = S / U, of their shares S and their usage U as parts of those of all
     siblings. All users in accounts are ranked by it, and the factor of a job is rank / number of users.
@@ -356,12 +357,21 @@ def test_fair_share_orders_the_jobs_of_two_users_as_computed_by_hand(cluster: Cl
     assert "Adding User(s)" in inside(cluster, "controller-0", "slurmctld", made)
     eventually(lambda: cluster.ssh("srun -Q -A fair true", user="bob", check=False).returncode == 0, "the associations count")
 
-    def check(first: str, second: str) -> None:
-        found = shares(cluster)
+    def as_computed(found: dict[str, dict[str, float]]) -> bool:
         total = found["alice"]["RawUsage"] + found["bob"]["RawUsage"]
-        for user, share in (("alice", 0.75), ("bob", 0.25)):
-            assert found[user]["NormShares"] == pytest.approx(share, abs=0.001)
-            assert found[user]["LevelFS"] == pytest.approx(share / (found[user]["RawUsage"] / total), rel=0.1)
+        expected = {
+            user: pytest.approx(share * total / found[user]["RawUsage"], rel=0.1) for user, share in (("alice", 0.75), ("bob", 0.25))
+        }
+        return all(found[user]["LevelFS"] == one for user, one in expected.items())
+
+    def check(first: str, second: str) -> None:
+        # A job's end adds to the usage, and the shares are computed once a minute.
+        eventually(lambda: as_computed(shares(cluster)), "the fair-shares are as computed by hand", 120)
+        found = shares(cluster)
+        assert (found["alice"]["NormShares"], found["bob"]["NormShares"]) == (
+            pytest.approx(0.75, abs=0.001),
+            pytest.approx(0.25, abs=0.001),
+        )
         assert found[first]["LevelFS"] > found[second]["LevelFS"]
         # They are neighbours in the ranking, for they are the only users of their account.
         assert found[first]["FairShare"] - found[second]["FairShare"] == pytest.approx(1 / found["all"]["users"], abs=0.001)
