@@ -70,8 +70,8 @@ OWNED_MARIADB: dict[str, str] = {
 }
 # Keys that an extra line cannot set, in lower case, with what to do instead.
 OWNED: dict[str, str] = {
-    "authtype": "all daemons share one munge key",
-    "authinfo": "all daemons share one munge socket",
+    "authtype": "set spec.slurm.auth",
+    "authinfo": "set spec.slurm.auth",
     "dbdaddr": "the accounting Service has it",
     "dbdhost": "the pod has it",
     "dbdport": "the accounting Service has it",
@@ -103,11 +103,9 @@ OWNED_SLURM: dict[str, str] = {
 
 def slurmdbd_conf(spec: Json, *, host: str, database_host: str, auth: Mapping[str, conf.Value]) -> str:
     """Return slurmdbd.conf without the database's password. ``spec`` is spec.accounting, ``host`` the name of slurmdbd's pod, ``auth`` are the settings for
-    tokens. Raises ConfError."""
+    authentication. Raises ConfError."""
     external = spec["database"].get("external", {})
     settings: dict[str, conf.Value] = {
-        "AuthType": "auth/munge",
-        "AuthInfo": f"socket={config.MUNGE_SOCKET}",
         **auth,
         "DbdHost": host,
         "DbdPort": SLURMDBD_PORT,
