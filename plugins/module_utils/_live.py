@@ -68,9 +68,7 @@ def scaling(found: Json, connection: Json) -> Json:
         "files": files,
         "image": found["images"]["slurm"],
         "maintenance": found["maintenance"]["workers"],
-        "users_of_auth": ",".join(
-            [*(f"{key}={value}" for key, value in found["labels"].items()), f"{components.LABEL} in (worker,login)"]
-        ),
+        "users_of_auth": ",".join([*(f"{key}={value}" for key, value in found["labels"].items()), f"{components.LABEL} in (worker,login)"]),
     }
 
 

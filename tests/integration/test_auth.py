@@ -68,7 +68,9 @@ def test_root_of_the_jail_is_nobody(cluster: Cluster, where: str) -> None:
         assert REFUSED in said, (who, said)
     assert cluster.ssh("sudo -n env PATH=$PATH srun -Q -t1 id -u").stdout.strip() == "65534"
     # The daemons' own socket and the key are not there.
-    found = cluster.ssh(f"{where}sudo -n find /run/sack /run/slurm /run/slurm-key /etc/corral -name slurm.key -o -type s 2>/dev/null; true").stdout.split()
+    found = cluster.ssh(
+        f"{where}sudo -n find /run/sack /run/slurm /run/slurm-key /etc/corral -name slurm.key -o -type s 2>/dev/null; true"
+    ).stdout.split()
     assert found == ["/run/sack/sack.socket"]
     assert nodes(cluster) == {"cpu-0": "idle|none"}
 

@@ -48,10 +48,10 @@ begin() {
 	daemons+=("$!")
 	until [ -S "$sockets/sack.socket" ]; do
 		tries=$((tries + 1))
-		kill -0 "$!" 2>/dev/null && [ "$tries" -lt 200 ] || {
+		if [ "$tries" -ge 200 ] || ! kill -0 "$!" 2>/dev/null; then
 			end
 			die "a sackd did not make its socket: its output stands above"
-		}
+		fi
 		sleep 0.05
 	done
 }

@@ -194,7 +194,9 @@ class _Work:
         if not was or not wanted or was[1] == wanted[1]:
             return
         path, query = BUILTIN["", "Pod"].path(self._namespace), {"labelSelector": str(self._params["users_of_auth"])}
-        pods = sorted(str(pod["metadata"]["name"]) for pod in self._client.items(path, what="list pods of workers and login nodes", query=query))
+        pods = sorted(
+            str(pod["metadata"]["name"]) for pod in self._client.items(path, what="list pods of workers and login nodes", query=query)
+        )
         if pods:
             names = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
             raise CorralError(

@@ -57,7 +57,9 @@ class Container:
     def start(self) -> subprocess.Popen[str]:
         self.close()
         environment = {**os.environ, "CORRAL_CLUSTER": "demo"}
-        self.process = subprocess.Popen([self.folder / "sack.sh"], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.process = subprocess.Popen(
+            [self.folder / "sack.sh"], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         return self.process
 
     def close(self) -> None:
@@ -126,7 +128,10 @@ def test_it_ends_when_it_is_told(container: Container) -> None:
 
 @pytest.mark.parametrize(
     ("gone", "words"),
-    [("etc/corral/slurm-key/slurm.key", "mount the Secret of Slurm's key there"), ("plugins/auth_slurm.so", "or set spec.slurm.auth: munge")],
+    [
+        ("etc/corral/slurm-key/slurm.key", "mount the Secret of Slurm's key there"),
+        ("plugins/auth_slurm.so", "or set spec.slurm.auth: munge"),
+    ],
 )
 def test_what_it_lacks_is_named(container: Container, gone: str, words: str) -> None:
     (container.folder / gone).unlink()
