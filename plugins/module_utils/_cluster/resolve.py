@@ -999,7 +999,7 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def auth_settings(self) -> dict[str, conf.Value]:
+    def auth_settings(self) -> Json:
         """Return what slurm.conf and slurmdbd.conf share: how daemons and commands authenticate, and how tokens are verified."""
         return {**config.auth_settings(self.spec["slurm"]["auth"]), **rest.auth_settings(self.spec)}
 

@@ -200,8 +200,9 @@ class _Work:
         if pods:
             names = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
             raise CorralError(
-                f"spec.slurm.auth is {wanted[1]}, but pods run with {was[1]} ({names}), and slurmctld would lose their nodes and jobs. Nothing was changed; set "
-                f"auth: {was[1]} and maintenance: WorkersAndLogin, run until these pods are gone, then set auth: {wanted[1]} and run, and end the maintenance."
+                f"spec.slurm.auth is {wanted[1]}, but pods run with {was[1]} ({names}), and slurmctld would lose their nodes and jobs. Nothing was changed; "
+                f"set auth: {was[1]} and maintenance: WorkersAndLogin, run until these pods are gone, then set auth: {wanted[1]} and run, and "
+                "end the maintenance."
             )
 
     def _has_image(self, slurmctld: Slurmctld) -> bool:

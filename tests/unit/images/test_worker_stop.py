@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-
 MUNGE, SLURM = "socket=/run/munge/munge.socket.2", "disable_sack"
 
 
