@@ -285,11 +285,11 @@ out:
 	return result;
 }
 
-/* A pod has a munged for those in the jail, who see its directory as /run/munge. slurmstepd goes on with the daemons' own (view.c). */
-bool jail_users_munge(void)
-{
-	return access(JAIL_USERS_MUNGE, F_OK) == 0;
-}
+/* A pod has a munged or a sackd for those in the jail, who see its directory in the place of the daemons' own, with which slurmstepd goes on (view.c). */
+const struct jail_auth jail_auths[2] = {
+	{"/run/munge", "/run/munge/jail", "run/munge"},
+	{"/run/sack", "/run/sack/jail", "run/sack"},
+};
 
 /* A /run of the entry's own, and the pod's sockets in it. */
 static int own_run(const struct jail_log *log, struct jail_layers *own, struct jail_error *error)
@@ -299,7 +299,7 @@ static int own_run(const struct jail_log *log, struct jail_layers *own, struct j
 	static const struct {
 		const char *name;
 		mode_t mode;
-	} directories[] = {{"munge", 0755}, {"slurm", 0755}, {"lock", 01777}, {"user", 0755}};
+	} directories[] = {{"munge", 0755}, {"sack", 0755}, {"slurm", 0755}, {"lock", 01777}, {"user", 0755}};
 	int run = jail_fresh("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 
 	if (run < 0)
@@ -310,8 +310,12 @@ static int own_run(const struct jail_log *log, struct jail_layers *own, struct j
 		if (mkdirat(run, directories[i].name, 0755) < 0 ||
 		    (directories[i].mode != 0755 && fchmodat(run, directories[i].name, directories[i].mode, 0) < 0))
 			return jail_fail(error, "/run/%s of the jail can not be made (%s)", directories[i].name, strerror(errno));
-	if (jail_layers_show(own, log, jail_users_munge() ? JAIL_USERS_MUNGE : "/run/munge", "run/munge", true, sockets, error) < 0)
-		return -1;
+	for (size_t i = 0; i < sizeof(jail_auths) / sizeof(jail_auths[0]); i++) {
+		const char *shown = access(jail_auths[i].users, F_OK) == 0 ? jail_auths[i].users : jail_auths[i].pods;
+
+		if (access(shown, F_OK) == 0 && jail_layers_show(own, log, shown, jail_auths[i].inside, true, sockets, error) < 0)
+			return -1;
+	}
 	return jail_layers_show(own, log, "/run/slurm", "run/slurm", true, sockets, error);
 }
 

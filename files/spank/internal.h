@@ -62,9 +62,12 @@ struct jail_digest {
 	uint64_t value;
 };
 #define JAIL_DIGEST {0xcbf29ce484222325}
-/* The directory of a munged that knows neither root nor Slurm's own account; false where there is none, as on a Slurm without Kubernetes. */
-#define JAIL_USERS_MUNGE "/run/munge/jail"
-bool jail_users_munge(void);
+/* Directories with the socket of a munged or of a sackd; the jail's, where there is one, is that of a daemon that knows neither root nor Slurm's own account.
+   A machine without Kubernetes may have none of the jail's, and one directory alone. */
+struct jail_auth {
+	const char *pods, *users, *inside;
+};
+extern const struct jail_auth jail_auths[2];
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
 int jail_proc_of_own(const struct jail_dress *dress, struct jail_error *error);
 uint32_t jail_dress_digest(struct jail_digest *digest);

@@ -221,15 +221,18 @@ static int show_system(const struct jail_log *log, int root, struct jail_error *
 	return apply(&layers, log, root, result, error);
 }
 
-/* Over the dress: the daemons' own munged, the spool and cgroups to be written, and the names of a directory by the pod's own sssd. */
+/* Over the dress: the daemons' own munged or sackd, the spool and cgroups to be written, and the names of a directory by the pod's own sssd. */
 static int show_daemons(const struct jail_plan *plan, const struct jail_log *log, int root, struct jail_error *error)
 {
 	static const struct jail_attributes texts = {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, true};
 	static const struct jail_attributes spool = {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false};
 	static const struct jail_attributes cgroups = {0, 0, true};
 	struct jail_layers layers = {0, NULL};
-	int result = jail_layers_show(&layers, log, "/run/munge", "run/munge", true, texts, error);
+	int result = 0;
 
+	for (size_t i = 0; result == 0 && i < sizeof(jail_auths) / sizeof(jail_auths[0]); i++)
+		if (access(jail_auths[i].pods, F_OK) == 0)
+			result = jail_layers_show(&layers, log, jail_auths[i].pods, jail_auths[i].inside, true, texts, error);
 	if (result == 0)
 		result = jail_layers_show(&layers, log, "/run/slurm", "run/slurm", true, texts, error);
 	if (result == 0)
@@ -244,7 +247,7 @@ static int show_daemons(const struct jail_plan *plan, const struct jail_log *log
 static int furnish(const struct jail_plan *plan, const struct jail_log *log, int jail, int root, struct jail_error *error)
 {
 	static const char *const directories[] = {
-		JAIL_IN_VIEW, "proc", "sys", "dev", "run/munge", "run/slurm", "tmp", "etc", "usr", "opt/corral", "var/cache", "var/db", "var/lib/sss", "var/log",
+		JAIL_IN_VIEW, "proc", "sys", "dev", "run/munge", "run/sack", "run/slurm", "tmp", "etc", "usr", "opt/corral", "var/cache", "var/db", "var/lib/sss", "var/log",
 	};
 	/* What a user may have in /run is the entry's. */
 	static const char *const links[][2] = {

@@ -32,6 +32,29 @@ own_cgroup() {
 	done
 }
 
+# Where Slurm authenticates by itself (spec.slurm.auth), sack.sh has put the key there. Without the variable Slurm takes munge to fetch its configuration.
+sack_key=/run/slurm-key
+[ ! -d "$sack_key" ] || export SLURM_SACK_KEY=$sack_key/slurm.key
+
+# Commands, and slurmstepd, ask for a credential at this path. In the jail the link leads to the socket for those in the jail, in the pod to the pod's.
+link_sack_socket() {
+	ln -sfnT /run/sack/sack.socket /run/slurm/sack.socket
+}
+
+wait_for_auth() {
+	local tries=0
+	if [ ! -d "$sack_key" ]; then
+		wait_for_munge
+		return
+	fi
+	until [ -S /run/sack/sack.socket ] && [ -r "$SLURM_SACK_KEY" ]; do
+		tries=$((tries + 1))
+		[ "$tries" -lt 600 ] || die "no sackd made /run/sack/sack.socket within 60 s: check the log of the container sack"
+		sleep 0.1
+	done
+	link_sack_socket
+}
+
 # Slurm's daemons hang for minutes in their start when munge does not respond.
 wait_for_munge() {
 	local tries=0

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
+# probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
 # one line. Asks the daemon itself where that costs it no line in its log. With "alive" only the daemon counts, and not what it needs.
 # With SECONDS it waits so long for the daemon: starting a probe costs a Kubernetes node more than all that is checked here, so many
 # pods that start together would slow each other down with a probe each second.
@@ -43,6 +43,18 @@ munged() {
 	for socket in /run/munge/munge.socket.2 /run/munge/jail/munge.socket.2; do
 		if [ ! -S "$socket" ] || ! munge -n -S "$socket" >/dev/null 2>&1; then
 			bad "munged does not respond on $socket"
+			return
+		fi
+	done
+}
+
+# sack.sh ends with either of its two.
+sack() {
+	local socket
+	running sackd || return
+	for socket in /run/slurm/sack.socket /run/slurm/jail/sack.socket; do
+		if [ ! -S "$socket" ]; then
+			bad "sackd has not made $socket yet"
 			return
 		fi
 	done
@@ -122,8 +134,8 @@ sshd() {
 
 daemon=${1:-}
 depth=${2:-0}
-if ! [[ "$daemon:$depth" =~ ^(slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged):(alive|[0-9]+)$ ]]; then
-	echo "usage: probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged [alive|SECONDS]"
+if ! [[ "$daemon:$depth" =~ ^(slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack):(alive|[0-9]+)$ ]]; then
+	echo "usage: probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack [alive|SECONDS]"
 	exit 1
 fi
 last=${depth/alive/0}

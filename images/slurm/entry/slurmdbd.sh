@@ -23,7 +23,7 @@ unset password
 umask 022
 install_token_key
 export SLURM_CONF=/run/slurm/slurm.conf
-wait_for_munge
+wait_for_auth
 # The probe reports the last error while slurmdbd has no database. That it tries again is no reason. It does not end one that changes its tables, and
 # Kubernetes shows why one ended: so this script stays the container's first process until all is read.
 version=$(/usr/sbin/slurmdbd -V)

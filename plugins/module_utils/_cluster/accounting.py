@@ -71,8 +71,8 @@ OWNED_MARIADB: dict[str, str] = {
 }
 # Keys that an extra line cannot set, in lower case, with what to do instead.
 OWNED: dict[str, str] = {
-    "authtype": "all daemons share one munge key",
-    "authinfo": "all daemons share one munge socket",
+    "authtype": "set spec.slurm.auth",
+    "authinfo": "set spec.slurm.auth",
     "dbdaddr": "the accounting Service has it",
     "dbdbackuphost": "set spec.accounting.replicas",
     "dbdhost": "the pod has it",
@@ -106,13 +106,11 @@ OWNED_SLURM: dict[str, str] = {
 
 def slurmdbd_conf(spec: Json, *, hosts: Sequence[DaemonHost], database_host: str, auth: Mapping[str, conf.Value]) -> str:
     """Return slurmdbd.conf without the database's password. ``spec`` is spec.accounting, ``hosts`` are the primary and its backup, if there is one, and
-    ``auth`` the settings for tokens. Raises ConfError."""
+    ``auth`` the settings for authentication. Raises ConfError."""
     # Each slurmdbd compares its host name with these. The backup connects to the address, since the name of a pod does not resolve.
     backup: dict[str, conf.Value] = {"DbdAddr": hosts[0].address, "DbdBackupHost": hosts[1].host} if len(hosts) > 1 else {}
     external = spec["database"].get("external", {})
     settings: dict[str, conf.Value] = {
-        "AuthType": "auth/munge",
-        "AuthInfo": f"socket={config.MUNGE_SOCKET}",
         **auth,
         "DbdHost": hosts[0].host,
         **backup,

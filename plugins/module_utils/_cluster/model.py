@@ -432,9 +432,10 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Munge:
-    """The Secret with the munge key."""
+class Auth:
+    """By what the cluster's daemons and commands trust each other: ``type``, as spec.slurm.auth has it, and the Secret with its key."""
 
+    type: str
     secret: str
 
 
@@ -581,7 +582,7 @@ class Model:
     node_names: str
     node_count: int
     config: Config
-    munge: Munge
+    auth: Auth
     egress: Egress
     open_pods: Json
     ingress: list[Ingress]

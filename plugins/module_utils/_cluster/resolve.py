@@ -28,6 +28,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     Accounting,
     ApplySet,
+    Auth,
     Backup,
     Certificate,
     Component,
@@ -45,7 +46,6 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Maintenance,
     MariaDB,
     Model,
-    Munge,
     NodeSet,
     Partition,
     PodVolumes,
@@ -197,9 +197,8 @@ class _Resolver:
         sub_mount_volumes = [self.sub_mount_volume(mount) for mount in self.spec["jail"]["subMounts"] if "storageClassName" in mount]
         login = self.login()
         workers = self.workers(node_sets)
-        munge = Munge(secret=f"{self.name}-base-munge-key")
+        auth = Auth(type=self.spec["slurm"]["auth"], secret=f"{self.name}-base-{self.spec['slurm']['auth']}-key")
         slurmdbd = self.accounting()
-        auth = rest.auth_settings(self.spec)
         texts, fingerprint = config.files(
             cluster=self.name,
             controllers=[(one.host, one.address) for one in controller.hosts],
@@ -213,7 +212,7 @@ class _Resolver:
             # Simulated GPUs are one and the same device file, which every job needs for other things.
             constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
             more={
-                **auth,
+                **self.auth_settings(),
                 **(
                     accounting.slurm_settings(
                         self.spec["accounting"], slurmdbd.hosts, gpus=any("gpu" in one for one in self.spec["nodeSets"])
@@ -229,7 +228,7 @@ class _Resolver:
             else [],
         )
         slurmrestd = self.rest(texts["slurm.conf"])
-        secrets = self.secrets(munge, login, workers, slurmdbd, slurmrestd)
+        secrets = self.secrets(auth, login, workers, slurmdbd, slurmrestd)
         return Model(
             name=self.name,
             namespace=self.namespace,
@@ -261,7 +260,7 @@ class _Resolver:
             node_names=",".join(node_set.node_names for node_set in node_sets if node_set.replicas),
             node_count=sum(node_set.replicas for node_set in node_sets),
             config=Config(name=self.config_map, hash=fingerprint, files=texts),
-            munge=munge,
+            auth=auth,
             egress=egress.resolve(self.name, self.spec, self.cluster_selector(), self.components),
             open_pods=self.open_pods(),
             ingress=self.ingress(),
@@ -396,7 +395,7 @@ class _Resolver:
         own = server or mariadb
         host = self.domain(own.service) if own else external["host"]
         hosts = self.hosts("accounting", spec["replicas"])
-        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, hosts=hosts, database_host=host, auth=rest.auth_settings(self.spec))}
+        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, hosts=hosts, database_host=host, auth=self.auth_settings())}
         tls = external.get("tls", {})
         return Accounting(
             name=name,
@@ -1031,7 +1030,11 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def secrets(self, munge: Munge, login: Login, workers: Workers, slurmdbd: Accounting | None, slurmrestd: Rest | None) -> list[Json]:
+    def auth_settings(self) -> Json:
+        """Return what slurm.conf and slurmdbd.conf share: how daemons and commands authenticate, and how tokens are verified."""
+        return {**config.auth_settings(self.spec["slurm"]["auth"]), **rest.auth_settings(self.spec)}
+
+    def secrets(self, auth: Auth, login: Login, workers: Workers, slurmdbd: Accounting | None, slurmrestd: Rest | None) -> list[Json]:
         """Return the Secrets that are made once. The password of a database is one where the cluster has a database of its own."""
         tokens = [slurmrestd.jwt_secret] if slurmrestd else []
         passwords: list[tuple[str, Labels]] = []
@@ -1047,10 +1050,10 @@ class _Resolver:
             host_keys.append((workers.host_keys_secret, self.components["worker"].labels))
         return [
             {
-                "name": munge.secret,
+                "name": auth.secret,
                 "namespace": self.namespace,
                 "labels": self.components["base"].labels,
-                "data": {"munge.key": {"random_bytes": 1024}},
+                "data": {f"{auth.type}.key": {"random_bytes": 1024}},
             },
             *(
                 {
@@ -1105,7 +1108,9 @@ class _Resolver:
         if mariadb:
             data.extend(self.owned("PersistentVolumeClaim", claim) for claim in mariadb.claims)
             left.append(f"Other claims of the MariaDB object {mariadb.name} stay, such as those of replicas that it had before.")
-        data.extend(self.owned("Secret", secret["name"]) for secret in secrets)
+        # The key of the other kind is there where spec.slurm.auth was changed.
+        keys = {f"{self.name}-base-{auth}-key" for auth in schema.AUTH} - {str(secret["name"]) for secret in secrets}
+        data.extend(self.owned("Secret", name) for name in (*(str(secret["name"]) for secret in secrets), *sorted(keys)))
         data.append(self.owned("ConfigMap", revisions.name(self.name)))
         theirs = [self.spec["sssd"]["configSecret"]] if "sssd" in self.spec else []
         tls = self.spec.get("rest", {}).get("tls", {})

@@ -29,8 +29,13 @@ def rows(model: Model, names: Iterable[str]) -> list[Json]:
 
 def _row(model: Model, name: str) -> Json:
     if name == "munge":
+        if model.auth.type != "munge":
+            raise CorralError(
+                f"rotate names munge, but spec.slurm.auth is {model.auth.type}, whose daemons read their key when they start, which would end jobs. Nothing "
+                "was changed; leave it out, and see docs/keys.md."
+            )
         everywhere = {key: model.labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
-        return _informed(model, name, model.munge.secret, everywhere, "munged")
+        return _informed(model, name, model.auth.secret, everywhere, "munged")
     if name == "host_keys":
         login = model.components["login"]
         return _informed(model, name, model.login.host_keys_secret, login.selector, login.daemon)

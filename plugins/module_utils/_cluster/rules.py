@@ -148,7 +148,9 @@ POD_PATHS = (
     "/opt/corral",
     "/proc",
     "/run/munge",
+    "/run/sack",
     "/run/slurm",
+    "/run/slurm-key",
     "/sys",
     "/tmp",
     "/usr/local/lib/corral",
@@ -466,7 +468,7 @@ def _sssd(cluster: str, spec: Json) -> Iterator[str]:
     sssd = spec.get("sssd")
     if not sssd:
         return
-    secrets = (f"{cluster}-base-munge-key", f"{cluster}-login-host-keys")
+    secrets = (*(f"{cluster}-base-{auth}-key" for auth in schema.AUTH), f"{cluster}-login-host-keys")
     if sssd["configSecret"] in secrets:
         yield f"spec.sssd.configSecret is {sssd['configSecret']}, one of corral's own Secrets; name the one that holds sssd.conf."
     homes: str = sssd["homes"]

@@ -55,6 +55,8 @@ TENANTS_PLURAL = "slurmtenants"
 MAX_NODES = 65536
 MAX_REPLICAS = 10000
 MIN_ID, MAX_ID = 1000, 2_000_000_000
+# Values of spec.slurm.auth, which are names of Slurm's plugins too.
+AUTH = ("munge", "slurm")
 SYSTEM_IDS = (60001, 65535)
 # More than any machine has; each is a file and a bit of Slurm's.
 MAX_GPUS = 64
@@ -1710,6 +1712,12 @@ def spec() -> Schema:
             "slurm": _object(
                 "Slurm's own configuration.",
                 {
+                    "auth": _string(
+                        "By what Slurm's daemons and commands trust each other. munge: by munged beside each. slurm: by Slurm itself, with a key of its own "
+                        "and without munged. It can be changed while no pod of workers and login nodes runs, as with maintenance: WorkersAndLogin.",
+                        enum=AUTH,
+                        default="munge",
+                    ),
                     "processTracking": _string(
                         "How Slurm follows and confines the processes of jobs. cgroup needs cgroup v2 on the Kubernetes "
                         "nodes; linuxproc works everywhere and confines nothing beyond the pod's own limits.",

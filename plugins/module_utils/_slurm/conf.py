@@ -138,6 +138,8 @@ _KINDS = {
     "mpidefault": "mpi",
     "prepplugins": "prep",
 }
+# Plugins that are in the file of another (observed with 24.11).
+_FILES = {"cred_slurm": "auth_slurm"}
 
 
 def plugins(text: str) -> dict[str, str]:
@@ -148,7 +150,8 @@ def plugins(text: str) -> dict[str, str]:
             kind, slash, one = name.rpartition("/")
             kind = kind if slash else _KINDS.get(key.lower(), "")
             if kind and one and one.lower() != "none":
-                found[f"{key}={name}"] = f"{kind}_{one}.so"
+                file = f"{kind}_{one}"
+                found[f"{key}={name}"] = f"{_FILES.get(file, file)}.so"
     return found
 
 

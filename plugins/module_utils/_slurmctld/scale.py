@@ -10,6 +10,7 @@ outlive the pods. Orders to slurmctld are given later in the pass (``order``), a
 from __future__ import annotations
 
 import io
+import re
 import secrets
 import tarfile
 from typing import Any
@@ -161,6 +162,7 @@ class _Work:
         before = live.get("slurm.conf")
         if before is None or wanted == live:
             return
+        self._refuse_other_auth(before, text)
         slurmctld = Slurmctld(self._client, self._params)
         if not self._has_image(slurmctld):
             return
@@ -185,6 +187,23 @@ class _Work:
             f"Slurm itself refuses the {name} that the document makes: {wrong}. "
             f"slurmctld, nodes and jobs were left as they are; correct the document (mostly spec.slurm.{field}) and run again."
         )
+
+    def _refuse_other_auth(self, before: str, text: str) -> None:
+        """Raise CorralError where pods that stay would authenticate in another way than slurmctld: it would take their nodes for lost, with their jobs."""
+        was, wanted = (re.search(r"^AuthType=auth/(\S+)$", one, re.MULTILINE) for one in (before, text))
+        if not was or not wanted or was[1] == wanted[1]:
+            return
+        path, query = BUILTIN["", "Pod"].path(self._namespace), {"labelSelector": str(self._params["users_of_auth"])}
+        pods = sorted(
+            str(pod["metadata"]["name"]) for pod in self._client.items(path, what="list pods of workers and login nodes", query=query)
+        )
+        if pods:
+            names = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
+            raise CorralError(
+                f"spec.slurm.auth is {wanted[1]}, but pods run with {was[1]} ({names}), and slurmctld would lose their nodes and jobs. Nothing was changed; "
+                f"set auth: {was[1]} and maintenance: WorkersAndLogin, run until these pods are gone, then set auth: {wanted[1]} and run, and "
+                "end the maintenance."
+            )
 
     def _has_image(self, slurmctld: Slurmctld) -> bool:
         """True when the controller's pod is of the image that the document wants, or nobody says which that is."""

@@ -35,7 +35,7 @@ class Pod:
         for family in ("tcp", "tcp6"):
             self.file(f"proc/net/{family}", TCP if family == "tcp" else "")
         self.file("proc/net/unix", f"0000000000000000: 00000002 00000000 00010000 0001 01 12345 {folder}/run/slurmrestd/rest.sock\n")
-        for path in ("run/munge/munge.socket.2", "run/munge/jail/munge.socket.2"):
+        for path in ("run/munge/munge.socket.2", "run/munge/jail/munge.socket.2", "run/slurm/sack.socket", "run/slurm/jail/sack.socket"):
             self.file(path)
         self.file("common.sh", "attach_submounts() { :; }\n")
         for name in ("munge", "scontrol", "jail-exec", "sleep"):
@@ -77,7 +77,7 @@ def pod(tmp_path: Path, script: Callable[..., str]) -> Pod:
     return Pod(tmp_path, script)
 
 
-@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "slurmdbd", "slurmrestd", "sackd", "sshd", "munged"])
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "slurmdbd", "slurmrestd", "sackd", "sshd", "munged", "sack"])
 def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
     for depth in ((), ("alive",), ("10",)):
         assert pod.look(daemon, *depth) == (0, "")
@@ -101,6 +101,9 @@ def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
         ("sshd", "mnt/jail/etc/corral-jail", "is not mounted or not populated", True),
         ("munged", "run/munge/munge.socket.2", "/run/munge/munge.socket.2", False),
         ("munged", "run/munge/jail/munge.socket.2", "/run/munge/jail/munge.socket.2", False),
+        ("sack", "proc/4/comm", "sackd is not running", False),
+        ("sack", "run/slurm/sack.socket", "/run/slurm/sack.socket yet", False),
+        ("sack", "run/slurm/jail/sack.socket", "/run/slurm/jail/sack.socket yet", False),
     ],
 )
 def test_what_lacks_is_named_and_alive_asks_for_the_daemon_only(pod: Pod, daemon: str, gone: str, words: str, alive: bool) -> None:

@@ -198,6 +198,8 @@ def test_destroy_names_data_that_goes_and_data_that_stays() -> None:
         "Secret/demo-base-munge-key",
         "Secret/demo-login-host-keys",
         "Secret/demo-worker-host-keys",
+        # From before a change of spec.slurm.auth, if there is one.
+        "Secret/demo-base-slurm-key",
         "ConfigMap/demo-base-revisions",
     ]
     assert all(item["metadata"]["labels"]["app.kubernetes.io/instance"] == "demo" for item in teardown["data"])

@@ -63,6 +63,7 @@ def test_without_accounting_tokens_are_slurmctlds_alone() -> None:
             {"accounting": {"database": {"external": EXTERNAL}}},
             r"is not the cluster's own: change the password there and in the Secret",
         ),
+        ("host_keys", {"slurm": {"auth": "slurm"}}, r"spec\.slurm\.auth is slurm, whose daemons read their key when they start"),
         ("jwt", {}, r"the document has no spec\.rest"),
         ("worker_host_keys", {"workers": {"ssh": "Never"}}, r"spec\.workers\.ssh is Never, so workers have none"),
     ],

@@ -598,6 +598,19 @@ def test_a_slurm_conf_that_slurms_parser_refuses_is_told_before_anything_is_done
     assert world.execs[0][4:] == ["priority_nope.so"] and unpacked(world) == {"slurm.conf": new}
 
 
+@pytest.mark.parametrize(("was", "wanted"), [("munge", "slurm"), ("slurm", "munge")])
+def test_another_way_to_authenticate_waits_until_no_pod_is_left_that_has_the_former(world: Fake, was: str, wanted: str) -> None:
+    world.config_map["data"] = {"slurm.conf": f"{CONFIG}AuthType=auth/{was}\n"}
+    new = f"{CONFIG}AuthType=auth/{wanted}\n"
+    with pytest.raises(
+        CorralError, match=f"spec.slurm.auth is {wanted}, but pods run with {was} .*Nothing was changed; set auth: {was} and maintenance"
+    ):
+        decide(3, slurm_conf=new, users_of_auth="workers")
+    assert not world.execs
+    world.pods.clear()
+    decide(3, slurm_conf=new, users_of_auth="workers")
+
+
 def unpacked(world: Fake) -> dict[str, str]:
     """The files that the last command was given."""
     with tarfile.open(fileobj=io.BytesIO(world.stdin[-1] or b"")) as archive:
