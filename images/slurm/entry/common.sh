@@ -43,11 +43,12 @@ link_sack_socket() {
 
 wait_for_auth() {
 	local tries=0
-	if [ ! -d "$sack_key" ]; then
+	if [ ! -d /run/sack ]; then
 		wait_for_munge
 		return
 	fi
-	until [ -S /run/sack/sack.socket ] && [ -r "$SLURM_SACK_KEY" ]; do
+	# sshd of a login pod has no key.
+	until [ -S /run/sack/sack.socket ] && { [ ! -d "$sack_key" ] || [ -r "$SLURM_SACK_KEY" ]; }; do
 		tries=$((tries + 1))
 		[ "$tries" -lt 600 ] || die "no sackd made /run/sack/sack.socket within 60 s: check the log of the container sack"
 		sleep 0.1
