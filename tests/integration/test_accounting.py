@@ -312,8 +312,8 @@ def shares(cluster: Cluster) -> dict[str, dict[str, float]]:
 
 
 def fair_order(cluster: Cluster) -> list[str]:
-    """Queue a job of each user, bob's first, in a partition that starts none; return the users in the order of squeue. sprio has the same."""
-    cluster.slurm("scontrol", "update", "partitionname=main", "state=DOWN")
+    """Queue a job of each user, bob's first, on a node that starts none; return the users in the order of squeue. sprio has the same."""
+    cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=drain", "reason=order")
     try:
         numbers = [
             cluster.ssh("sbatch --parsable -A fair -t 1 -o /dev/null --wrap true", user=user).stdout.strip() for user in ("bob", "alice")
@@ -325,7 +325,7 @@ def fair_order(cluster: Cluster) -> list[str]:
         cluster.slurm("scancel", *numbers)
         return order
     finally:
-        cluster.slurm("scontrol", "update", "partitionname=main", "state=UP")
+        cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=resume")
 
 
 @pytest.mark.long
