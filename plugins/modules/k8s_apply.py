@@ -337,7 +337,7 @@ def argument_spec() -> dict[str, object]:
     }
 
 
-def apply(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+def backend(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Apply the objects. Raises CorralError for templates too, which the module does not render."""
     if params["templates"]:
         raise CorralError(
@@ -353,7 +353,7 @@ def without_secrets(params: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(apply, argument_spec, CONSTRAINTS, shown=without_secrets)
+    run_module(backend, argument_spec, CONSTRAINTS, shown=without_secrets)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ writes:
   sample: 1
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.release import release
+from ansible_collections.corral.slurm.plugins.module_utils._kube.release import release as backend
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
@@ -116,7 +116,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(release, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def argument_spec() -> dict[str, Any]:
     }
 
 
-def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+def backend(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Return the model. Raises CorralError for a file that can not be read, for a wrong document, and with ``live`` for a cluster that can not be read."""
     del diff  # it changes nothing, so there is nothing to show
     if not params.get("path") and params.get("document") is None:
@@ -186,7 +186,7 @@ def _unreadable(path: str, why: str) -> CorralError:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec, CONSTRAINTS)
+    run_module(backend, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

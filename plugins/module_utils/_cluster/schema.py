@@ -11,6 +11,7 @@ them, too, in the shapes of shapes.py, of which the definition's rules and a run
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -1585,8 +1586,9 @@ def _rest() -> Schema:
     )
 
 
+@functools.cache
 def spec() -> Schema:
-    """The schema of ``spec``."""
+    """The schema of ``spec``. It is shared, so nobody may change it."""
     return _object(
         "The wanted state of the cluster.",
         {
@@ -1955,6 +1957,7 @@ def _conditions() -> Schema:
     )
 
 
+@functools.cache
 def document() -> Schema:
     """The schema of a whole SlurmCluster, as the CRD holds it."""
     return _object(
