@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k8s_claim_check
-short_description: Refuse a claim that pods can not mount in the way they need it
+short_description: Refuse a claim that pods cannot mount in the way they need it
 version_added: 0.1.0
 description:
   - Fails with one sentence for a PersistentVolumeClaim whose volume lacks an access mode, before pods that need it wait in vain.

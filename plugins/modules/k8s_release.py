@@ -10,7 +10,7 @@ module: k8s_release
 short_description: Remove a finalizer from objects whose owner is gone
 version_added: 0.1.0
 description:
-  - An object with a finalizer can not be deleted until its owner has taken the finalizer off. When the owner itself is removed, this module does so in its
+  - An object with a finalizer cannot be deleted until its owner has taken the finalizer off. When the owner itself is removed, this module does so in its
     place. Nothing else of the objects is changed, other finalizers stay, and it deletes no object itself.
 extends_documentation_fragment:
   - corral.slurm.kubernetes

@@ -141,7 +141,7 @@ def argument_spec() -> dict[str, Any]:
 
 
 def backend(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Return the model. Raises CorralError for a file that can not be read, for a wrong document, and with ``live`` for a cluster that can not be read."""
+    """Return the model. Raises CorralError for a file that cannot be read, for a wrong document, and with ``live`` for a cluster that cannot be read."""
     del diff  # it changes nothing, so there is nothing to show
     if not params.get("path") and params.get("document") is None:
         raise CorralError(
@@ -181,7 +181,7 @@ def parse(data: bytes, path: str, decrypt: Callable[[str], str] | None = None) -
 
 
 def _unreadable(path: str, why: str) -> CorralError:
-    return CorralError(f"The document {path} can not be read: {why}; give the path of a SlurmCluster document in slurm_cluster_file.")
+    return CorralError(f"The document {path} cannot be read: {why}; give the path of a SlurmCluster document in slurm_cluster_file.")
 
 
 def main() -> None:

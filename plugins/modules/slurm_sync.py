@@ -18,7 +18,7 @@ description:
   - A worker's pod gets the conditions C(corral.hpc/SlurmNodeReady) and C(corral.hpc/SlurmNodeDrained), whose reason and message show the node's state.
     They are written when they change.
   - Without the right to list Kubernetes nodes it does not observe cordons and taints, and warns about that. Drains of this module then stay as they are.
-  - If slurmctld can not be asked, nothing is changed.
+  - If slurmctld cannot be asked, nothing is changed.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld

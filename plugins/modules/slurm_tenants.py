@@ -104,7 +104,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kept:
-  description: What O(prune) can not remove, a sentence each.
+  description: What O(prune) cannot remove, a sentence each.
   returned: success
   type: list
   elements: str

@@ -26,7 +26,7 @@ options:
     required: true
   may_be_silent:
     description:
-      - Whether to succeed if slurmctld cannot be queried. Nothing is compared then; a slurmctld that can not read the state of a later one
+      - Whether to succeed if slurmctld cannot be queried. Nothing is compared then; a slurmctld that cannot read the state of a later one
         reports that and does not start.
     type: bool
     default: false

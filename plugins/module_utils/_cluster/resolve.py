@@ -967,7 +967,7 @@ class _Resolver:
             # Said in advance, so that no pod is put where the disk has not that much left.
             requests["ephemeral-storage"] = str(spec["volume"]["size"])
         return Populate(
-            # What a job does is in its name, since a job's template can not be changed: another image, or other users, is another job.
+            # What a job does is in its name, since a job's template cannot be changed: another image, or other users, is another job.
             job=f"{prefix}-populate-{_short([populate.get('image'), populate['policy'], self.spec['images'], volume.claim])}"
             if volume
             else None,

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What users read when the document can not even be had."""
+"""What users read when the document cannot even be had."""
 
 from __future__ import annotations
 
