@@ -232,7 +232,6 @@ class _Resolver:
         return Model(
             name=self.name,
             namespace=self.namespace,
-            cluster_domain=self.spec["clusterDomain"],
             content_hash=_hash({"name": self.name, "namespace": self.namespace, "spec": self.spec, "version": COLLECTION_VERSION}),
             document=self.document(),
             labels=self.labels,
@@ -275,7 +274,6 @@ class _Resolver:
             teardown=self.teardown(
                 jails, [*sub_mount_volumes, *_record_volumes(slurmdbd)], controller, secrets, slurmdbd.mariadb if slurmdbd else None
             ),
-            objects_owner=None,
             live=None,
         )
 

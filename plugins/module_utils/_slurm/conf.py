@@ -18,8 +18,7 @@ from typing import TypeAlias
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
-Scalar: TypeAlias = "str | int | bool"
-Value: TypeAlias = "Scalar | Sequence[str]"
+Value: TypeAlias = "str | int | bool | Sequence[str]"
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PAIR = re.compile(_KEY.pattern + r'=(?:"[^"]*"|[^\s"]+)')

@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +72,6 @@ DOCUMENT: dict[str, Any] = {
         {"name": "carol", "associations": [{"account": "chemistry"}]},
     ],
 }
-
-Database = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
