@@ -93,7 +93,7 @@ void jail_digest_add(struct jail_digest *digest, const void *data, size_t size);
 int jail_digest_add_mounts(const struct jail_plan *plan, const char *without, struct jail_digest *digest);
 
 /* template.c */
-/* A file system of its own: what is mounted there must not come to other mount namespaces, for one can not be shown in itself. */
+/* A file system of its own: what is mounted there must not come to other mount namespaces, for one cannot be shown in itself. */
 #define JAIL_TEMPLATES "/run/corral-jail"
 struct jail_template {
 	char name[40];

@@ -12,7 +12,7 @@ die() {
 cgroups=/sys/fs/cgroup
 
 # Makes the container's own cgroup tree one to make cgroups in. Runtimes mount it read-only for containers that are not privileged, and put the
-# container's processes into its root, where cgroup2 allows controllers only to trees without processes. 1: it can not be written. 2: it is of version 1,
+# container's processes into its root, where cgroup2 allows controllers only to trees without processes. 1: it cannot be written. 2: it is of version 1,
 # or the Kubernetes node's, and stays as it is.
 own_cgroup() {
 	local pids pid controller
@@ -28,7 +28,7 @@ own_cgroup() {
 		echo "$pid" >"$cgroups/corral/cgroup.procs" 2>/dev/null || true # it may have ended
 	done
 	for controller in $(<"$cgroups/cgroup.controllers"); do
-		echo "+$controller" >"$cgroups/cgroup.subtree_control" || echo "${0##*/}: the cgroup controller $controller can not be used in this container" >&2
+		echo "+$controller" >"$cgroups/cgroup.subtree_control" || echo "${0##*/}: the cgroup controller $controller cannot be used in this container" >&2
 	done
 }
 

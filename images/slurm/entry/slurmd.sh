@@ -84,7 +84,7 @@ close_devices() {
 }
 
 if [ "${CORRAL_PROCESS_TRACKING:-cgroup}" != linuxproc ]; then
-	own_cgroup || [ $? != 1 ] || die "$cgroups is read-only and can not be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
+	own_cgroup || [ $? != 1 ] || die "$cgroups is read-only and cannot be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
 fi
 attach_submounts
 same_paths

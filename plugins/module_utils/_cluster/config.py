@@ -32,7 +32,7 @@ TOP_SWITCH = "corral_top"
 
 HEADER = ("Written by corral.slurm from a SlurmCluster document; the next run replaces every edit.",)
 
-# Keys that an extra line can not set, lower case, with what to do instead.
+# Keys that an extra line cannot set, lower case, with what to do instead.
 OWNED: dict[str, str] = {
     "clustername": "it is metadata.name",
     "slurmctldhost": "the controller's pod has it",
@@ -284,7 +284,7 @@ def _settings(
         "SlurmdTimeout": 120,
         "KillWait": 30,
         "UnkillableStepTimeout": 180,
-        # Takes a node out of service that can not enter the jail, and back.
+        # Takes a node out of service that cannot enter the jail, and back.
         "HealthCheckProgram": HEALTH_CHECK,
         "HealthCheckInterval": 60,
         "HealthCheckNodeState": "ANY,CYCLE",

@@ -563,7 +563,6 @@ class Model:
 
     name: str
     namespace: str
-    cluster_domain: str
     content_hash: str
     document: str
     labels: Labels
@@ -595,7 +594,6 @@ class Model:
     jails: list[Jail]
     sub_mount_volumes: list[Volume]
     teardown: Teardown
-    objects_owner: Json | None
     live: Json | None
 
     def to_dict(self) -> Json:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Names of a cluster's objects, which those of another can meet: cluster m with a set n-x and cluster m-n with a set x both want the StatefulSet m-n-x.
 
-Names that clusters have can not be changed, so the second document is refused with the name of the first.
+Names that clusters have cannot be changed, so the second document is refused with the name of the first.
 """
 
 from __future__ import annotations

@@ -232,7 +232,6 @@ class _Resolver:
         return Model(
             name=self.name,
             namespace=self.namespace,
-            cluster_domain=self.spec["clusterDomain"],
             content_hash=_hash({"name": self.name, "namespace": self.namespace, "spec": self.spec, "version": COLLECTION_VERSION}),
             document=self.document(),
             labels=self.labels,
@@ -275,7 +274,6 @@ class _Resolver:
             teardown=self.teardown(
                 jails, [*sub_mount_volumes, *_record_volumes(slurmdbd)], controller, secrets, slurmdbd.mariadb if slurmdbd else None
             ),
-            objects_owner=None,
             live=None,
         )
 
@@ -997,7 +995,7 @@ class _Resolver:
             # Said in advance, so that no pod is put where the disk has not that much left.
             requests["ephemeral-storage"] = str(spec["volume"]["size"])
         return Populate(
-            # What a job does is in its name, since a job's template can not be changed: another image, or other users, is another job.
+            # What a job does is in its name, since a job's template cannot be changed: another image, or other users, is another job.
             job=f"{prefix}-populate-{_short([populate.get('image'), populate['policy'], self.spec['images'], volume.claim])}"
             if volume
             else None,

@@ -251,7 +251,7 @@ _VOLUME_KINDS = ("claimName", "storageClassName", "hostPath")
 
 
 _VOLUME_SIZE = "give the size of the claim, such as 10Gi"
-_SAME_KIND = "a volume's kind can not be changed, for its data would be lost"
+_SAME_KIND = "a volume's kind cannot be changed, for its data would be lost"
 
 
 def _same_kind(at: str = "") -> str:
@@ -346,8 +346,8 @@ def _jail() -> Schema:
                 rules=(Refers("users", "who is not in", advice="add the user, or remove the name"),),
             ),
             "noJailDespiteSudo": _boolean(
-                "Allows noJailUsers in a cluster whose users have sudo. Each of those can then become root of the workers' pods: as root of the jail he "
-                "becomes a user whose job runs outside, and takes that job's process over.",
+                "Allows noJailUsers in a cluster whose users have sudo. Each of those can then become root of the workers' pods: as root of the jail they "
+                "become a user whose job runs outside, and take that job's process over.",
                 False,
             ),
         },
@@ -569,7 +569,7 @@ def draining(
     def how(policy: str | None, deadline: int | None) -> dict[str, Schema]:
         return {
             "policy": _string(
-                "Wait: until the jobs end by themselves. Requeue: after the deadline they are put back into the queue, and those that can not be are "
+                "Wait: until the jobs end by themselves. Requeue: after the deadline they are put back into the queue, and those that cannot be are "
                 "waited for. Cancel: after the deadline they are cancelled.",
                 enum=("Wait", "Requeue", "Cancel"),
                 default=policy,
@@ -891,7 +891,7 @@ def _node_set() -> Schema:
             "drain": draining(default={}),
             "updateStrategy": updating(),
             "security": _object(
-                "Where this set's nodes differ from spec.security, such as nodes that profiles can not be put on.",
+                "Where this set's nodes differ from spec.security, such as nodes that profiles cannot be put on.",
                 confinement(),
                 default={},
             ),
@@ -1037,7 +1037,7 @@ def _user() -> Schema:
             "name": _string("Login name.", _USER, max_length=31),
             "uid": _integer("Numeric user id. 60001–65535 are the system's own.", MIN_ID, MAX_ID),
             "gid": _integer(
-                "Numeric id of the primary group: one of spec.groups. Without it the user gets a group of his own, with his name and uid.",
+                "Numeric id of the primary group: one of spec.groups. Without it the user gets a group of their own, with their name and uid.",
                 MIN_ID,
                 MAX_ID,
             ),
@@ -1144,7 +1144,7 @@ def _partition() -> Schema:
             "denyAccounts": names("Accounts whose jobs do not run here. Needs accounting.", "An account.", _PROFILE, 64),
             "qos": _string("Quality of service whose limits the partition has. Needs accounting.", _PROFILE, max_length=64),
             "allowQos": names("QoS that jobs can have here. Needs accounting.", "A QoS.", _PROFILE, 64),
-            "denyQos": names("QoS that jobs can not have here. Needs accounting.", "A QoS.", _PROFILE, 64),
+            "denyQos": names("QoS that jobs cannot have here. Needs accounting.", "A QoS.", _PROFILE, 64),
             "exclusiveUser": _boolean("Whether a node runs jobs of one user at a time."),
             "hidden": _boolean("Whether sinfo and squeue leave the partition out, unless asked for all."),
             "rootOnly": _boolean("Whether only root can give jobs to it."),
@@ -1640,8 +1640,9 @@ def _rest() -> Schema:
     )
 
 
+@functools.cache
 def spec() -> Schema:
-    """The schema of ``spec``."""
+    """The schema of ``spec``. It is shared, so nobody may change it."""
     return _object(
         "The wanted state of the cluster.",
         {
@@ -2003,6 +2004,7 @@ def _conditions() -> Schema:
     )
 
 
+@functools.cache
 def document() -> Schema:
     """The schema of a whole SlurmCluster, as the CRD holds it."""
     return _object(

@@ -40,7 +40,7 @@ _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
 # States in which a partition takes no new jobs.
 _CLOSED = frozenset({"DRAIN", "INACTIVE"})
 _LATER = "A later run goes on from here."
-# Slurm's own parser reads a file that is to come, in the controller's pod, as every command of Slurm's does before anything else. Where it can not read
+# Slurm's own parser reads a file that is to come, in the controller's pod, as every command of Slurm's does before anything else. Where it cannot read
 # the file that is there either, something else is wrong, which is not to be told as a fault of the new one. The arguments are plugins that are new: slurmctld
 # itself is started with each, for it ends where one lacks a library or symbol; -V has it end, too. Those of task/ are slurmd's alone. slurmd -G reads
 # cgroup.conf first of all, and ends at munge's socket, which it is told to be elsewhere. Nothing of Slurm's reads the other files but the daemon on its node.
@@ -177,9 +177,9 @@ class _Work:
             wrong = f"{new.get(file, file)} is a plugin that the image does not have"
         elif done.code == _UNLOADABLE:
             file, _line, output = done.stdout.partition("\n")
-            wrong = f"{new.get(file, file)} is a plugin that slurmctld can not load ({' '.join(output.split())[:300]})"
+            wrong = f"{new.get(file, file)} is a plugin that slurmctld cannot load ({' '.join(output.split())[:300]})"
         elif done.code in (_BROKEN, _CGROUP):
-            wrong = conf.refused(done.stdout) or "it can not be read"
+            wrong = conf.refused(done.stdout) or "it cannot be read"
         else:
             return
         name, field = ("cgroup.conf", "extraCgroupConfig") if done.code == _CGROUP else ("slurm.conf", "extraConfig")
@@ -215,7 +215,7 @@ class _Work:
         return not image or any(one["name"] == slurmctld.container and one.get("image") == image for one in found["spec"]["containers"])
 
     def observe(self) -> None:
-        """Find out what can be removed, without changing anything. Where slurmctld can not be asked, all stays."""
+        """Find out what can be removed, without changing anything. Where slurmctld cannot be asked, all stays."""
         if not self.shrinks:
             return
         try:
@@ -273,7 +273,7 @@ class _Work:
         return sentence
 
     def waiting(self) -> list[dict[str, Any]]:
-        """Return the nodes that can not go yet with the jobs on them, and those that require them by name."""
+        """Return the nodes that cannot go yet with the jobs on them, and those that require them by name."""
         found = self._last.waiting if self._last else {}
         return [{"node": name, "jobs": [task.to_dict() for task in tasks]} for name, tasks in found.items()]
 

@@ -241,7 +241,7 @@ def read(slurmctld: Slurmctld) -> Live:
 
 
 def ask(slurmctld: Slurmctld, command: list[str], what: str, timeout: float) -> str:
-    """Return what a command prints that asks slurmdbd. Raises CorralError: ``what`` completes "slurmctld can not be asked for"."""
+    """Return what a command prints that asks slurmdbd. Raises CorralError: ``what`` completes "slurmctld cannot be asked for"."""
     try:
         return slurmctld.ask(command, what, timeout)
     except KubeError as error:
@@ -268,7 +268,7 @@ def _awaited(slurmctld: Slurmctld, timeout: float) -> Live:
 def converge(
     slurmctld: Slurmctld, desired: Callable[[Live], Desired], *, check: bool, keeps: bool = False, timeout: float = 0.0
 ) -> tuple[Live, Plan, Live]:
-    """Write what differs; return what was there, the plan, and what is there then. ``keeps``: what can not go is an error."""
+    """Write what differs; return what was there, the plan, and what is there then. ``keeps``: what cannot go is an error."""
     before = _awaited(slurmctld, timeout)
     wanted = desired(before)
     plan = tenancy_plan.make(wanted, before)

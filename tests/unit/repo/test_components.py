@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The registry of components against what is made of it, and against what can not be: the templates' objects, and the rights that YAML gives."""
+"""The registry of components against what is made of it, and against what cannot be: the templates' objects, and the rights that YAML gives."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ def test_who_reaches_whom() -> None:
         ({"database": {"mariadbOperator": {"spec": {"image": "\ud800"}}}}, "mariadbOperator.spec.image has half of a surrogate pair"),
         (
             {"database": {"mariadbOperator": {"spec": {"timeZone": float("nan")}}}},
-            "mariadbOperator.spec.timeZone is nan, which Kubernetes can not keep",
+            "mariadbOperator.spec.timeZone is nan, which Kubernetes cannot keep",
         ),
         (
             {"database": {"mariadbOperator": {"resources": {"limits": {"memory": "128Mi"}}}}},

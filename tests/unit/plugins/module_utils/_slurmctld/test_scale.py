@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node sets that shrink, against a slurmctld of paper: what it costs where nothing shrinks, and that nothing goes where slurmctld can not be believed."""
+"""Node sets that shrink, against a slurmctld of paper: what it costs where nothing shrinks, and that nothing goes where slurmctld cannot be believed."""
 
 from __future__ import annotations
 
@@ -584,7 +584,7 @@ def test_a_slurm_conf_that_is_served_already_costs_nothing(world: Fake) -> None:
         (
             5,
             "priority_nope.so\nslurmctld: symbol lookup error: /opt/corral/lib/slurm/priority_nope.so: undefined symbol: conf\n",
-            "PriorityType=priority/nope is a plugin that slurmctld can not load (slurmctld: symbol lookup error: /opt/corral/lib/slurm/priority_nope.so:",
+            "PriorityType=priority/nope is a plugin that slurmctld cannot load (slurmctld: symbol lookup error: /opt/corral/lib/slurm/priority_nope.so:",
         ),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_slurmdbd_that_was_upgraded_stays(fake: Fake) -> None:
 def test_a_slurmdbd_that_does_not_run_stands_in_the_way(fake: Fake) -> None:
     with_slurmdbd(fake, ExecError("Could not run slurmdbd: no such container."))
     with pytest.raises(
-        CorralError, match="slurmdbd in pod demo/demo-accounting-0 can not be asked for its version, and it has the database"
+        CorralError, match="slurmdbd in pod demo/demo-accounting-0 cannot be asked for its version, and it has the database"
     ):
         check(fake, "slurm 26.05.1")
 
@@ -105,7 +105,7 @@ def test_the_primary_is_asked_and_its_backup_where_it_can_not_be(fake: Fake) -> 
 
 def test_a_slurmctld_that_does_not_answer_stands_in_the_way_of_an_upgrade_and_not_of_the_way_back(fake: Fake) -> None:
     gone = Output(1, "", "Unable to contact slurm controller")
-    with pytest.raises(CorralError, match="can not be asked for its version"):
+    with pytest.raises(CorralError, match="cannot be asked for its version"):
         check(fake, "slurm 24.11.5", running=gone)
     found = check(fake, "slurm 24.11.5", running=gone, silent=True)
     assert (found["running"], found["wanted"]) == ("", "24.11.5")
