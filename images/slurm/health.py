@@ -64,7 +64,7 @@ def commands(given: argparse.Namespace, name: str, wanted: settings.Settings) ->
         "amd-smi": Work(20, ("amd-smi", "metric", "--json")),
     }
     for own in wanted.own:
-        found[own.name] = Work(own.timeout, (*enter, "--", *own.command) if own.inside else own.command)
+        found[f"own {own.name}"] = Work(own.timeout, (*enter, "--", *own.command) if own.inside else own.command)
     return found
 
 
@@ -276,10 +276,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(given.folder)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     with (folder / "lock").open("w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return 0
+        fcntl.flock(lock, fcntl.LOCK_EX)  # slurmd runs one at a time, and an administrator perhaps another
         began = time.monotonic()
         this = Run(given, name)
         results, me = this.measure()

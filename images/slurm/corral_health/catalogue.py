@@ -18,7 +18,14 @@ CHECKS: tuple[Check, ...] = (
     Check("mounts", "a volume of the pod that was mounted when slurmd started is not mounted any more", system.mounts, files=True),
     Check("read-only", "a file system became read-only by an error", system.read_only, files=True),
     Check("disk-full", "a file system of the pod is full, of bytes or of inodes (`diskPercent`, `inodePercent`)", system.disks, files=True),
-    Check("memory-size", "the node has less memory than slurm.conf promises (`memoryPercent` of it)", system.memory_size, needs=("node",)),
+    # slurmctld drains such a node itself, when it registers.
+    Check(
+        "memory-size",
+        "the node has less memory than slurm.conf promises (`memoryPercent` of it)",
+        system.memory_size,
+        needs=("node",),
+        on_failure="comment",
+    ),
     Check("memory-errors", "the memory has uncorrectable errors (EDAC)", system.memory_errors, files=True),
     Check("raid", "a RAID array of the kernel's lacks a disk or has stopped", system.raid, files=True),
     Check("gpu-driver", "the kernel's driver and the libraries in the pod have different versions", gpu_checks.driver, needs=("gpus",), platforms=NVIDIA),
@@ -38,7 +45,7 @@ CHECKS: tuple[Check, ...] = (
     Check("gpu-fabric", "a GPU has not joined the NVLink fabric", gpu_checks.fabric, needs=("gpus",), platforms=NVIDIA, failures=2, window=2),
     Check(
         "gpu-nvlink",
-        "an NVLink is down (`gpuNvlinks`)",
+        "an NVLink is down (`nvlinks`)",
         gpu_checks.nvlink,
         needs=("nvidia-smi-nvlink",),
         platforms=NVIDIA,
@@ -47,7 +54,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "gpu-pcie",
-        "a GPU has too few PCIe lanes, or too slow ones while it is busy (`gpuPcieWidth`, `gpuPcieGeneration`)",
+        "a GPU has too few PCIe lanes, or too slow ones while it is busy (`pcieWidth`, `pcieGeneration`)",
         gpu_checks.pcie,
         needs=("gpus",),
         platforms=GPUS,
@@ -76,7 +83,7 @@ CHECKS: tuple[Check, ...] = (
     Check("infiniband", "an InfiniBand port is down, gone or slower (`infinibandPorts`, `infinibandGbps`)", system.infiniband, files=True, failures=2, window=2),
     Check(
         "gpu-memory",
-        "a GPU has memory in use, and the node has no job (`gpuIdleMemoryMiB`)",
+        "a GPU has memory in use, and the node has no job (`idleMemoryMebibytes`)",
         gpu_checks.memory,
         needs=("gpus", "node"),
         platforms=GPUS,
@@ -87,7 +94,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "gpu-ecc-corrected",
-        "a GPU has had many corrected memory errors (`gpuCorrectedErrors`)",
+        "a GPU has had many corrected memory errors (`correctedErrors`)",
         gpu_checks.corrected,
         needs=("gpus",),
         platforms=GPUS,
@@ -95,7 +102,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "gpu-temperature",
-        "a GPU is as hot as where its hardware slows it down (`gpuTemperatureCelsius`)",
+        "a GPU is as hot as where its hardware slows it down (`temperatureCelsius`)",
         gpu_checks.temperature,
         needs=("gpus",),
         platforms=GPUS,
@@ -134,8 +141,8 @@ def of_site(own: Own) -> Check:
         own.name,
         "of the site's own",
         others.own(own.name),
-        needs=(own.name,),
-        platforms=own.platforms,
+        needs=(f"own {own.name}",),
+        contexts=own.contexts,
         timeout=own.timeout,
         on_failure=own.on_failure,
         inside=own.inside,

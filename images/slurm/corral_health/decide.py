@@ -92,7 +92,7 @@ def comment(checks: Sequence[Check], results: Mapping[str, Result], failures: Ma
             parts.append(f"{check.name}: {failures[check.name]}{spared}")
         elif result and result.status == FAILED and result.warning and check.on_failure != "log":
             parts.append(f"{check.name}: {result.detail}")
-        elif result and result.status == BROKEN:
+        if result and result.status == BROKEN:
             broken.setdefault(result.detail, []).append(check.name)
     parts += [f"no result of {', '.join(names)}: {detail}" for detail, names in broken.items()]
     text = " ".join(f"{COMMENT} {'; '.join(parts)}".split()) if parts else ""

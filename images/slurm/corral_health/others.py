@@ -43,7 +43,7 @@ def own(name: str) -> Callable[[Facts], Result]:
     """
 
     def check(facts: Facts) -> Result:
-        output: Output = facts.output(name)
+        output: Output = facts.output(f"own {name}")
         said = _line(output.stdout)
         if output.status == 0:
             return ok(said)

@@ -41,7 +41,7 @@ class Own:
     inside: bool = False
     timeout: int = 10
     on_failure: str = "drain"
-    platforms: tuple[str, ...] = ("cpu", "nvidia", "amd")
+    contexts: tuple[str, ...] = ("start", "interval")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _own(given: Mapping[str, Any]) -> Own:
         inside=given.get("in", "pod") == "jail",
         timeout=int(given.get("timeout", 10)),
         on_failure=str(given.get("onFailure", "drain")),
-        platforms=tuple(given.get("platforms", ("cpu", "nvidia", "amd"))),
+        contexts=tuple(given.get("contexts", ("start", "interval"))),
     )
     if own.on_failure not in ACTIONS:
         raise ValueError(f"check {own.name} has onFailure {own.on_failure}, which is none of {', '.join(ACTIONS)}")

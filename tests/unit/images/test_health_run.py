@@ -21,6 +21,8 @@ from corral_health.processes import Stuck, Work
 from corral_health.scheduler import Fleet, Node
 from health_nodes import Nodes
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import health, schema
+
 JAIL = next(check for check in CHECKS if check.name == "jail")
 DISK = next(check for check in CHECKS if check.name == "disk-full")
 COUNT = next(check for check in CHECKS if check.name == "gpu-count")
@@ -109,7 +111,7 @@ def test_what_hangs_since_an_earlier_run_is_not_started_again() -> None:
     ],
 )
 def test_a_check_of_the_site(output: Output, status: str, warning: bool, words: str) -> None:
-    found = own("disk")(Facts(settings.Settings(), outputs={"disk": output}))
+    found = own("disk")(Facts(settings.Settings(), outputs={"own disk": output}))
     assert (found.status, found.warning, found.detail) == (status, warning, words)
 
 
@@ -125,7 +127,7 @@ def test_a_check_of_the_site(output: Output, status: str, warning: bool, words: 
 )
 def test_a_check_of_the_site_that_breaks(output: Output) -> None:
     with pytest.raises(Broken, match=r"\S"):
-        own("disk")(Facts(settings.Settings(), outputs={"disk": output}))
+        own("disk")(Facts(settings.Settings(), outputs={"own disk": output}))
 
 
 def debounced(check: Check, *results: Result) -> list[bool]:
@@ -261,6 +263,32 @@ def test_a_row_of_the_catalogue_is_complete() -> None:
         assert check.failures <= check.window and check.on_failure in settings.ACTIONS and check.states in ("any", "idle")
         assert set(check.contexts) <= {"start", "interval"} and check.contexts and set(check.platforms) <= {"cpu", "nvidia", "amd"}
         assert not (check.files and check.needs), "a check in a process of its own has no outputs"
+
+
+def rows() -> str:
+    lines = ["| check | finds that | nodes with | state | counts | on failure |", "|---|---|---|---|---|---|"]
+    for check in CHECKS:
+        nodes = "any" if len(check.platforms) == 3 else ", ".join({"nvidia": "NVIDIA", "amd": "AMD"}[one] for one in check.platforms) + " GPUs"
+        counts = "at once" if check.window == 1 else f"{check.failures} of {check.window}"
+        when = check.states if len(check.contexts) == 2 else "start"
+        lines.append(f"| `{check.name}` | {check.finds} | {nodes} | {when} | {counts} | {check.on_failure} |")
+    return "\n".join(lines)
+
+
+def test_the_page_has_the_catalogue() -> None:
+    page = pathlib.Path(__file__).resolve().parents[3] / "docs" / "health.md"
+    begin, end = "catalogue.py -->\n", "<!-- end of the catalogue -->"
+    before, _, rest = page.read_text().partition(begin)
+    text = f"{before}{begin}\n{rows()}\n\n{end}{rest.partition(end)[2]}"
+    if os.environ.get("CORRAL_WRITE_DOCS"):
+        page.write_text(text)
+    assert page.read_text() == text, "run this test with CORRAL_WRITE_DOCS=1"
+
+
+def test_the_document_knows_the_same_checks_and_thresholds() -> None:
+    assert [check.name for check in CHECKS] == list(health.CHECKS)
+    given = {*schema.spec()["properties"]["health"]["properties"]["thresholds"]["properties"], *health._GPU_THRESHOLDS.values()}
+    assert given == set(settings.DEFAULTS)
 
 
 OFF = {"off": ["clock", "munge"]}
