@@ -208,9 +208,9 @@ class Run:
         """Write the node's comment, unless somebody else has written one."""
         lines = slurm("sinfo", "-h", "-N", "-n", self.name, "-O", "Comment:1200").splitlines()
         there = lines[0].strip() if lines else ""
-        if there in ("", "(null)") or there.startswith(decide.COMMENT):
-            if there not in (text, "(null)" if not text else text):
-                slurm("scontrol", "update", f"nodename={self.name}", f"comment={text}")
+        there = "" if there == "(null)" else there
+        if there != text and (not there or there.startswith(decide.COMMENT)):
+            slurm("scontrol", "update", f"nodename={self.name}", f"comment={text}")
 
     def record(self, results: Mapping[str, Result], failures: Mapping[str, str], plan: decide.Plan, seconds: float) -> None:
         """Leave behind what was found."""

@@ -14,7 +14,14 @@ NVIDIA = ("nvidia",)
 JAIL_OUTAGE = "corral-jail-outage"
 
 CHECKS: tuple[Check, ...] = (
-    Check("jail", "a step cannot enter the jail, or users cannot write there", others.jail, needs=("jail-exec",), owner="jail", reservation=JAIL_OUTAGE),
+    Check(
+        "jail",
+        "a step cannot enter the jail, or users cannot write there",
+        others.jail,
+        needs=("jail-exec",),
+        owner="jail",
+        reservation=JAIL_OUTAGE,
+    ),
     Check("mounts", "a volume of the pod that was mounted when slurmd started is not mounted any more", system.mounts, files=True),
     Check("read-only", "a file system became read-only by an error", system.read_only, files=True),
     Check("disk-full", "a file system of the pod is full, of bytes or of inodes (`diskPercent`, `inodePercent`)", system.disks, files=True),
@@ -28,7 +35,13 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("memory-errors", "the memory has uncorrectable errors (EDAC)", system.memory_errors, files=True),
     Check("raid", "a RAID array of the kernel's lacks a disk or has stopped", system.raid, files=True),
-    Check("gpu-driver", "the kernel's driver and the libraries in the pod have different versions", gpu_checks.driver, needs=("gpus",), platforms=NVIDIA),
+    Check(
+        "gpu-driver",
+        "the kernel's driver and the libraries in the pod have different versions",
+        gpu_checks.driver,
+        needs=("gpus",),
+        platforms=NVIDIA,
+    ),
     Check("gpu-count", "a GPU is lost", gpu_checks.count, needs=("gpus",), platforms=GPUS),
     Check(
         "gpu-xid",
@@ -38,11 +51,27 @@ CHECKS: tuple[Check, ...] = (
         platforms=NVIDIA,
         latched=True,
     ),
-    Check("gpu-recovery", "the driver asks for a recovery: a reset, a reboot or a drain", gpu_checks.recovery, needs=("gpus",), platforms=NVIDIA),
-    Check("gpu-ecc", "a GPU has had uncorrectable memory errors since its driver was loaded", gpu_checks.uncorrected, needs=("gpus",), platforms=GPUS),
-    Check("gpu-remap", "a row of a GPU's memory waits to be remapped, or could not be", gpu_checks.remap, needs=("gpus",), platforms=NVIDIA),
+    Check(
+        "gpu-recovery",
+        "the driver asks for a recovery: a reset, a reboot or a drain",
+        gpu_checks.recovery,
+        needs=("gpus",),
+        platforms=NVIDIA,
+    ),
+    Check(
+        "gpu-ecc",
+        "a GPU has had uncorrectable memory errors since its driver was loaded",
+        gpu_checks.uncorrected,
+        needs=("gpus",),
+        platforms=GPUS,
+    ),
+    Check(
+        "gpu-remap", "a row of a GPU's memory waits to be remapped, or could not be", gpu_checks.remap, needs=("gpus",), platforms=NVIDIA
+    ),
     Check("gpu-retired-pages", "a page of a GPU's memory waits to be retired", gpu_checks.retired, needs=("gpus",), platforms=NVIDIA),
-    Check("gpu-fabric", "a GPU has not joined the NVLink fabric", gpu_checks.fabric, needs=("gpus",), platforms=NVIDIA, failures=2, window=2),
+    Check(
+        "gpu-fabric", "a GPU has not joined the NVLink fabric", gpu_checks.fabric, needs=("gpus",), platforms=NVIDIA, failures=2, window=2
+    ),
     Check(
         "gpu-nvlink",
         "an NVLink is down (`nvlinks`)",
@@ -80,7 +109,14 @@ CHECKS: tuple[Check, ...] = (
         failures=2,
         window=2,
     ),
-    Check("infiniband", "an InfiniBand port is down, gone or slower (`infinibandPorts`, `infinibandGbps`)", system.infiniband, files=True, failures=2, window=2),
+    Check(
+        "infiniband",
+        "an InfiniBand port is down, gone or slower (`infinibandPorts`, `infinibandGbps`)",
+        system.infiniband,
+        files=True,
+        failures=2,
+        window=2,
+    ),
     Check(
         "gpu-memory",
         "a GPU has memory in use, and the node has no job (`idleMemoryMebibytes`)",
@@ -110,8 +146,24 @@ CHECKS: tuple[Check, ...] = (
         window=5,
         on_failure="comment",
     ),
-    Check("infiniband-errors", "an InfiniBand port counts errors", system.infiniband_errors, files=True, failures=2, window=3, on_failure="comment"),
-    Check("ethernet", "a network interface of hardware is down, gone or slower", system.ethernet, files=True, failures=2, window=2, on_failure="comment"),
+    Check(
+        "infiniband-errors",
+        "an InfiniBand port counts errors",
+        system.infiniband_errors,
+        files=True,
+        failures=2,
+        window=3,
+        on_failure="comment",
+    ),
+    Check(
+        "ethernet",
+        "a network interface of hardware is down, gone or slower",
+        system.ethernet,
+        files=True,
+        failures=2,
+        window=2,
+        on_failure="comment",
+    ),
     Check("munge", "munged makes no credentials", others.munge, needs=("munge",), failures=3, window=3, on_failure="comment"),
     Check(
         "clock",

@@ -72,12 +72,15 @@ def plan(
         slurms = node.reason.startswith(BATCH_FAILURE) and chosen.owner == "jail"
         if chosen is not standing and (free or ours or (node.drained and slurms)):
             found.state, found.reason = "drain", reason(chosen, failures[chosen.name], len(failures) - 1)
-    elif ours or (node.drained and not failures and node.left_over):
+    elif standing is not None:
         # A check that could not tell leaves its node as it is.
-        if standing is None or standing.name not in unknown:
-            found.state = "resume"
+        found.state = "" if standing.name in unknown else "resume"
+    elif ours or (node.drained and not failures and node.left_over):
+        found.state = "resume"
     if "MAINT" in node.state:  # as each node that a reservation with that flag holds
-        found.release = {check.reservation: check.prefix for check in checks if check.reservation and check.name not in {*failures, *unknown}}
+        found.release = {
+            check.reservation: check.prefix for check in checks if check.reservation and check.name not in {*failures, *unknown}
+        }
     return found
 
 

@@ -100,7 +100,11 @@ def _throttled(_facts: Facts, gpu: Gpu) -> str | None:
 
 def _temperature(facts: Facts, gpu: Gpu) -> str | None:
     limit = facts.settings.threshold("gpuTemperatureCelsius") or gpu.slowdown_temperature
-    return f"has {gpu.temperature} °C, the limit is {limit:.0f}" if limit and gpu.temperature is not None and gpu.temperature >= limit else None
+    return (
+        f"has {gpu.temperature} °C, the limit is {limit:.0f}"
+        if limit and gpu.temperature is not None and gpu.temperature >= limit
+        else None
+    )
 
 
 def _pcie(facts: Facts, gpu: Gpu) -> str | None:

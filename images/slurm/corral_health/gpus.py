@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 # By which nvidia-smi (driver 450 to 580) says that it has lost a GPU; it prints no XML then, or one with GPUs missing.
-_LOST = re.compile(r"Unable to determine the device handle for (?:gpu|GPU)\w* ?(\S+?):? .*|.*GPU is lost.*|.*has fallen off the bus.*|No devices were found.*")
+_LOST = re.compile(
+    r"Unable to determine the device handle for (?:gpu|GPU)\w* ?(\S+?):? .*|.*GPU is lost.*|.*has fallen off the bus.*|No devices were found.*"
+)
 _MISMATCH = re.compile(r"Driver/library version mismatch")
 
 
@@ -196,7 +198,9 @@ def _at(found: Any, *names: str) -> Any:
 def _value(found: Any) -> int | None:
     if isinstance(found, Mapping):
         found = found.get("value")
-    return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else _number(found) if isinstance(found, str) else None
+    return (
+        int(found) if isinstance(found, int | float) and not isinstance(found, bool) else _number(found) if isinstance(found, str) else None
+    )
 
 
 def _number(text: str | None) -> int | None:

@@ -63,10 +63,10 @@ def run(
     What is in ``stuck`` and there still is not started again: each would hang beside it. At ``until``, by the monotonic clock, all is over.
     """
     waiting = dict(work)
-    for name, one in (stuck or {}).items():
-        if name in waiting and one.alive():
+    for name, hangs in (stuck or {}).items():
+        if name in waiting and hangs.alive():
             del waiting[name]
-            yield name, Output(problem=f"it hangs since an earlier run (process {one.pid})"), one
+            yield name, Output(problem=f"it hangs since an earlier run (process {hangs.pid})"), hangs
     running: dict[int, _Running] = {}
     with selectors.DefaultSelector() as selector:
         try:

@@ -48,13 +48,21 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 def metrics(node: str, results: Mapping[str, Result], failures: Mapping[str, str], seconds: float, now: float) -> str:
     """Return the metrics of a run. A check that is skipped has none."""
     rows = [
-        ("corral_health_check_failed", "Whether the check found the node at fault.", {name: int(name in failures) for name in _done(results)}),
+        (
+            "corral_health_check_failed",
+            "Whether the check found the node at fault.",
+            {name: int(name in failures) for name in _done(results)},
+        ),
         (
             "corral_health_check_warning",
             "Whether the check found something that does not count, or not yet.",
             {name: int(results[name].status == FAILED and name not in failures) for name in _done(results)},
         ),
-        ("corral_health_check_broken", "Whether the check had no result.", {name: int(results[name].status == BROKEN) for name in _done(results)}),
+        (
+            "corral_health_check_broken",
+            "Whether the check had no result.",
+            {name: int(results[name].status == BROKEN) for name in _done(results)},
+        ),
     ]
     lines = []
     for metric, text, values in rows:

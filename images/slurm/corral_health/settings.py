@@ -89,7 +89,9 @@ def read(path: Path, node: str) -> Settings:
             own=tuple(_own(one) for one in found.get("checks", ())),
         )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise SettingsError(f"{path} is not what this version of the image reads ({error}); give workers the image of the collection's release") from None
+        raise SettingsError(
+            f"{path} is not what this version of the image reads ({error}); give workers the image of the collection's release"
+        ) from None
 
 
 def _own(given: Mapping[str, Any]) -> Own:

@@ -112,7 +112,9 @@ def infiniband(facts: Facts) -> Result:
         state, rate = _text(folder / "state") or "", _text(folder / "rate") or ""
         match = re.match(r"(\d+)", rate)
         ports[f"{folder.parents[1].name}/{folder.name}"] = int(match[1]) if "ACTIVE" in state and match else 0
-    return _links(facts, ports, "InfiniBand port", "Gb/s", facts.settings.threshold("infinibandPorts"), facts.settings.threshold("infinibandGbps"))
+    return _links(
+        facts, ports, "InfiniBand port", "Gb/s", facts.settings.threshold("infinibandPorts"), facts.settings.threshold("infinibandGbps")
+    )
 
 
 def ethernet(facts: Facts) -> Result:
@@ -126,9 +128,7 @@ def ethernet(facts: Facts) -> Result:
     return _links(facts, links, "network interface", "Mb/s", None, None)
 
 
-def _links(
-    facts: Facts, now: Mapping[str, int], kind: str, unit: str, count: float | None, rate: float | None
-) -> Result:
+def _links(facts: Facts, now: Mapping[str, int], kind: str, unit: str, count: float | None, rate: float | None) -> Result:
     """Compare with the best that was seen since the pod's start; what was never up is in nobody's way."""
     best: dict[str, int] = dict(facts.counters.get("best", {}))
     wrong = []
@@ -213,7 +213,9 @@ def clocksource(facts: Facts) -> Result:
     current = (facts.read("sys/devices/system/clocksource/clocksource0/current_clocksource") or "").strip()
     if not current:
         return skipped("the kernel does not tell its clock")
-    return failed(f"the kernel's clock is {current}, which is slow") if current in ("hpet", "acpi_pm", "jiffies", "refined-jiffies") else ok()
+    return (
+        failed(f"the kernel's clock is {current}, which is slow") if current in ("hpet", "acpi_pm", "jiffies", "refined-jiffies") else ok()
+    )
 
 
 def leftovers(facts: Facts) -> Result:
@@ -224,7 +226,13 @@ def leftovers(facts: Facts) -> Result:
     for pid, (uid, _parent, _name) in processes.items():
         if uid >= 1000 and uid not in with_steps and not 64030 <= uid <= 65535 and not _below_a_step(pid, processes):
             left[uid] = left.get(uid, 0) + 1
-    return failed("; ".join(f"{number} process{'es' * (number > 1)} of user {uid}, who has no job here" for uid, number in sorted(left.items()))) if left else ok()
+    return (
+        failed(
+            "; ".join(f"{number} process{'es' * (number > 1)} of user {uid}, who has no job here" for uid, number in sorted(left.items()))
+        )
+        if left
+        else ok()
+    )
 
 
 def _processes(folder: Path) -> dict[int, tuple[int, int, str]]:

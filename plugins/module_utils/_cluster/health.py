@@ -81,11 +81,11 @@ def files(spec: Json) -> dict[str, str]:
 
 def _checked(node_set: Json) -> bool:
     """Simulated GPUs have no tool that would know them."""
-    return node_set.get("gpu", {}).get("vendor", "simulated") != "simulated"
+    return "gpu" in node_set and node_set["gpu"]["vendor"] != "simulated"
 
 
 def _node_set(gpu: Json, health: Json) -> Json:
-    given = next((one for one in health["gpuThresholds"] if one["type"] == gpu.get("type")), {})
+    given: Json = next((one for one in health["gpuThresholds"] if one["type"] == gpu.get("type")), {})
     thresholds = {name: given[field] for field, name in _GPU_THRESHOLDS.items() if field in given}
     return {"vendor": gpu["vendor"], "gpus": gpu["count"], "thresholds": thresholds}
 

@@ -742,7 +742,10 @@ def _health() -> Schema:
             "enabled": _boolean("false: no node is checked, so a node that cannot enter its jail stays in service.", True),
             "intervalSeconds": _integer("Time from one run of all checks on a node to the next.", 10, 86400, 60),
             "guardPercent": _integer(
-                "The share of all nodes that one check may drain, one node at least. Further nodes stay in service, and their comments say so.", 1, 100, 25
+                "The share of all nodes that one check may drain, one node at least. Further nodes stay in service, and their comments say so.",
+                1,
+                100,
+                25,
             ),
             "disabledChecks": _list(
                 "Checks of the catalogue that are not run, see docs/health.md.",
@@ -772,7 +775,9 @@ def _health() -> Schema:
                         "nvlinks": _integer("How many NVLinks of each GPU must be up. Without it, those there are.", 1, 64),
                         "pcieWidth": _integer("How many PCIe lanes each GPU must have. Without it, as many as it can have.", 1, 32),
                         "pcieGeneration": _integer("The generation of the PCIe link while the GPU is busy.", 1, 8),
-                        "temperatureCelsius": _integer("From what temperature on it is too hot. Without it, where its hardware slows it down.", 1, 150),
+                        "temperatureCelsius": _integer(
+                            "From what temperature on it is too hot. Without it, where its hardware slows it down.", 1, 150
+                        ),
                         "correctedErrors": _integer("How many corrected memory errors are too many. Without it, 20 million.", 1, 2**40),
                         "idleMemoryMebibytes": _integer("How much memory may be in use without a job. Without it, 1024.", 1, 2**20),
                     },

@@ -192,7 +192,13 @@ def _cause(node: Node, standing: str) -> tuple[str, str, str, str]:
 def _who(node: Node, standing: str, kind: reasons.Kind) -> str:
     name = reasons.owner(standing)
     if name:
-        names = {"jail": "the jail's health check", "health": "its health check", "start": "its pod's start", "admin": "an administrator", "pod": "its pod"}
+        names = {
+            "jail": "the jail's health check",
+            "health": "its health check",
+            "start": "its pod's start",
+            "admin": "an administrator",
+            "pod": "its pod",
+        }
         return names.get(name, f"corral ({name})")
     if kind is not reasons.PERSON:
         return "Slurm itself"

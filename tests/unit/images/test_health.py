@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from health_nodes import Nodes
 
+
 @pytest.mark.parametrize(("count", "most"), [(1, 1), (2, 1), (8, 2), (12, 3)])
 def test_a_quarter_goes_out_and_then_jobs_are_held(tmp_path: Path, count: int, most: int) -> None:
     nodes = Nodes(tmp_path, count)

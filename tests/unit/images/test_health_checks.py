@@ -65,7 +65,12 @@ def files(**texts: str) -> Case:
 
 def port(state: str = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)", errors: str = "0") -> dict[str, str]:
     folder = "sys/class/infiniband/mlx5_0/ports/1"
-    return {f"{folder}/state": state, f"{folder}/rate": rate, f"{folder}/link_layer": "InfiniBand", f"{folder}/counters/symbol_error": errors}
+    return {
+        f"{folder}/state": state,
+        f"{folder}/rate": rate,
+        f"{folder}/link_layer": "InfiniBand",
+        f"{folder}/counters/symbol_error": errors,
+    }
 
 
 def nic(state: str = "up", speed: str = "100000") -> dict[str, str]:
@@ -84,7 +89,11 @@ BUSY = ("<processes>\n", "<processes>\n<process_info><pid>4711</pid><type>C</typ
 # (check, what it is given, words of what it finds). The first list trips, the second is well.
 TRIPS: list[tuple[str, Case, str]] = [
     ("jail", prints("jail-exec", 125, stderr="jail-exec: /mnt/jail has no marker file"), "/mnt/jail has no marker file"),
-    ("mounts", Case(files={"proc/self/mountinfo": MOUNTS}, counters={"mounts": ["/mnt/jail", "/mnt/jails/a"]}), "no longer mounted: /mnt/jails/a"),
+    (
+        "mounts",
+        Case(files={"proc/self/mountinfo": MOUNTS}, counters={"mounts": ["/mnt/jail", "/mnt/jails/a"]}),
+        "no longer mounted: /mnt/jails/a",
+    ),
     ("read-only", files(proc__self__mountinfo=MOUNTS.replace("/jail rw\n", "/jail ro\n")), "read-only by an error: /mnt/jail"),
     ("disk-full", Case(thresholds={"diskPercent": 0}), "% full"),
     ("memory-size", files(proc__meminfo="MemTotal:       512000 kB\n"), "500 MiB of memory, and slurm.conf promises 1000"),
@@ -94,11 +103,17 @@ TRIPS: list[tuple[str, Case, str]] = [
     ("gpu-driver", Case({"nvidia-smi": MISMATCH}), "different versions"),
     ("gpu-count", Case({"nvidia-smi": NOT_ALL}), "Unable to determine the device handle"),
     ("gpu-count", Case({"nvidia-smi": Output(6, "No devices were found\n")}), "No devices were found"),
-    ("gpu-count", smi(("<attached_gpus>2", "<attached_gpus>1"), (XML[XML.rindex("\t<gpu id") : XML.rindex("</nvidia_smi_log>")], "")), "1 of 2 GPUs"),
+    (
+        "gpu-count",
+        smi(("<attached_gpus>2", "<attached_gpus>1"), (XML[XML.rindex("\t<gpu id") : XML.rindex("</nvidia_smi_log>")], "")),
+        "1 of 2 GPUs",
+    ),
     ("gpu-count", amd((AMD, "[]")), "0 of 2 GPUs"),
     (
         "gpu-xid",
-        Case(files={"dev/kmsg": KMSG + "3,2,11,-;NVRM: Xid (PCI:0000:19:00): 79, pid=1, GPU has fallen off the bus.\n"}, counters={"kmsg": 1}),
+        Case(
+            files={"dev/kmsg": KMSG + "3,2,11,-;NVRM: Xid (PCI:0000:19:00): 79, pid=1, GPU has fallen off the bus.\n"}, counters={"kmsg": 1}
+        ),
         "Xid 79 of 0000:19:00 (reboot the Kubernetes node",
     ),
     (
@@ -142,15 +157,23 @@ TRIPS: list[tuple[str, Case, str]] = [
     ("gpu-ecc-corrected", smi(("<dram_correctable>0", "<dram_correctable>30000000")), "30000000 corrected memory errors"),
     ("gpu-temperature", smi(("<gpu_temp>32 C", "<gpu_temp>90 C")), "has 90 °C, the limit is 89"),
     ("gpu-temperature", amd(('"value": 41', '"value": 105'), thresholds={"gpuTemperatureCelsius": 100}), "has 105 °C"),
-    ("infiniband", Case(files=port(state="1: DOWN", rate="10 Gb/sec"), counters={"best": {"mlx5_0/1": 400}}), "InfiniBand port mlx5_0/1 is down"),
+    (
+        "infiniband",
+        Case(files=port(state="1: DOWN", rate="10 Gb/sec"), counters={"best": {"mlx5_0/1": 400}}),
+        "InfiniBand port mlx5_0/1 is down",
+    ),
     ("infiniband", Case(files=port(rate="200 Gb/sec (2X NDR)"), counters={"best": {"mlx5_0/1": 400}}), "has 200 Gb/s, not 400"),
     ("infiniband", Case(files=port(rate="200 Gb/sec"), thresholds={"infinibandGbps": 400}), "has 200 Gb/s, not 400"),
     ("infiniband", Case(counters={"best": {"mlx5_0/1": 400}}), "mlx5_0/1 is gone"),
     ("infiniband", Case(files=port(), thresholds={"infinibandPorts": 8}), "1 of 8 InfiniBand ports are up"),
-    ("infiniband-errors", Case(files=port(errors="7"), counters={"errors": {"mlx5_0/1 symbol_error": 2}}), "5 new errors of mlx5_0/1 symbol_error"),
+    (
+        "infiniband-errors",
+        Case(files=port(errors="7"), counters={"errors": {"mlx5_0/1 symbol_error": 2}}),
+        "5 new errors of mlx5_0/1 symbol_error",
+    ),
     ("ethernet", Case(files=nic(state="down", speed="-1"), counters={"best": {"eth0": 100000}}), "network interface eth0 is down"),
     ("ethernet", Case(files=nic(speed="10000"), counters={"best": {"eth0": 100000}}), "has 10000 Mb/s, not 100000"),
-    ("munge", prints("munge", 1, stderr="munge: Error: Failed to access \"/run/munge/munge.socket.2\""), "Failed to access"),
+    ("munge", prints("munge", 1, stderr='munge: Error: Failed to access "/run/munge/munge.socket.2"'), "Failed to access"),
     ("munge", Case({"munge": Output(problem="it took longer than 5 s")}), "longer than 5 s"),
     ("clocksource", files(sys__devices__system__clocksource__clocksource0__current_clocksource="hpet\n"), "hpet"),
     ("leftovers", Case(files={**STEP, "proc/12/status": process(1001, 1, "miner")}), "1 process of user 1001"),
@@ -167,7 +190,11 @@ WELL: list[tuple[str, Case, str]] = [
     ("raid", files(proc__mdstat="md0 : active raid1 sda1[0] sdb1[1]\n      976 blocks super 1.2 [2/2] [UU]\n"), OK),
     ("raid", files(proc__mdstat="Personalities :\nunused devices: <none>\n"), SKIPPED),
     ("gpu-xid", Case(files={"dev/kmsg": KMSG + "3,2,11,-;NVRM: Xid (PCI:0000:19:00): 79, lost\n"}), OK),
-    ("gpu-xid", Case(files={"dev/kmsg": KMSG + "3,2,11,-;NVRM: Xid (PCI:0000:19:00): 13, pid=1, Graphics Exception\n"}, counters={"kmsg": 1}), OK),
+    (
+        "gpu-xid",
+        Case(files={"dev/kmsg": KMSG + "3,2,11,-;NVRM: Xid (PCI:0000:19:00): 13, pid=1, Graphics Exception\n"}, counters={"kmsg": 1}),
+        OK,
+    ),
     ("gpu-xid", Case(), SKIPPED),
     ("gpu-count", Case({"nvidia-smi": Output(14, XML, "WARNING: infoROM is corrupted at gpu 0000:19:00.0")}), OK),
     ("gpu-nvlink", prints("nvidia-smi-nvlink", stdout=NVLINK), OK),
@@ -278,7 +305,8 @@ def test_a_gpu_that_is_lost_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "weight"), [(13, 0), (31, 0), (43, 0), (45, 1), (48, 2), (63, 1), (74, 1), (79, 2), (94, 1), (95, 2), (119, 2), (145, 1), (999, 0)]
+    ("code", "weight"),
+    [(13, 0), (31, 0), (43, 0), (45, 1), (48, 2), (63, 1), (74, 1), (79, 2), (94, 1), (95, 2), (119, 2), (145, 1), (999, 0)],
 )
 def test_classes_of_xids(code: int, weight: int) -> None:
     (event,) = kernel.events([f"NVRM: Xid (PCI:0000:19:00): {code}, pid='<unknown>', name=<unknown>, text"])

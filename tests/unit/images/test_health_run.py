@@ -90,7 +90,9 @@ def test_the_run_as_a_whole_has_an_end() -> None:
     began = time.monotonic()
     found = all_of(work, until=time.monotonic() + 0.5)
     assert time.monotonic() - began < 5
-    assert sorted(one.problem for one in found.values())[-1] == "there was no time left for it" and all(one.problem for one in found.values())
+    assert sorted(one.problem for one in found.values())[-1] == "there was no time left for it" and all(
+        one.problem for one in found.values()
+    )
 
 
 def test_what_hangs_since_an_earlier_run_is_not_started_again() -> None:
@@ -268,7 +270,9 @@ def test_a_row_of_the_catalogue_is_complete() -> None:
 def rows() -> str:
     lines = ["| check | finds that | nodes with | state | counts | on failure |", "|---|---|---|---|---|---|"]
     for check in CHECKS:
-        nodes = "any" if len(check.platforms) == 3 else ", ".join({"nvidia": "NVIDIA", "amd": "AMD"}[one] for one in check.platforms) + " GPUs"
+        nodes = (
+            "any" if len(check.platforms) == 3 else ", ".join({"nvidia": "NVIDIA", "amd": "AMD"}[one] for one in check.platforms) + " GPUs"
+        )
         counts = "at once" if check.window == 1 else f"{check.failures} of {check.window}"
         when = check.states if len(check.contexts) == 2 else "start"
         lines.append(f"| `{check.name}` | {check.finds} | {nodes} | {when} | {counts} | {check.on_failure} |")

@@ -48,8 +48,19 @@ def test_thresholds_by_type_and_checks_of_the_site() -> None:
     document = edited("spec.nodeSets[1].gpu", gpu)
     document["spec"]["nodeSets"][0]["gpu"] = {"vendor": "amd", "count": 4, "type": "mi300x"}
     name, other = (document["spec"]["nodeSets"][index]["name"] for index in (1, 0))
-    command = {"name": "licences", "command": ["/bin/lic", "-c"], "in": "Jail", "contexts": ["Start"], "timeoutSeconds": 3, "onFailure": "Log"}
-    document["spec"]["health"] = {"gpuThresholds": [{"type": "h100", "nvlinks": 18}], "checks": [CHECK, command], "disabledChecks": ["raid"]}
+    command = {
+        "name": "licences",
+        "command": ["/bin/lic", "-c"],
+        "in": "Jail",
+        "contexts": ["Start"],
+        "timeoutSeconds": 3,
+        "onFailure": "Log",
+    }
+    document["spec"]["health"] = {
+        "gpuThresholds": [{"type": "h100", "nvlinks": 18}],
+        "checks": [CHECK, command],
+        "disabledChecks": ["raid"],
+    }
     files = workers(document)["health_files"]
     settings = json.loads(files[health.FILE])
     assert settings["nodeSets"] == {
