@@ -274,9 +274,12 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ["LC_ALL"] = "C"
     name = Path(given.node_file).read_text(encoding="utf-8").strip()
     folder = Path(given.folder)
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with (folder / "lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # slurmd runs one at a time, and an administrator perhaps another
+    with contextlib.ExitStack() as stack:
+        # On a full disk the checks run all the same; they then know nothing of the last run.
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            lock = stack.enter_context((folder / "lock").open("w", encoding="utf-8"))
+            fcntl.flock(lock, fcntl.LOCK_EX)  # slurmd runs one at a time, and an administrator perhaps another
         began = time.monotonic()
         this = Run(given, name)
         results, me = this.measure()
@@ -289,7 +292,10 @@ def main(arguments: list[str] | None = None) -> int:
                 plan = this.act(results, failures, unknown, me)
             except Silent as error:
                 this.notes.append(str(error))
-        this.record(results, failures, plan, time.monotonic() - began)
+        try:
+            this.record(results, failures, plan, time.monotonic() - began)
+        except OSError as error:
+            _log(f"the results of {name} can not be kept: {error}")
     return 0
 
 

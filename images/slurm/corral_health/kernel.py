@@ -22,8 +22,8 @@ FOLLOW = frozenset({45, 63, 74, 92, 94, *range(144, 151), 154, 171, 172})
 
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+),?\s*(.*)")
 _SXID = re.compile(r"nvidia-nvswitch(\S+): SXid \(PCI:([0-9a-fA-F:.]+)\): (\d+), (Fatal.*)")
-# More than the kernel keeps by default, and what one run may read.
-_MOST_BYTES = 4 << 20
+# More than a kernel keeps; else the newest would never be reached.
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,8 @@ def read(path: Path, node: str) -> Settings:
     try:
         found = json.loads(text)
         node_set = {**found.get("nodeSets", {}).get(node.rpartition("-")[0], {})}
+        if node_set.get("vendor", "") not in ("", "nvidia", "amd"):
+            raise SettingsError(f"{path} has the unknown vendor {node_set['vendor']}; known are nvidia and amd")
         given = {**found.get("thresholds", {}), **node_set.get("thresholds", {})}
         unknown = sorted(set(given) - set(DEFAULTS))
         if unknown:

@@ -235,6 +235,7 @@ def test_metrics_are_in_the_text_format() -> None:
     [
         ("{", "is not what this version of the image reads"),
         ("[]", "is not what this version"),
+        ('{"nodeSets": {"n": {"vendor": "intel"}}}', "unknown vendor intel"),
         ('{"thresholds": {"warmth": 1}}', "unknown threshold warmth"),
         ('{"checks": [{"name": "a", "command": []}]}', "no command"),
         ('{"checks": [{"name": "a", "command": ["x"], "onFailure": "explode"}]}', "onFailure explode"),
@@ -378,3 +379,14 @@ def test_settings_of_another_release_are_told_and_the_jail_is_checked_all_the_sa
     nodes.jail(False)
     nodes.check()
     assert nodes.out() == ["n000"] and "is not what this version" in nodes.last("n000")["notes"][0]
+
+
+def test_where_nothing_can_be_kept_the_jail_is_checked_all_the_same(tmp_path: pathlib.Path) -> None:
+    nodes = Nodes(tmp_path, 1)
+    nodes.jail(False)
+    (tmp_path / "run").write_text("a file where the folder should be")
+    nodes.check()
+    assert nodes.out() == ["n000"]
+    nodes.jail(True)
+    nodes.check()
+    assert nodes.out() == []
