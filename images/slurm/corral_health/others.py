@@ -27,7 +27,7 @@ def jail(facts: Facts) -> Result:
 
 def munge(facts: Facts) -> Result:
     """munged makes credentials, unless Slurm authenticates by itself (spec.slurm.auth)."""
-    if facts.path("run/sack").is_dir():
+    if (facts.root / "run/sack").is_dir():
         return skipped("Slurm authenticates without munge")
     output = facts.outputs["munge"]
     if output.problem.endswith("is not there"):
