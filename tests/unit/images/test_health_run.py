@@ -33,12 +33,12 @@ def all_of(work: dict[str, Work], **more: Any) -> dict[str, Output]:
     return {name: output for name, output, _ in processes.run(work, **more)}
 
 
-def test_commands_and_functions_run_side_by_side() -> None:
-    work = {f"s{number}": Work(5, ("sleep", "0.4")) for number in range(5)}
-    work |= {"says": Work(5, ("sh", "-c", "echo out; echo err >&2; exit 3")), "counts": Work(5, function=lambda: {"pid": os.getpid()})}
-    began = time.monotonic()
+def test_commands_and_functions_run_side_by_side(tmp_path: pathlib.Path) -> None:
+    # None ends before all have begun.
+    script = f"touch {tmp_path}/$0; until [ $(ls {tmp_path} | wc -l) = 5 ]; do sleep 0.05; done"
+    work = {f"s{number}": Work(30, ("sh", "-c", script, str(number))) for number in range(5)}
+    work |= {"says": Work(30, ("sh", "-c", "echo out; echo err >&2; exit 3")), "counts": Work(30, function=lambda: {"pid": os.getpid()})}
     found = all_of(work)
-    assert time.monotonic() - began < 1.5
     assert found["says"] == Output(3, "out\n", "err\n")
     assert json.loads(found["counts"].stdout)["pid"] != os.getpid()
     assert all(found[f"s{number}"] == Output() for number in range(5))
@@ -50,9 +50,9 @@ def test_who_is_late_is_killed_with_all_that_it_started(tmp_path: pathlib.Path) 
     script = f"trap '' TERM; (trap '' TERM; sleep 60) & echo $! >{mark}; wait"
     began = time.monotonic()
     found = all_of({"hangs": Work(0.5, ("sh", "-c", script)), "well": Work(5, ("true",))})
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30  # and not the minute of what it started
     assert found["hangs"].problem == "it took longer than 0.5 s" and found["well"] == Output()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 20
     pid = int(mark.read_text())
     while pathlib.Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text():
         assert time.monotonic() < until
