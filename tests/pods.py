@@ -43,7 +43,7 @@ def pod(
 
 
 class Pods(Server):
-    """``pods`` are listed; commands run in all that are not in ``gone``. ``answers`` stand in for commands, by their beginning: code, stdout, stderr."""
+    """``pods`` are listed; commands run in these, or anywhere where none are, but not in those that are ``gone``. ``answers`` stand in for commands, by their beginning: code, stdout, stderr."""
 
     def __init__(self, pods: list[dict[str, Any]] | None = None) -> None:
         super().__init__(_Handler)
@@ -99,7 +99,7 @@ class _Handler(Handler):
         container, command = query["container"][0], query["command"]
         if "exec" in self.server.forbidden:
             self._forbid("create", "pods/exec", namespace)
-        elif name in self.server.gone:
+        elif name in self.server.gone or (self.server.pods and not any(one["metadata"]["name"] == name for one in self.server.pods)):
             self._refuse(404, "NotFound", f'pods "{name}" not found')
         elif name in self.server.not_running:
             self._refuse(500, "InternalError", f'unable to upgrade connection: container not found ("{container}")')

@@ -149,7 +149,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _sources(self, config: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
         """Return the sources with all of their options. Raises CorralError for what is none."""
-        known = C.config.get_configuration_definitions(plugin_type="inventory", name=self.NAME)
+        known = C.config.get_configuration_definitions(plugin_type="inventory", name=self._load_name)
         unknown = sorted(str(name) for name in config if name not in known)
         if unknown:
             raise CorralError(f"The inventory source has no option {unknown[0]!r}; it has {', '.join(sorted(known))}.")

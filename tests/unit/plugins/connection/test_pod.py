@@ -10,15 +10,17 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import quote
 
 import pytest
 import yaml
 from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFileNotFound
 from ansible.playbook.play_context import PlayContext
-from ansible.plugins.loader import connection_loader, init_plugin_loader
-from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from ansible_collections.corral.slurm.plugins.connection.pod import Connection
+
+from ....ansible_plugins import configured
 from ....pods import JAIL, Pods
 from ....server import kubeconfig, serving
 
@@ -37,9 +39,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pods]:
 @pytest.fixture
 def connect(server: Pods, tmp_path: Path) -> Connect:
     def made(**options: Any) -> Any:
-        if AnsibleCollectionConfig.collection_finder is None:  # once a process
-            init_plugin_loader()
-        connection = connection_loader.get("corral.slurm.pod", PlayContext())
+        connection = configured("connection", "corral.slurm.pod", Connection(PlayContext(), shell=mock.Mock()))
         connection.set_options(
             direct={
                 "kubeconfig": str(kubeconfig(tmp_path / "config", server.url)),
