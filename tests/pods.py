@@ -43,7 +43,10 @@ def pod(
 
 
 class Pods(Server):
-    """``pods`` are listed; commands run in these, or anywhere where none are, but not in those that are ``gone``. ``answers`` stand in for commands, by their beginning: code, stdout, stderr."""
+    """``pods`` are listed; commands run in these, or anywhere where none are, but not in those that are ``gone``.
+
+    ``answers`` stand in for commands, by their beginning: code, stdout, stderr.
+    """
 
     def __init__(self, pods: list[dict[str, Any]] | None = None) -> None:
         super().__init__(_Handler)
@@ -122,17 +125,16 @@ class _Handler(Handler):
         self.end_headers()
 
     def _run(self, command: list[str], *, reads: bool) -> None:
-        for beginning, (code, out, err) in self.server.answers.items():
-            if tuple(command[: len(beginning)]) == beginning:
-                break
+        stated = [answer for beginning, answer in self.server.answers.items() if tuple(command[: len(beginning)]) == beginning]
+        if stated:
+            code, out, err = stated[0]
+        elif self.server.deaf(command):
+            code, out, err = 1, b"", b"cat: write error: No space left on device\n"
         else:
-            if self.server.deaf(command):
-                code, out, err = 1, b"", b"cat: write error: No space left on device\n"
-            else:
-                stdin = _input(self.rfile) if reads else b""
-                inside = command[len(JAIL) :] if command[: len(JAIL)] == JAIL else command
-                done = subprocess.run(inside, input=stdin, capture_output=True, env=self.server.environment, check=False)
-                code, out, err = done.returncode, done.stdout, done.stderr
+            stdin = _input(self.rfile) if reads else b""
+            inside = command[len(JAIL) :] if command[: len(JAIL)] == JAIL else command
+            done = subprocess.run(inside, input=stdin, capture_output=True, env=self.server.environment, check=False)
+            code, out, err = done.returncode, done.stdout, done.stderr
         for channel, text in ((1, out), (2, err)):
             for begin in range(0, len(text), 30000):
                 self._send(channel, text[begin : begin + 30000])

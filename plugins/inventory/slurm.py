@@ -15,7 +15,7 @@ description:
   - Tasks run in the pods by the connection P(corral.slurm.pod#connection), which needs neither C(ssh) nor C(kubectl).
   - The groups are C(slurm_workers), C(slurm_logins), C(slurm_controllers), C(slurm_accounting) and C(slurm_rest), and for workers
     C(slurm_node_set_<set>), C(slurm_partition_<partition>), C(slurm_state_<state>) and C(slurm_feature_<feature>). All hosts of a cluster are in
-    C(slurm_cluster_<cluster>). In their names, C(_) replaces what no group's name may have.
+    C(slurm_cluster_<cluster>), with O(suffix) behind it. In their names, C(_) replaces what no group's name may have.
   - Variables of all hosts are C(slurm_name) (of the cluster), C(slurm_namespace) and C(slurm_component).
   - Variables of workers are C(slurm_node), C(slurm_node_set), C(slurm_state), C(slurm_in_service), C(slurm_reason), C(slurm_partitions),
     C(slurm_features), C(slurm_cpus), C(slurm_real_memory) (MiB) and C(slurm_gres). The others have C(slurm_kubernetes_node).
@@ -69,8 +69,8 @@ options:
 notes:
   - What can not be read ends the inventory with an error. By default Ansible continues without an inventory then;
     E(ANSIBLE_INVENTORY_UNPARSED_FAILED) and E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) change that.
-  - The options of the connection become variables of the hosts, but for O(api_key), which nobody should print. Hosts need E(K8S_AUTH_API_KEY) then, or
-    C(ansible_pod_api_key).
+  - The options of the connection become variables of the cluster's group, but for O(api_key), which nobody should print. Hosts need E(K8S_AUTH_API_KEY) then,
+    or C(ansible_pod_api_key).
 """
 
 EXAMPLES = r"""
@@ -193,11 +193,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             inventory.add_group(name)
         for child, parent in found["parents"].items():
             inventory.add_child(parent, child)
-        for host in found["hosts"]:
-            name, variables = host["name"], host["variables"]
-            inventory.add_host(name)
+        for group, variables in found["variables"].items():
             for variable, value in variables.items():
+                inventory.set_variable(group, variable, value)
+        for host in found["hosts"]:
+            name = host["name"]
+            inventory.add_host(name)
+            for variable, value in host["variables"].items():
                 inventory.set_variable(name, variable, value)
+            variables = {**found["variables"][host["groups"][0]], **host["variables"]}
             for group in host["groups"]:
                 inventory.add_child(group, name)
             if compose:

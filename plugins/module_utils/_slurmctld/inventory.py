@@ -52,12 +52,14 @@ class _Cluster:
 
 
 def read(sources: Iterable[dict[str, Any]], *, strict: bool) -> Found:
-    """Return ``hosts`` (each a ``name``, its ``groups`` and ``variables``), ``parents`` (of groups), ``warnings`` and the number of ``requests``.
+    """Return ``hosts`` (each a ``name``, its ``groups``, the first that of its cluster, and ``variables``), the ``variables`` of groups and their
+    ``parents``, ``warnings`` and the number of ``requests``.
 
     A source has the connection options, ``namespaces``, ``clusters``, ``jail`` and ``suffix``. Raises CorralError where a source has no cluster, or not
     those that it names, or two hosts have one name; with ``strict``, also where a slurmctld can not be asked, which is a warning otherwise.
     """
     hosts: dict[str, Found] = {}
+    variables: dict[str, Found] = {}
     warnings: list[str] = []
     requests = 0
     for source in sources:
@@ -67,16 +69,24 @@ def read(sources: Iterable[dict[str, Any]], *, strict: bool) -> Found:
                 list(pool.map(lambda cluster, client=client: _ask(client, cluster, strict=strict), clusters))
         requests += client.requests
         warnings.extend(cluster.error for cluster in clusters if cluster.error)
-        for host in (host for cluster in clusters for host in _hosts(cluster, source)):
-            other = hosts.setdefault(host["name"], host)
-            if other is not host:
+        for cluster in clusters:
+            own, found = _whole(cluster, source), _hosts(cluster, source)
+            name = found[0]["groups"][0]
+            other = variables.setdefault(name, own)
+            if other is not own:
                 raise CorralError(
-                    f"Two hosts of the inventory would be called {host['name']}, one in namespace {other['variables']['slurm_namespace']} and one in "
-                    f"namespace {host['variables']['slurm_namespace']}; give one of their sources a 'suffix'."
+                    f"Two clusters of the inventory would be the group {name}, {other['slurm_namespace']}/{other['slurm_name']} and "
+                    f"{own['slurm_namespace']}/{own['slurm_name']}; give one of their sources another 'suffix'."
                 )
+            for host in found:
+                if hosts.setdefault(host["name"], host) is not host:
+                    raise CorralError(
+                        f"Two hosts of the inventory would be called {host['name']}, of {hosts[host['name']]['groups'][0]} and of {name}; give one of "
+                        "their sources another 'suffix'."
+                    )
     groups = {group for host in hosts.values() for group in host["groups"]}
     parents = {group: WORKERS for group in sorted(groups) if group.startswith("slurm_node_set_")}
-    return {"hosts": list(hosts.values()), "parents": parents, "warnings": warnings, "requests": requests}
+    return {"hosts": list(hosts.values()), "variables": variables, "parents": parents, "warnings": warnings, "requests": requests}
 
 
 def group(kind: str, name: str) -> str:
@@ -128,25 +138,32 @@ def _ask(client: Client, cluster: _Cluster, *, strict: bool) -> None:
         cluster.error = str(error) if str(error).startswith(where) else f"{where}: {error}"
 
 
-def _hosts(cluster: _Cluster, source: Found) -> list[Found]:
-    """Return the hosts of a cluster."""
-    suffix = source.get("suffix") or ""
-    whole = {
+def _whole(cluster: _Cluster, source: Found) -> Found:
+    """Return the variables of a cluster's group: once, and not for each of ten thousand workers. Other hosts have their own beside them."""
+    return {
         "ansible_connection": "corral.slurm.pod",
+        "ansible_pod_container": "slurmd",
+        "ansible_pod_jail": bool(source.get("jail")),
         "ansible_pod_namespace": cluster.namespace,
         "ansible_python_interpreter": _PYTHON,
+        "ansible_user": "root",
+        "slurm_component": "worker",
         "slurm_name": cluster.name,
         "slurm_namespace": cluster.namespace,
         **{f"ansible_pod_{name}": source[name] for name in _WAY if source.get(name) is not None},
     }
-    mine = group("cluster", cluster.name)
+
+
+def _hosts(cluster: _Cluster, source: Found) -> list[Found]:
+    """Return the hosts of a cluster."""
+    suffix = source.get("suffix") or ""
+    mine = group("cluster", cluster.name + suffix)
     hosts = []
     for component, its in sorted(cluster.pods.items()):
         for pod in sorted(its, key=lambda pod: str(pod["metadata"]["name"])):
             name = str(pod["metadata"]["name"])
-            variables = {**whole, **_of_pod(pod), "ansible_host": name, "slurm_component": component}
+            variables = {**_of_pod(pod), "ansible_host": name, "slurm_component": component}
             hosts.append({"name": name + suffix, "groups": [mine, GROUPS[component]], "variables": variables})
-    worker = {**whole, "ansible_user": "root", "ansible_pod_container": "slurmd", "ansible_pod_jail": bool(source.get("jail"))}
     for node in cluster.nodes:
         node_set = node.name.rpartition("-")[0]
         groups = [mine, group("node_set", node_set) if node_set else WORKERS]
@@ -154,9 +171,7 @@ def _hosts(cluster: _Cluster, source: Found) -> list[Found]:
         groups += [group("state", name.lower()) for name in node.state]
         groups += [group("feature", name) for name in node.features]
         variables = {
-            **worker,
             "ansible_host": f"{cluster.name}-{node.name}",
-            "slurm_component": "worker",
             "slurm_cpus": node.cpus,
             "slurm_features": node.features,
             "slurm_gres": node.gres,
@@ -177,7 +192,7 @@ def _of_pod(pod: dict[str, Any]) -> Found:
     spec, name = pod["spec"], _container(pod)
     security = next((one.get("securityContext") or {} for one in spec["containers"] if one["name"] == name), {})
     uid = security.get("runAsUser", (spec.get("securityContext") or {}).get("runAsUser"))
-    user = {"ansible_user": "root"} if uid == 0 else {"ansible_remote_tmp": _NO_HOME}
+    user = {} if uid == 0 else {"ansible_user": str(uid), "ansible_remote_tmp": _NO_HOME}
     return {"ansible_pod_container": name, "ansible_pod_jail": False, "slurm_kubernetes_node": spec.get("nodeName") or "", **user}
 
 

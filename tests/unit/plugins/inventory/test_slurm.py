@@ -17,6 +17,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
+from ansible.inventory.helpers import get_group_vars
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.corral.slurm.plugins.inventory.slurm import InventoryModule
@@ -74,7 +75,14 @@ def groups(inventory: InventoryData) -> dict[str, list[str]]:
     return {name: sorted(str(host) for host in one.get_hosts()) for name, one in inventory.groups.items() if name.startswith("slurm")}
 
 
-def test_hosts_and_groups(server: Pods, parse: Parse) -> None:
+def variables(inventory: InventoryData, host: str) -> dict[str, Any]:
+    """What a play sees of a host, its groups' before its own."""
+    found = inventory.get_host(host)
+    return {**get_group_vars(found.get_groups()), **found.get_vars()}
+
+
+@pytest.mark.usefixtures("server")
+def test_hosts_and_groups(parse: Parse) -> None:
     found = parse(namespaces=["slurm"])
     workers = ["lab-big-0", "lab-cpu-0", "lab-cpu-1", "lab-gone-0", "lab-gpu-0"]
     assert groups(found) == {
@@ -99,9 +107,10 @@ def test_hosts_and_groups(server: Pods, parse: Parse) -> None:
     }
 
 
-def test_variables(server: Pods, parse: Parse) -> None:
+@pytest.mark.usefixtures("server")
+def test_variables(parse: Parse) -> None:
     found = parse(namespaces=["slurm"], jail=True, api_key="t0k", validate_certs=False)
-    node = found.get_host("lab-gpu-0").get_vars()
+    node = variables(found, "lab-gpu-0")
     wanted = {
         "ansible_connection": "corral.slurm.pod",
         "ansible_host": "lab-gpu-0",
@@ -123,11 +132,11 @@ def test_variables(server: Pods, parse: Parse) -> None:
         "slurm_state": ["IDLE", "DRAIN", "INVALID_REG"],
     }
     assert {name: node[name] for name in wanted} == wanted
-    controller, login = (found.get_host(f"lab-{name}-0").get_vars() for name in ("controller", "login"))
+    controller, login = (variables(found, f"lab-{name}-0") for name in ("controller", "login"))
     assert (login["ansible_user"], login["ansible_pod_container"], login["ansible_pod_jail"]) == ("root", "sshd", False)
-    assert "ansible_user" not in controller and controller["ansible_remote_tmp"] == "/tmp/.ansible/tmp", "its user has no home"
+    assert controller["ansible_user"] == "64030" and controller["ansible_remote_tmp"] == "/tmp/.ansible/tmp", "its user has no home"
     assert controller["slurm_kubernetes_node"] == "n1"
-    assert "t0k" not in json.dumps([host.get_vars() for host in found.hosts.values()])
+    assert "t0k" not in json.dumps([one.get_vars() for one in (*found.hosts.values(), *found.groups.values())])
 
 
 def test_what_is_asked_for_a_cluster(server: Pods) -> None:
@@ -153,22 +162,26 @@ def test_without_namespaces_the_context_s_is_first_then_all(server: Pods, parse:
 
 def test_several_sources(server: Pods, parse: Parse) -> None:
     server.pods += [pod(f"{name}-controller-0", "controller", "slurmctld", cluster=name, namespace="test") for name in ("lab", "new")]
-    found = parse(jail=True, sources=[{"namespaces": ["slurm"]}, {"namespaces": ["test"], "clusters": ["lab"], "suffix": ".test", "jail": False}])
+    found = parse(
+        jail=True, sources=[{"namespaces": ["slurm"]}, {"namespaces": ["test"], "clusters": ["lab"], "suffix": ".test", "jail": False}]
+    )
     assert {"lab-cpu-0", "lab-cpu-0.test"} < set(found.hosts) and not any("new" in name for name in found.hosts)
-    here, there = (found.get_host(name).get_vars() for name in ("lab-cpu-0", "lab-cpu-0.test"))
+    here, there = (variables(found, name) for name in ("lab-cpu-0", "lab-cpu-0.test"))
     assert (here["ansible_host"], here["ansible_pod_namespace"], here["ansible_pod_jail"]) == ("lab-cpu-0", "slurm", True)
     assert (there["ansible_host"], there["ansible_pod_namespace"], there["ansible_pod_jail"]) == ("lab-cpu-0", "test", False)
     assert len(server.requests) == 4
+    assert {"slurm_cluster_lab", "slurm_cluster_lab_test"} < set(found.groups)
 
 
-def test_what_the_user_makes_of_it(server: Pods, parse: Parse) -> None:
+@pytest.mark.usefixtures("server")
+def test_what_the_user_makes_of_it(parse: Parse) -> None:
     found = parse(
         namespaces=["slurm"],
         compose={"ansible_pod_jail": "slurm_component == 'worker'", "twice": "slurm_cpus * 2"},
         groups={"slurm_broken": "slurm_component == 'worker' and not slurm_in_service", "slurm_wrong": "no_such_variable > 3"},
         keyed_groups=[{"key": "slurm_component", "prefix": "slurm_is"}],
     )
-    assert found.get_host("lab-cpu-0").get_vars()["ansible_pod_jail"] is True and found.get_host("lab-cpu-0").get_vars()["twice"] == 4
+    assert variables(found, "lab-cpu-0")["ansible_pod_jail"] is True and variables(found, "lab-cpu-0")["twice"] == 4
     assert len(groups(found)["slurm_broken"]) == 5 and groups(found)["slurm_is_login"] == ["lab-login-0"]
 
 
@@ -178,7 +191,7 @@ def test_a_reason_is_no_template(server: Pods, parse: Parse) -> None:
         row.update(reason="{{ lookup('pipe', 'touch /tmp/never') }}", features=["a-b", "{{ 1 + 1 }}"])
     server.answers[NODES] = 0, json.dumps(nodes).encode(), b""
     found = parse(namespaces=["slurm"], keyed_groups=[{"key": "slurm_reason", "prefix": "why"}])
-    assert found.get_host("lab-cpu-0").get_vars()["slurm_reason"].startswith("{{ lookup(")
+    assert variables(found, "lab-cpu-0")["slurm_reason"].startswith("{{ lookup(")
     assert {"slurm_feature_a_b", "slurm_feature____1___1___"} < set(found.groups)
     assert not Path("/tmp/never").exists()
 
@@ -195,7 +208,7 @@ def test_the_cache(server: Pods, parse: Parse, tmp_path: Path) -> None:
     asked = len(server.requests)
     second = parse(**options)
     assert len(server.requests) == asked and groups(first) == groups(second)
-    assert second.get_host("lab-gpu-0").get_vars() == first.get_host("lab-gpu-0").get_vars()
+    assert variables(second, "lab-gpu-0") == variables(first, "lab-gpu-0")
     assert folder.is_dir() and not any("t0k" in path.read_text() for path in folder.rglob("*") if path.is_file())
     parse(cached=False, **options)
     assert len(server.requests) == 2 * asked, "--flush-cache"
@@ -211,12 +224,14 @@ def test_what_is_not_whole_is_not_kept(server: Pods, parse: Parse, tmp_path: Pat
     assert "lab-cpu-0" in parse(**options).hosts
 
 
-def test_a_slurmctld_that_is_away_costs_its_workers_and_no_more(server: Pods, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slurmctld_that_is_away_costs_its_workers_and_no_more(server: Pods) -> None:
     server.not_running.add("lab-controller-0")
     found = read([{"namespaces": ["slurm"]}], strict=False)
     assert [host["name"] for host in found["hosts"]] == ["lab-controller-0", "lab-login-0", "lab-rest-0"]
     assert len(found["warnings"]) == 1
-    assert found["warnings"][0].startswith("The nodes of cluster slurm/lab are not known: slurmctld in Pod slurm/lab-controller-0 can not be asked")
+    assert found["warnings"][0].startswith(
+        "The nodes of cluster slurm/lab are not known: slurmctld in Pod slurm/lab-controller-0 can not be asked"
+    )
     with pytest.raises(CorralError, match="can not be asked for its nodes"):
         read([{"namespaces": ["slurm"]}], strict=True)
     del server.pods[0]
@@ -247,7 +262,11 @@ def nothing(server: Pods) -> None:
         (nothing, {"sources": [{"namespace": "slurm"}]}, "sources[0] is not valid: namespace. Supported parameters include: api_key, "),
         (nothing, {"sources": ["slurm"]}, "sources[0] of the inventory source is no mapping; write it as"),
         (nothing, {"sources": [{"jail": "perhaps"}]}, "sources[0] is not valid: argument 'jail' is of type"),
-        (nothing, {"sources": [{"namespaces": ["slurm"]}] * 2}, "Two hosts of the inventory would be called lab-controller-0, one in namespace slurm"),
+        (
+            nothing,
+            {"sources": [{"namespaces": ["slurm"]}] * 2},
+            "Two clusters of the inventory would be the group slurm_cluster_lab, slurm/lab and slurm/lab; give one",
+        ),
         (nothing, {"context": "none"}, "has no context named 'none' (it has: test); correct the name."),
         (nothing, {"kubeconfig": "/nowhere"}, "The kubeconfig /nowhere does not exist"),
         (expire, {}, "does not accept the credentials (401 Unauthorized); log in again or renew the token."),
@@ -262,12 +281,25 @@ def test_one_sentence(server: Pods, parse: Parse, trouble: Callable[[Pods], None
     assert message in said and "lab.slurm.yml: " in said and "\n" not in said
 
 
-def test_strict_holds_for_expressions(server: Pods, parse: Parse) -> None:
+def test_hosts_of_two_clusters_with_one_name(server: Pods, parse: Parse) -> None:
+    server.pods += [
+        pod("other-controller-0", "controller", "slurmctld", cluster="other"),
+        pod("lab-login-0", "login", "sshd", cluster="other"),
+    ]
+    with pytest.raises(
+        AnsibleError, match="Two hosts of the inventory would be called lab-login-0, of slurm_cluster_lab and of slurm_cluster_other"
+    ):
+        parse(namespaces=["slurm"])
+
+
+@pytest.mark.usefixtures("server")
+def test_strict_holds_for_expressions(parse: Parse) -> None:
     with pytest.raises(AnsibleError, match="Could not set x for host"):
         parse(namespaces=["slurm"], strict=True, compose={"x": "no_such_variable"})
 
 
-def test_graph(server: Pods, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("server")
+def test_graph(tmp_path: Path) -> None:
     """The program itself, by the plugin auto; as docs/inventory.md has it."""
     (tmp_path / "lab.slurm.yml").write_text("plugin: corral.slurm.slurm\nnamespaces: [slurm]\n")
     program = str(Path(sys.executable).with_name("ansible-inventory"))
