@@ -123,7 +123,9 @@ class _Cluster(own.Own):
         return {"records": time.perf_counter() - began, "records before": before}
 
     def _accounted(self) -> int:
-        counted = self.inside("controller-0", "slurmctld", "bash", "-c", "set -o pipefail; sacct -a -n -X -s CA -S now-1hours -E now -o jobid | wc -l")
+        counted = self.inside(
+            "controller-0", "slurmctld", "bash", "-c", "set -o pipefail; sacct -a -n -X -s CA -S now-1hours -E now -o jobid | wc -l"
+        )
         return int(counted or -1) if counted.strip().isdigit() else -1
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
