@@ -74,9 +74,10 @@ notes:
 """
 
 EXAMPLES = r"""
+---
 # lab.slurm.yml: all clusters of the kubeconfig's namespace
 plugin: corral.slurm.slurm
-
+---
 # Two Kubernetes clusters; nodes with GPUs that Slurm has taken out of service are a group
 plugin: corral.slurm.slurm
 sources:
@@ -88,7 +89,7 @@ compose:
   ansible_pod_jail: slurm_component == 'worker'
 keyed_groups:
   - {key: slurm_kubernetes_node, prefix: kubernetes_node}
-
+---
 # Asked for again after ten minutes
 plugin: corral.slurm.slurm
 cache: true
