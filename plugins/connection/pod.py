@@ -160,7 +160,7 @@ class Connection(ConnectionBase):
     def put_file(self, in_path: str, out_path: str) -> None:
         """Write a file there; it is not held in memory."""
         if not Path(in_path).exists():
-            raise AnsibleFileNotFound(f"The file {in_path} does not exist here, so it can not be written in a pod; correct the path.")
+            raise AnsibleFileNotFound(f"The file {in_path} does not exist here, so it cannot be written in a pod; correct the path.")
         with Path(in_path).open("rb") as file:
             done = self._run(["/bin/sh", "-c", 'exec cat >"$1"', "sh", plain(out_path)], file)
         if done.code != 0:
@@ -195,7 +195,7 @@ class Connection(ConnectionBase):
         return plain(self.get_option("namespace")) or self._client.access.namespace
 
     def _run(self, command: list[str], stdin: Input | None, sink: Sink | None = None) -> Output:
-        """Run a command where the options say. Raises AnsibleConnectionFailure where that can not be."""
+        """Run a command where the options say. Raises AnsibleConnectionFailure where that cannot be."""
         self._connect()
         client = self._client
         assert client is not None
