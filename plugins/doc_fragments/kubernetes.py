@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class ModuleDocFragment:
     DOCUMENTATION = r"""
@@ -62,6 +64,9 @@ attributes:
     membership:
       - corral.slurm.kubernetes
 """
+
+    # For plugins of other types, which have no attributes. ansible-test reads plain assignments, and takes no expression there.
+    PLUGIN: ClassVar[str] = DOCUMENTATION.partition("attributes:\n")[0]
 
     # For those whose objects are in one namespace.
     NAMESPACE = r"""

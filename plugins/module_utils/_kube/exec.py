@@ -91,7 +91,7 @@ def _url(client: Client, namespace: str, pod: str, container: str, command: list
     if stdin:
         query.append(("stdin", "true"))
     server = urlsplit(client.access.server)
-    path = Ref(BUILTIN["", "Pod"], namespace, pod).path
+    path = Ref(BUILTIN["", "Pod"], quote(namespace, safe=""), quote(pod, safe="")).path  # of an inventory, they may be anything
     return f"{'wss' if server.scheme == 'https' else 'ws'}://{server.netloc}{server.path}{path}/exec?{urlencode(query, quote_via=quote)}"
 
 
@@ -132,9 +132,14 @@ def _refusal(status: Any, what: str, client: Client) -> KubeError:
 def _send(connection: Any, stdin: IO[bytes], what: str) -> None:
     if connection.getsubprotocol() != "v5.channel.k8s.io":
         raise ExecError(f"Could not {what}: this Kubernetes is too old to end a command's input over a websocket; 1.30 or later can.")
-    while piece := stdin.read(1 << 16):
-        connection.send_binary(bytes([_STDIN]) + piece)
-    connection.send_binary(bytes([_CLOSE, _STDIN]))
+    while True:
+        piece = stdin.read(1 << 16)
+        try:
+            connection.send_binary(bytes([_STDIN]) + piece if piece else bytes([_CLOSE, _STDIN]))
+        except (websocket.WebSocketException, OSError):
+            return  # a command that ended before it read all: what it said comes next, or an error of the connection
+        if not piece:
+            return
 
 
 def _follow(connection: Any, what: str, deadline: float, timeout: float, sink: Sink | None) -> Output:

@@ -160,7 +160,7 @@ def slurmdbd(script: Callable[[str, dict[str, str]], str], folder: pathlib.Path,
     return script(
         "slurmdbd.sh",
         {
-            ". /usr/local/lib/corral/common.sh": "die() { exit 9; }; install_token_key() { :; }; wait_for_munge() { :; }",
+            ". /usr/local/lib/corral/common.sh": "die() { exit 9; }; install_token_key() { :; }; wait_for_auth() { :; }",
             "/etc/slurm/slurmdbd.conf": str(folder / "slurmdbd.conf"),
             "/etc/corral/database/password": str(folder / "password"),
             "/usr/sbin/slurmdbd": str(daemon),

@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.corral.slurm.plugins.inventory.slurm import source_options
+from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options
+
+from ... import ansible_plugins
 from .repository import load, names
 
 MODULES = names("plugins/modules")
@@ -82,3 +86,26 @@ def test_module_says_its_action_group(name: str) -> None:
     grouped = "kubeconfig" in spec(name)
     attribute = documentation()[name]["doc"].get("attributes", {}).get("action_group", {})
     assert (f"{COLLECTION}.kubernetes" in attribute.get("membership", [])) == grouped
+
+
+def test_plugins_have_the_connection_options_of_modules() -> None:
+    """With the same words, and from the same environment: one fragment, and what each type of plugin adds."""
+    inventory, pod = (plugin_page(kind, name)["doc"]["options"] for kind, name in (("inventory", "slurm"), ("connection", "pod")))
+    modules = documentation()["slurm_node_info"]["doc"]["options"]
+    for name, option in connection_options().items():
+        said = {key: modules[name].get(key) for key in ("description", "type")}
+        assert {key: inventory[name].get(key) for key in said} == {key: pod[name].get(key) for key in said} == said
+        assert [one["name"] for one in pod[name]["env"]] == option["fallback"][1]
+        assert [one["name"] for one in pod[name]["vars"]] == [f"ansible_pod_{name}"]
+    assert {name for name, option in source_options().items() if inventory[name].get("default") == option.get("default")} == set(
+        source_options()
+    )
+
+
+def plugin_page(kind: str, name: str) -> dict[str, Any]:
+    return ansible_plugins.documentation(kind, f"{COLLECTION}.{name}")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("inventory", "slurm"), ("connection", "pod")])
+def test_other_plugins_state_nothing_of_modules(kind: str, name: str) -> None:
+    assert "attributes" not in plugin_page(kind, name)["doc"], "an action group and check mode are modules' affairs"
