@@ -160,11 +160,10 @@ def _words(steps: tuple[Step, ...]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-def _with(document: Json, steps: tuple[Step, ...], value: Any) -> Json:
-    """Return a copy of the document with another value in one place."""
-    changed = copy.deepcopy(document)
-    place: Any = changed
-    for step in steps[:-1]:
-        place = place[step]
-    place[steps[-1]] = copy.deepcopy(value)
+def _with(document: Any, steps: tuple[Step, ...], value: Any) -> Any:
+    """Return the document with another value in one place; what is not on the way there is shared."""
+    if not steps:
+        return copy.deepcopy(value)
+    changed = copy.copy(document)
+    changed[steps[0]] = _with(document[steps[0]], steps[1:], value)
     return changed

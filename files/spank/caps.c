@@ -39,14 +39,14 @@ int jail_drop_capabilities(struct jail_error *error)
 	for (size_t i = 0; i < DANGEROUS; i++)
 		/* 0: dropped already, by the container; -1: a capability that this kernel does not know. */
 		if (prctl(PR_CAPBSET_READ, dangerous[i], 0, 0, 0) > 0 && prctl(PR_CAPBSET_DROP, dangerous[i], 0, 0, 0) < 0)
-			return jail_fail(error, "capability %d can not be dropped (%s): the container needs CAP_SETPCAP", dangerous[i],
+			return jail_fail(error, "capability %d cannot be dropped (%s): the container needs CAP_SETPCAP", dangerous[i],
 					 strerror(errno));
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	if (syscall(SYS_capget, &header, data) < 0)
-		return jail_fail(error, "the capabilities of this process can not be read (%s)", strerror(errno));
+		return jail_fail(error, "the capabilities of this process cannot be read (%s)", strerror(errno));
 	data[0].inheritable = 0;
 	data[1].inheritable = 0;
 	if (syscall(SYS_capset, &header, data) < 0)
-		return jail_fail(error, "the inheritable capabilities can not be cleared (%s)", strerror(errno));
+		return jail_fail(error, "the inheritable capabilities cannot be cleared (%s)", strerror(errno));
 	return 0;
 }

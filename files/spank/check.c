@@ -23,7 +23,7 @@
 /* After a file server forgot its clients' handles, or a FUSE program died. */
 static int fail_dead(const char *path, struct jail_error *error)
 {
-	return jail_fail(error, "the jail %s can not be read (%s): its mount on this node is dead, mount the volume anew (in Kubernetes: delete the pod)", path,
+	return jail_fail(error, "the jail %s cannot be read (%s): its mount on this node is dead, mount the volume anew (in Kubernetes: delete the pod)", path,
 			 strerror(errno));
 }
 
@@ -64,7 +64,7 @@ struct probe {
 	struct statfs room;
 };
 
-/* Calls to which a dead file server would never respond, in a process of their own: a probe that hangs can not be interrupted, only left. What it finds
+/* Calls to which a dead file server would never respond, in a process of their own: a probe that hangs cannot be interrupted, only left. What it finds
  * does not matter here. It shares the caller's memory, so it makes system calls and nothing else. */
 static int probe_marker(void *argument)
 {
@@ -126,11 +126,11 @@ static int run_probe(const char *path, int (*at)(void *), unsigned timeout, stru
 	struct probe *probe = mmap(NULL, PROBE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 
 	if (probe == MAP_FAILED)
-		return jail_fail(error, "the jail %s can not be checked (mmap: %s)", path, strerror(errno));
+		return jail_fail(error, "the jail %s cannot be checked (mmap: %s)", path, strerror(errno));
 	probe->path = path;
 	child = start_probe(at, probe, &ended);
 	if (child < 0) {
-		jail_fail(error, "the jail %s can not be checked (clone: %s)", path, strerror(errno));
+		jail_fail(error, "the jail %s cannot be checked (clone: %s)", path, strerror(errno));
 		munmap(probe, PROBE_STACK);
 		return -1;
 	}
@@ -156,7 +156,7 @@ int jail_open(const char *path, struct jail_error *error)
 	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
 	if (root < 0)
-		return jail_fail(error, "the jail %s can not be opened as a directory (%s): check the volume's mount in this pod", path,
+		return jail_fail(error, "the jail %s cannot be opened as a directory (%s): check the volume's mount in this pod", path,
 				 strerror(errno));
 	if (check(root, path, error) == 0)
 		return root;

@@ -54,7 +54,7 @@ int jail_descriptors_leave(enum jail_leave when, struct jail_error *error)
 	int result = 0;
 
 	if (!list)
-		return jail_fail(error, "what this process has open can not be looked up (/proc/self/fd: %s): nothing is run", strerror(errno));
+		return jail_fail(error, "what this process has open cannot be looked up (/proc/self/fd: %s): nothing is run", strerror(errno));
 	while (result == 0 && (entry = readdir(list))) {
 		int fd = atoi(entry->d_name);
 
@@ -65,7 +65,7 @@ int jail_descriptors_leave(enum jail_leave when, struct jail_error *error)
 		else if (when == JAIL_NOW)
 			close(fd);
 		else if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
-			result = jail_fail(error, "descriptor %d of a directory can not be closed (%s): nothing is run", fd, strerror(errno));
+			result = jail_fail(error, "descriptor %d of a directory cannot be closed (%s): nothing is run", fd, strerror(errno));
 	}
 	closedir(list);
 	return result;

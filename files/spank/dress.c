@@ -64,7 +64,7 @@ static int attach(const struct jail_dress *dress, int directory, const struct pa
 static int lay(const struct jail_dress *dress, int directory, const struct part *part, int tree, struct jail_error *error)
 {
 	if (jail_set(tree, part->attributes) < 0)
-		return missing(dress, part, "its mount attributes can not be set", error);
+		return missing(dress, part, "its mount attributes cannot be set", error);
 	return attach(dress, directory, part, tree, error);
 }
 
@@ -82,7 +82,7 @@ static int show(const struct jail_dress *dress, int directory, const struct part
 
 static int no_fresh(const char *filesystem, const char *target, struct jail_error *error)
 {
-	return jail_fail(error, "a %s for the jail's /%s can not be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that "
+	return jail_fail(error, "a %s for the jail's /%s cannot be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that "
 			 "allows fsopen", filesystem, target, strerror(errno));
 }
 
@@ -101,7 +101,7 @@ static int fresh(const struct jail_dress *dress, const struct part *part, const 
 		return tree;
 	close(tree);
 	tree = jail_path_open(dress->root, part->target, O_PATH | O_DIRECTORY);
-	return tree < 0 ? jail_fail(error, "the jail's /%s can not be opened after its mount (%s)", part->target, strerror(errno)) : tree;
+	return tree < 0 ? jail_fail(error, "the jail's /%s cannot be opened after its mount (%s)", part->target, strerror(errno)) : tree;
 }
 
 /* The container runtimes' list of what must not show or be written in a /proc (containerd's oci defaults), for ours is new. */
@@ -123,7 +123,7 @@ static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error
 		if (place >= 0)
 			tree = jail_clone(place, "", true);
 		if (tree < 0 || jail_set(tree, attributes) < 0 || jail_attach(tree, place) < 0)
-			result = jail_fail(error, "/proc/%s of the jail can not be made read-only (%s)", frozen[i], strerror(errno));
+			result = jail_fail(error, "/proc/%s of the jail cannot be made read-only (%s)", frozen[i], strerror(errno));
 		jail_close(tree);
 		jail_close(place);
 		if (result < 0)
@@ -144,7 +144,7 @@ static int mask_proc(const struct jail_dress *dress, int proc, struct jail_error
 		tree = jail_fresh("tmpfs", no_options, part.attributes.set);
 		if (tree < 0 || attach(dress, proc, &part, tree, error) < 0) {
 			jail_close(tree);
-			return jail_fail(error, "/proc/%s of the jail can not be hidden (%s)", part.target, strerror(errno));
+			return jail_fail(error, "/proc/%s of the jail cannot be hidden (%s)", part.target, strerror(errno));
 		}
 		close(tree);
 	}
@@ -162,7 +162,7 @@ static int mask_own_proc(const struct jail_dress *dress, int tree, struct jail_e
 		return -1;
 	proc = jail_path_open(dress->root, "proc", O_PATH | O_DIRECTORY);
 	if (proc < 0)
-		return jail_fail(error, "the jail's /proc can not be opened after its mount (%s)", strerror(errno));
+		return jail_fail(error, "the jail's /proc cannot be opened after its mount (%s)", strerror(errno));
 	result = mask_proc(dress, proc, error);
 	jail_close(proc);
 	return result;
@@ -231,9 +231,9 @@ static int dress_device(const struct jail_dress *dress, int dev, int pods, const
 		part.attributes.set |= MOUNT_ATTR_RDONLY;
 	if (S_ISDIR(status.st_mode)) {
 		if (mkdirat(dev, name, 0755) < 0 && errno != EEXIST)
-			return missing(dress, &part, "its mount point can not be made", error);
+			return missing(dress, &part, "its mount point cannot be made", error);
 	} else if (mknodat(dev, name, S_IFREG | 0644, 0) < 0 && errno != EEXIST) {
-		return missing(dress, &part, "its mount point can not be made", error);
+		return missing(dress, &part, "its mount point cannot be made", error);
 	}
 	return show(dress, dev, &part, error);
 }
@@ -258,16 +258,16 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 		return -1;
 	pods = opendir("/dev");
 	if (!pods) {
-		jail_fail(error, "the pod's /dev can not be read (%s)", strerror(errno));
+		jail_fail(error, "the pod's /dev cannot be read (%s)", strerror(errno));
 		goto out;
 	}
 	if ((mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0) && errno != EEXIST) {
-		jail_fail(error, "/dev/pts and /dev/shm of the jail can not be made (%s)", strerror(errno));
+		jail_fail(error, "/dev/pts and /dev/shm of the jail cannot be made (%s)", strerror(errno));
 		goto out_pods;
 	}
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
 		if (symlinkat(links[i][0], dev, links[i][1]) < 0 && errno != EEXIST) {
-			jail_fail(error, "/dev/%s of the jail can not be made (%s)", links[i][1], strerror(errno));
+			jail_fail(error, "/dev/%s of the jail cannot be made (%s)", links[i][1], strerror(errno));
 			goto out_pods;
 		}
 	if (show(dress, dev, &pts, error) < 0 || show(dress, dev, &terminals, error) < 0)
@@ -277,7 +277,7 @@ static int dress_dev(const struct jail_dress *dress, struct jail_error *error)
 			goto out_pods;
 	result = dress->keep ? 0 : jail_set(dev, closed);
 	if (result < 0)
-		jail_fail(error, "the mount attributes of the jail's /dev can not be set (%s)", strerror(errno));
+		jail_fail(error, "the mount attributes of the jail's /dev cannot be set (%s)", strerror(errno));
 out_pods:
 	closedir(pods);
 out:
@@ -285,11 +285,11 @@ out:
 	return result;
 }
 
-/* A pod has a munged for those in the jail, who see its directory as /run/munge. slurmstepd goes on with the daemons' own (view.c). */
-bool jail_users_munge(void)
-{
-	return access(JAIL_USERS_MUNGE, F_OK) == 0;
-}
+/* A pod has a munged or a sackd for those in the jail, who see its directory in the place of the daemons' own, with which slurmstepd goes on (view.c). */
+const struct jail_auth jail_auths[2] = {
+	{"/run/munge", "/run/munge/jail", "run/munge"},
+	{"/run/sack", "/run/sack/jail", "run/sack"},
+};
 
 /* A /run of the entry's own, and the pod's sockets in it. */
 static int own_run(const struct jail_log *log, struct jail_layers *own, struct jail_error *error)
@@ -299,7 +299,7 @@ static int own_run(const struct jail_log *log, struct jail_layers *own, struct j
 	static const struct {
 		const char *name;
 		mode_t mode;
-	} directories[] = {{"munge", 0755}, {"slurm", 0755}, {"lock", 01777}, {"user", 0755}};
+	} directories[] = {{"munge", 0755}, {"sack", 0755}, {"slurm", 0755}, {"lock", 01777}, {"user", 0755}};
 	int run = jail_fresh("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 
 	if (run < 0)
@@ -309,9 +309,13 @@ static int own_run(const struct jail_log *log, struct jail_layers *own, struct j
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
 		if (mkdirat(run, directories[i].name, 0755) < 0 ||
 		    (directories[i].mode != 0755 && fchmodat(run, directories[i].name, directories[i].mode, 0) < 0))
-			return jail_fail(error, "/run/%s of the jail can not be made (%s)", directories[i].name, strerror(errno));
-	if (jail_layers_show(own, log, jail_users_munge() ? JAIL_USERS_MUNGE : "/run/munge", "run/munge", true, sockets, error) < 0)
-		return -1;
+			return jail_fail(error, "/run/%s of the jail cannot be made (%s)", directories[i].name, strerror(errno));
+	for (size_t i = 0; i < sizeof(jail_auths) / sizeof(jail_auths[0]); i++) {
+		const char *shown = access(jail_auths[i].users, F_OK) == 0 ? jail_auths[i].users : jail_auths[i].pods;
+
+		if (access(shown, F_OK) == 0 && jail_layers_show(own, log, shown, jail_auths[i].inside, true, sockets, error) < 0)
+			return -1;
+	}
 	return jail_layers_show(own, log, "/run/slurm", "run/slurm", true, sockets, error);
 }
 
@@ -332,7 +336,7 @@ static int own_tree(struct jail_layers *own, int tree, const char *target, struc
 {
 	if (jail_set(tree, attributes) == 0)
 		return jail_layers_add(own, tree, target, true, error);
-	jail_fail(error, "the mount attributes of the jail's /%s can not be set (%s)", target, strerror(errno));
+	jail_fail(error, "the mount attributes of the jail's /%s cannot be set (%s)", target, strerror(errno));
 	jail_close(tree);
 	return -1;
 }

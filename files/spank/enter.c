@@ -40,7 +40,7 @@ static int tree_of(int directory, const char *what, struct jail_error *error)
 		return -1;
 	tree = jail_clone(directory, "", false);
 	if (tree < 0)
-		jail_fail(error, "%s can not be shown in the jail (%s)", what, strerror(errno));
+		jail_fail(error, "%s cannot be shown in the jail (%s)", what, strerror(errno));
 	jail_close(directory);
 	return tree;
 }
@@ -56,7 +56,7 @@ static int tmp_tree(const struct jail_plan *plan, uint32_t job, struct jail_erro
 	if (job != 0)
 		return tree_of(jail_job_open(plan->tmp, job, 01777, error), "the job's /tmp", error);
 	directory = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return directory < 0 ? jail_fail(error, "the pod's /tmp can not be opened (%s)", strerror(errno)) : tree_of(directory, "the pod's /tmp", error);
+	return directory < 0 ? jail_fail(error, "the pod's /tmp cannot be opened (%s)", strerror(errno)) : tree_of(directory, "the pod's /tmp", error);
 }
 
 /* Tree of the directory that becomes /dev/shm; -1 with an empty message when the pod's is shown. */
@@ -93,10 +93,10 @@ static int attach_root(const struct jail_plan *plan, uint32_t job, int root, str
 	else if (jail_submounts_collect(plan->jail, &submounts, error) == 0)
 		tree = jail_overlay_tree(plan, job, error);
 	if (tree < 0)
-		result = plan->mode == JAIL_OVERLAY ? -1 : jail_fail(error, "the jail %s can not be mounted (%s): the container needs CAP_SYS_ADMIN and Linux 5.12",
+		result = plan->mode == JAIL_OVERLAY ? -1 : jail_fail(error, "the jail %s cannot be mounted (%s): the container needs CAP_SYS_ADMIN and Linux 5.12",
 								     plan->jail, strerror(errno));
 	else if (jail_attach(tree, root) < 0)
-		result = jail_fail(error, "the jail %s can not be mounted over itself (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
+		result = jail_fail(error, "the jail %s cannot be mounted over itself (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
 	else
 		result = jail_submounts_attach(&submounts, tree, error);
 	jail_submounts_close(&submounts);
@@ -120,7 +120,7 @@ static int own_root(const struct jail_plan *plan, uint32_t job, struct jail_erro
 	}
 	if (root < 0 || harden(plan, root) == 0)
 		return root;
-	jail_fail(error, "the mount attributes of the jail %s can not be set (%s)", plan->jail, strerror(errno));
+	jail_fail(error, "the mount attributes of the jail %s cannot be set (%s)", plan->jail, strerror(errno));
 	jail_close(root);
 	return -1;
 }
@@ -159,11 +159,11 @@ static void note_root(struct jail_root *root, const struct stat *status)
 static int pivot(int root, struct jail_error *error)
 {
 	if (become_root(root) < 0 && (errno != EINVAL || become_root_as_copy(root) < 0))
-		return jail_fail(error, "the jail can not become the root (pivot_root: %s): the container needs CAP_SYS_ADMIN, and seccomp and AppArmor "
+		return jail_fail(error, "the jail cannot become the root (pivot_root: %s): the container needs CAP_SYS_ADMIN, and seccomp and AppArmor "
 				 "profiles that allow pivot_root and mount", strerror(errno));
 	/* The pod's root lies over it now, and "." leads to what lies uppermost (pivot_root(2)). */
 	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-		return jail_fail(error, "the pod's root can not be left behind (%s)", strerror(errno));
+		return jail_fail(error, "the pod's root cannot be left behind (%s)", strerror(errno));
 	return 0;
 }
 
@@ -176,7 +176,7 @@ static int move_in(const struct jail_plan *plan, uint32_t job, const struct jail
 	if (dress.root < 0)
 		return -1;
 	if (fstat(dress.root, &status) < 0) {
-		jail_fail(error, "the jail %s can not be read (%s)", plan->jail, strerror(errno));
+		jail_fail(error, "the jail %s cannot be read (%s)", plan->jail, strerror(errno));
 	} else {
 		note_root(&view->jail, &status);
 		if (jail_dress(&dress, error) == 0)
@@ -215,19 +215,19 @@ static int make_template(const struct way *way, int jail, struct jail_error *err
 	int namespace;
 
 	if (jail_template_unshare(way->pod) < 0)
-		return jail_fail(error, "a mount namespace can not be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
+		return jail_fail(error, "a mount namespace cannot be made (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
 	/* Slave, never shared: pivot_root refuses shared mounts, and our unmounts must not reach slurmd. Volumes that the
 	 * kubelet mounts later still arrive. */
 	if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
-		return jail_fail(error, "the pod's mounts can not be made private to this step (%s)", strerror(errno));
+		return jail_fail(error, "the pod's mounts cannot be made private to this step (%s)", strerror(errno));
 	if ((jail < 0 ? move_in(way->plan, way->job, way->log, way->view, error) : move_to_view(way->plan, way->log, jail, error)) < 0)
 		return -1;
 	namespace = jail_own_namespace();
 	if (namespace < 0)
-		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
+		return jail_fail(error, "the jail's mount namespace cannot be kept (%s): /proc is not mounted in the jail", strerror(errno));
 	if (setns(way->pod, CLONE_NEWNS) == 0)
 		return namespace;
-	no_setns("the jail's mount namespace can not be left again", error);
+	no_setns("the jail's mount namespace cannot be left again", error);
 	jail_close(namespace);
 	return -1;
 }
@@ -268,7 +268,7 @@ static int go_to_new(const struct way *way, const struct jail_template *template
 	jail_template_keep(template, namespace, way->log);
 	result = setns(namespace, CLONE_NEWNS);
 	if (result < 0)
-		no_setns("the jail's mount namespace can not be entered", error);
+		no_setns("the jail's mount namespace cannot be entered", error);
 	jail_close(namespace);
 	return result;
 }
@@ -300,7 +300,7 @@ static int go_to_jail(const struct way *way, struct luggage *luggage, struct jai
 	if (stay == IN_TEMPLATE)
 		return 0;
 	if (stay == LOST)
-		return no_setns("the pod can not be gone back to", error);
+		return no_setns("the pod cannot be gone back to", error);
 	if (jail_volumes_check(way->plan, way->log, error) < 0)
 		return -1;
 	/* The volumes may have been attached again. Before it is made: what is mounted meanwhile must not be in the name of one that does not show it. */
@@ -316,9 +316,9 @@ static int go_to_jail(const struct way *way, struct luggage *luggage, struct jai
 static int go_to_view(const struct way *way, const struct jail_template *template, int kept, int jail, struct jail_error *error)
 {
 	if (kept >= 0)
-		return setns(kept, CLONE_NEWNS) == 0 ? 0 : no_setns("slurmstepd's mount namespace can not be entered", error);
+		return setns(kept, CLONE_NEWNS) == 0 ? 0 : no_setns("slurmstepd's mount namespace cannot be entered", error);
 	if (setns(way->pod, CLONE_NEWNS) < 0)
-		return no_setns("the pod can not be gone back to", error);
+		return no_setns("the pod cannot be gone back to", error);
 	return go_to_new(way, template, make_template(way, jail, error), error);
 }
 
@@ -330,12 +330,12 @@ static int lay_over(const struct jail_layers *layers, const struct jail_log *log
 
 	/* Its copy: the template is for others. */
 	if (unshare(CLONE_NEWNS) < 0)
-		return jail_fail(error, "the jail's mount namespace can not be copied (%s)", strerror(errno));
+		return jail_fail(error, "the jail's mount namespace cannot be copied (%s)", strerror(errno));
 	if (namespace && (*namespace = jail_own_namespace()) < 0)
-		return jail_fail(error, "the jail's mount namespace can not be kept (%s): /proc is not mounted in the jail", strerror(errno));
+		return jail_fail(error, "the jail's mount namespace cannot be kept (%s): /proc is not mounted in the jail", strerror(errno));
 	root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
-		return jail_fail(error, "the jail's root can not be opened from inside (%s)", strerror(errno));
+		return jail_fail(error, "the jail's root cannot be opened from inside (%s)", strerror(errno));
 	result = jail_layers_apply(layers, log, root, false, error);
 	jail_close(root);
 	return result;
@@ -352,7 +352,7 @@ static int pack(const struct way *way, struct luggage *luggage, struct jail_erro
 	if (root < 0)
 		return -1;
 	if (way->pod < 0 || fstat(root, &status) < 0) {
-		jail_fail(error, "the pod's mounts, or the jail %s in them, can not be read (%s)", way->plan->jail, strerror(errno));
+		jail_fail(error, "the pod's mounts, or the jail %s in them, cannot be read (%s)", way->plan->jail, strerror(errno));
 	} else {
 		note_root(&way->view->jail, &status);
 		name_templates(way, root, luggage);
@@ -383,7 +383,7 @@ static int go_on(const struct way *way, struct luggage *luggage, struct jail_err
 	int jail = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	if (jail < 0) {
-		jail_fail(error, "the jail's root can not be opened from inside (%s)", strerror(errno));
+		jail_fail(error, "the jail's root cannot be opened from inside (%s)", strerror(errno));
 	} else if (jail_view_collect(&luggage->own, jail, &layers, error) == 0 &&
 		   go_to_view(way, &luggage->view, luggage->kept, jail, error) == 0) {
 		result = lay_over(&layers, way->log, NULL, error);
@@ -422,7 +422,7 @@ int jail_enter(const struct jail_plan *plan, uint32_t job, const struct jail_log
 		return -1;
 	/* setns wants a root and a working directory that no other thread has. */
 	if (unshare(CLONE_FS) < 0)
-		return jail_fail(error, "this thread can not have a root of its own (%s)", strerror(errno));
+		return jail_fail(error, "this thread cannot have a root of its own (%s)", strerror(errno));
 	way.pod = jail_own_namespace();
 	result = pack(&way, &luggage, error);
 	if (result == 0)
@@ -451,10 +451,10 @@ int jail_stay_outside(const struct jail_plan *plan, uint32_t job, struct jail_er
 
 	if (tree < 0)
 		return plan->tmp ? -1 : 0;
-	/* Opened in the new namespace: a directory of the old one can not be mounted on. */
+	/* Opened in the new namespace: a directory of the old one cannot be mounted on. */
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0 ||
 	    (target = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) < 0 || jail_attach(tree, target) < 0)
-		jail_fail(error, "the job's /tmp can not be mounted in the pod (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
+		jail_fail(error, "the job's /tmp cannot be mounted in the pod (%s): the container needs CAP_SYS_ADMIN", strerror(errno));
 	else
 		result = 0;
 	jail_close(target);
@@ -478,7 +478,7 @@ int jail_strip(struct jail_view *view, struct jail_error *error)
 		return -1;
 	view->descriptors = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (setns(view->pure, CLONE_NEWNS) < 0)
-		return jail_fail(error, "the task can not leave slurmstepd's view behind (setns: %s)", strerror(errno));
+		return jail_fail(error, "the task cannot leave slurmstepd's view behind (setns: %s)", strerror(errno));
 	return is_root(&view->jail) ? 0 : jail_fail(error, "the root of this task is not the jail: nothing is run outside of it");
 }
 
@@ -505,7 +505,7 @@ static int harden_once(const struct jail_plan *plan, int root, struct jail_error
 	}
 	if (dressed || !jail_is_mount(root) || harden(plan, root) == 0)
 		return 0;
-	return jail_fail(error, "the mount attributes of the jail %s can not be set (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
+	return jail_fail(error, "the mount attributes of the jail %s cannot be set (%s): the container needs CAP_SYS_ADMIN", plan->jail, strerror(errno));
 }
 
 /* The mounts of a login pod, in the mount namespace of the caller and without entering: sshd does a chroot. A second call

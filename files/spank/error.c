@@ -61,7 +61,7 @@ void jail_close(int fd)
 int jail_not_shown(const struct jail_log *log, const char *parent, const char *target, bool mandatory, const char *why, struct jail_error *error)
 {
 	if (mandatory)
-		return jail_fail(error, "/%s%s can not be shown in the jail: %s (%s); populate the jail anew or correct the pod's mounts", parent, target,
+		return jail_fail(error, "/%s%s cannot be shown in the jail: %s (%s); populate the jail anew or correct the pod's mounts", parent, target,
 				 why, strerror(errno));
 	jail_debug(log, "/%s%s is not shown in the jail: %s (%s)", parent, target, why, strerror(errno));
 	return 0;

@@ -79,7 +79,7 @@ static struct sock_filter rules[] = {
 	/* Their flags. */
 	LOAD(args[0]),
 	BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWCGROUP, 1, 2),
-	/* clone3's flags lie in memory, which a filter can not read. "Not there" has programs take clone, and do without keys (pam_keyinit). */
+	/* clone3's flags lie in memory, which a filter cannot read. "Not there" has programs take clone, and do without keys (pam_keyinit). */
 	RETURN(SECCOMP_RET_ERRNO | ENOSYS),
 	RETURN(SECCOMP_RET_ERRNO | EPERM),
 	RETURN(SECCOMP_RET_ALLOW),
@@ -93,6 +93,6 @@ int jail_fence(struct jail_error *error)
 	/* SPEC_ALLOW: before Linux 5.16 a filter else makes its processes slow. */
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) == 0)
 		return 0;
-	return jail_fail(error, "cgroup namespaces and keys can not be refused (seccomp: %s): the container needs CAP_SYS_ADMIN, and a kernel with seccomp filters",
+	return jail_fail(error, "cgroup namespaces and keys cannot be refused (seccomp: %s): the container needs CAP_SYS_ADMIN, and a kernel with seccomp filters",
 			 strerror(errno));
 }

@@ -62,9 +62,12 @@ struct jail_digest {
 	uint64_t value;
 };
 #define JAIL_DIGEST {0xcbf29ce484222325}
-/* The directory of a munged that knows neither root nor Slurm's own account; false where there is none, as on a Slurm without Kubernetes. */
-#define JAIL_USERS_MUNGE "/run/munge/jail"
-bool jail_users_munge(void);
+/* Directories with the socket of a munged or of a sackd; the jail's, where there is one, is that of a daemon that knows neither root nor Slurm's own account.
+   A machine without Kubernetes may have none of the jail's, and one directory alone. */
+struct jail_auth {
+	const char *pods, *users, *inside;
+};
+extern const struct jail_auth jail_auths[2];
 int jail_dress(const struct jail_dress *dress, struct jail_error *error);
 int jail_proc_of_own(const struct jail_dress *dress, struct jail_error *error);
 uint32_t jail_dress_digest(struct jail_digest *digest);
@@ -90,7 +93,7 @@ void jail_digest_add(struct jail_digest *digest, const void *data, size_t size);
 int jail_digest_add_mounts(const struct jail_plan *plan, const char *without, struct jail_digest *digest);
 
 /* template.c */
-/* A file system of its own: what is mounted there must not come to other mount namespaces, for one can not be shown in itself. */
+/* A file system of its own: what is mounted there must not come to other mount namespaces, for one cannot be shown in itself. */
 #define JAIL_TEMPLATES "/run/corral-jail"
 struct jail_template {
 	char name[40];

@@ -63,7 +63,7 @@ int jail_ipc_join(const struct jail_plan *plan, uint32_t job, struct jail_error 
 	jail_close(home);
 	if (result == 0)
 		return 0;
-	return jail_fail(error, "the job can not have an IPC namespace of its own (%s): the container needs CAP_SYS_ADMIN and room in " JAIL_TEMPLATES
+	return jail_fail(error, "the job cannot have an IPC namespace of its own (%s): the container needs CAP_SYS_ADMIN and room in " JAIL_TEMPLATES
 			 "; or share the node's, by spec.slurm.isolation.ipc: Node (ipc=node in plugstack.conf)", strerror(errno));
 }
 
@@ -77,7 +77,7 @@ int jail_ipc_collect(const struct jail_plan *plan, uint32_t job, struct jail_lay
 		return 0;
 	tree = jail_fresh("mqueue", no_options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 	if (tree < 0)
-		return jail_fail(error, "a /dev/mqueue for the jail can not be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that allows fsopen",
+		return jail_fail(error, "a /dev/mqueue for the jail cannot be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that allows fsopen",
 				 strerror(errno));
 	return jail_layers_add(own, tree, "dev/mqueue", false, error);
 }
@@ -89,6 +89,6 @@ int jail_ipc_remove(uint32_t job, struct jail_error *error)
 
 	/* A file that nothing is mounted on: who made it was interrupted. */
 	if (umount2(name.path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL && errno != ENOENT)
-		return jail_fail(error, "the IPC namespace of job %u can not be given up (%s)", (unsigned)job, strerror(errno));
-	return unlink(name.path) == 0 || errno == ENOENT ? 0 : jail_fail(error, "%s can not be removed (%s)", name.path, strerror(errno));
+		return jail_fail(error, "the IPC namespace of job %u cannot be given up (%s)", (unsigned)job, strerror(errno));
+	return unlink(name.path) == 0 || errno == ENOENT ? 0 : jail_fail(error, "%s cannot be removed (%s)", name.path, strerror(errno));
 }

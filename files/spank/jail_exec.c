@@ -60,7 +60,7 @@ static int execute(char **command)
 
 	execvp(command[0], command);
 	code = errno == ENOENT ? 127 : 126;
-	fprintf(stderr, "jail-exec: %s can not be run in the jail: %s\n", command[0], strerror(errno));
+	fprintf(stderr, "jail-exec: %s cannot be run in the jail: %s\n", command[0], strerror(errno));
 	return code;
 }
 
@@ -77,7 +77,7 @@ static int execute_in(int pids, char **command)
 			child = -1;
 	if (child > 0)
 		return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-	fprintf(stderr, "jail-exec: the command can not be run in the job's PID namespace (%s)\n", strerror(errno));
+	fprintf(stderr, "jail-exec: the command cannot be run in the job's PID namespace (%s)\n", strerror(errno));
 	return FAILED;
 }
 
@@ -88,7 +88,7 @@ static int run(const struct jail_plan *plan, uint32_t job, bool room, char **com
 	int pids;
 
 	if (command && terminal_apart() != TERMINAL_HERE) {
-		fprintf(stderr, "jail-exec: a terminal of its own for the command can not be made (%s)\n", strerror(errno));
+		fprintf(stderr, "jail-exec: a terminal of its own for the command cannot be made (%s)\n", strerror(errno));
 		return FAILED;
 	}
 	/* Before the entry, whose first check reports more about a missing jail. */

@@ -46,7 +46,7 @@ int jail_job_open(const char *base, uint32_t job, mode_t mode, struct jail_error
 	int parent = open_base(base);
 
 	if (parent < 0)
-		return jail_fail(error, "the directory %s for the jobs' own directories can not be made (%s): check the node's local scratch", base,
+		return jail_fail(error, "the directory %s for the jobs' own directories cannot be made (%s): check the node's local scratch", base,
 				 strerror(errno));
 	snprintf(name, sizeof(name), "%u", (unsigned)job);
 	if (fstat(parent, &status) < 0 || ((status.st_mode & 077) && fchmod(parent, 0700) < 0))
@@ -61,7 +61,7 @@ int jail_job_open(const char *base, uint32_t job, mode_t mode, struct jail_error
 out:
 	jail_close(parent);
 	if (directory < 0)
-		return jail_fail(error, "the job's own directory %s/%s can not be made (%s): check the node's local scratch", base, name,
+		return jail_fail(error, "the job's own directory %s/%s cannot be made (%s): check the node's local scratch", base, name,
 				 strerror(errno));
 	return directory;
 }

@@ -43,7 +43,7 @@ int jail_layers_show(struct jail_layers *layers, const struct jail_log *log, con
 		return can_not(log, &layer, "the pod does not have it", error);
 	if (jail_set(tree, attributes) == 0)
 		return jail_layers_add(layers, tree, target, mandatory, error);
-	result = can_not(log, &layer, "its mount attributes can not be set", error);
+	result = can_not(log, &layer, "its mount attributes cannot be set", error);
 	jail_close(tree);
 	return result;
 }

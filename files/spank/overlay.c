@@ -68,7 +68,7 @@ int jail_overlay_mount(const struct jail_plan *plan, uint32_t job, struct jail_e
 
 	error->text[0] = '\0';
 	if (strpbrk(plan->jail, ":,\\") || strpbrk(plan->overlay, ":,\\"))
-		return jail_fail(error, "an overlay can not be made of %s in %s: ':', ',' and '\\' mean something else to it", plan->jail, plan->overlay);
+		return jail_fail(error, "an overlay cannot be made of %s in %s: ':', ',' and '\\' mean something else to it", plan->jail, plan->overlay);
 	directory = jail_job_open(plan->overlay, job, 0700, error);
 	if (directory < 0)
 		return -1;
@@ -80,7 +80,7 @@ int jail_overlay_mount(const struct jail_plan *plan, uint32_t job, struct jail_e
 	else if (place >= 0)
 		result = mount_over(plan, job, place, error);
 	if (result < 0 && !error->text[0])
-		jail_fail(error, "the job's overlay of the jail can not be made in %s/%u (%s): the directory must be on a file system that overlays can "
+		jail_fail(error, "the job's overlay of the jail cannot be made in %s/%u (%s): the directory must be on a file system that overlays can "
 			  "write to (not an overlay, not NFS) and have room", plan->overlay, (unsigned)job, strerror(errno));
 	jail_close(place);
 	jail_close(directory);
@@ -98,7 +98,7 @@ int jail_overlay_tree(const struct jail_plan *plan, uint32_t job, struct jail_er
 		return jail_fail(error, "the path of the job's overlay is too long");
 	}
 	tree = jail_clone(AT_FDCWD, path, false);
-	return tree < 0 ? jail_fail(error, "the job's overlay %s can not be taken (%s)", path, strerror(errno)) : tree;
+	return tree < 0 ? jail_fail(error, "the job's overlay %s cannot be taken (%s)", path, strerror(errno)) : tree;
 }
 
 /* For the job's epilog: with no process in it any more, the mount is removed at once. */
@@ -108,7 +108,7 @@ int jail_overlay_remove(const struct jail_plan *plan, uint32_t job, struct jail_
 
 	if (snprintf(path, sizeof(path), "%s/%u/root", plan->overlay, (unsigned)job) < (int)sizeof(path) && umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 &&
 	    errno != ENOENT && errno != EINVAL)
-		return jail_fail(error, "the job's overlay %s can not be unmounted (%s): unmount it by hand", path, strerror(errno));
+		return jail_fail(error, "the job's overlay %s cannot be unmounted (%s): unmount it by hand", path, strerror(errno));
 	return jail_job_remove(plan->overlay, job, error);
 }
 
@@ -149,7 +149,7 @@ static int add_submount(struct jail_submounts *submounts, const char *path, cons
 		return jail_fail(error, "the jail has more than %d volumes mounted below it", JAIL_SUBMOUNTS_MAX);
 	tree = jail_clone(AT_FDCWD, path, false);
 	if (tree < 0)
-		return jail_fail(error, "the volume at %s can not be shown over the job's overlay (%s)", path, strerror(errno));
+		return jail_fail(error, "the volume at %s cannot be shown over the job's overlay (%s)", path, strerror(errno));
 	submounts->mount[submounts->count].tree = tree;
 	submounts->mount[submounts->count].target = strdup(target);
 	submounts->count++;
@@ -167,7 +167,7 @@ int jail_submounts_collect(const char *jail, struct jail_submounts *submounts, s
 
 	submounts->count = 0;
 	if (!file)
-		return jail_fail(error, "the pod's mounts can not be read (%s)", strerror(errno));
+		return jail_fail(error, "the pod's mounts cannot be read (%s)", strerror(errno));
 	while (result == 0 && getline(&line, &size, file) > 0) {
 		const char *path = jail_mount_point(line);
 
@@ -187,7 +187,7 @@ int jail_submounts_attach(struct jail_submounts *submounts, int root, struct jai
 
 		jail_close(target);
 		if (result < 0)
-			return jail_fail(error, "the volume at /%s can not be shown over the job's overlay (%s)", submounts->mount[i].target, strerror(errno));
+			return jail_fail(error, "the volume at /%s cannot be shown over the job's overlay (%s)", submounts->mount[i].target, strerror(errno));
 	}
 	return 0;
 }

@@ -105,7 +105,7 @@ static int plan_of(struct jail_plan *plan, uint32_t *job, pam_handle_t *handle, 
 	return jail_follow_note(plan, *job, error) < 0 ? -1 : jail_session_begin(plan, *job, error);
 }
 
-/* What the child that enters first sends: a message, or its mount, IPC and PID namespaces. Its /proc/<pid> can not be used: for children of sshd that takes CAP_SYS_PTRACE. */
+/* What the child that enters first sends: a message, or its mount, IPC and PID namespaces. Its /proc/<pid> cannot be used: for children of sshd that takes CAP_SYS_PTRACE. */
 struct reply {
 	struct jail_error error;
 	struct iovec text;
@@ -181,7 +181,7 @@ static int make_inside(const struct jail_plan *plan, uint32_t job, struct jail_e
 	pid_t child;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0 || (child = fork()) < 0) {
-		snprintf(error->text, sizeof(error->text), "the session can not enter the jail (%s)", strerror(errno));
+		snprintf(error->text, sizeof(error->text), "the session cannot enter the jail (%s)", strerror(errno));
 		return -1;
 	}
 	if (child == 0) {
@@ -217,7 +217,7 @@ static int prepare(pam_handle_t *handle, int count, const char **arguments, stru
 		return -1;
 	session.monitor = getpid();
 	if (pthread_atfork(NULL, NULL, no_stray) != 0) {
-		snprintf(error->text, sizeof(error->text), "the session can not be kept in the jail: the node is short of memory");
+		snprintf(error->text, sizeof(error->text), "the session cannot be kept in the jail: the node is short of memory");
 		return -1;
 	}
 	return 0;
@@ -233,7 +233,7 @@ EXPORTED int pam_sm_open_session(pam_handle_t *handle, int flags, int count, con
 	return jail_drop_capabilities(&error) < 0 ? refuse(handle, &error) : PAM_SUCCESS;
 }
 
-/* sshd continues whatever this returns, so a process that can not enter ends here. */
+/* sshd continues whatever this returns, so a process that cannot enter ends here. */
 EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const char **arguments)
 {
 	struct jail_error error;
@@ -250,7 +250,7 @@ EXPORTED int pam_sm_setcred(pam_handle_t *handle, int flags, int count, const ch
 		_exit(STRAY);
 	}
 	if (setns(session.ipc, CLONE_NEWIPC) < 0 || (session.pid >= 0 && setns(session.pid, CLONE_NEWPID) < 0) || setns(session.inside, CLONE_NEWNS) < 0) {
-		fprintf(stderr, "pam_corral_jail: the session can not enter the jail (setns: %s)\n", strerror(errno));
+		fprintf(stderr, "pam_corral_jail: the session cannot enter the jail (setns: %s)\n", strerror(errno));
 		_exit(STRAY);
 	}
 	/* Who came by a chroot has no user namespaces: the kernel gives those in a chroot none. */

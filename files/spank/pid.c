@@ -6,7 +6,7 @@
  * so Slurm still sees the tasks by its own numbers.
  *
  * Its first process does nothing but stay: the kernel reaps for it, and ends all others when it ends. It keeps the capabilities that no process in the
- * jail has and can not be dumped, so root in the jail neither traces it nor walks through its /proc/1/root; and the kernel takes no signal for it
+ * jail has and cannot be dumped, so root in the jail neither traces it nor walks through its /proc/1/root; and the kernel takes no signal for it
  * from inside. The job's epilog finds it by the lock that it holds, which is gone when it is.
  *
  * Beside the templates (template.c): pid-JOB/ns, the namespace; pid-JOB/proc, its /proc as jobs see it; pid-JOB/lock.
@@ -121,7 +121,7 @@ static void stay(const struct jail_plan *plan, const struct names *names, int ch
 	signal(SIGCHLD, SIG_IGN);
 	if (prctl(PR_SET_NAME, "corral-init", 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0) < 0 || setsid() < 0 ||
 	    chdir("/") < 0)
-		jail_fail(&error, "its first process can not be set apart (%s)", strerror(errno));
+		jail_fail(&error, "its first process cannot be set apart (%s)", strerror(errno));
 	else if (jail_proc_of_own(&dress, &error) == 0) {
 		jail_close(dress.root);
 		nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -133,7 +133,7 @@ static void stay(const struct jail_plan *plan, const struct names *names, int ch
 		channel = 3;
 		syscall(SYS_close_range, 4U, ~0U, 0U);
 		if (!hold(names))
-			jail_fail(&error, "its first process can not hold its lock (%s)", strerror(errno));
+			jail_fail(&error, "its first process cannot hold its lock (%s)", strerror(errno));
 	}
 	send(channel, &error, sizeof(error), MSG_NOSIGNAL);
 	if (error.text[0])
@@ -152,11 +152,11 @@ static void beget(const struct jail_plan *plan, const struct names *names, int c
 
 	close(others);
 	if (file < 0 || unshare(CLONE_NEWPID) < 0 || (first = fork()) < 0) {
-		jail_fail(&error, "it can not be made (%s)", strerror(errno));
+		jail_fail(&error, "it cannot be made (%s)", strerror(errno));
 	} else if (first == 0) {
 		stay(plan, names, channel);
 	} else if (mount(CHILDREN, names->ns, NULL, MS_BIND, NULL) < 0) {
-		jail_fail(&error, "it can not be kept (%s)", strerror(errno));
+		jail_fail(&error, "it cannot be kept (%s)", strerror(errno));
 		kill(first, SIGKILL);
 	}
 	if (error.text[0])
@@ -173,9 +173,9 @@ static int make(const struct jail_plan *plan, const struct names *names, struct 
 
 	forget(names);
 	if (mkdir(names->home, 0700) < 0 || mkdir(names->proc, 0555) < 0)
-		return jail_fail(error, "%s can not be made (%s)", names->proc, strerror(errno));
+		return jail_fail(error, "%s cannot be made (%s)", names->proc, strerror(errno));
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0)
-		return jail_fail(error, "its first process can not be talked to (%s)", strerror(errno));
+		return jail_fail(error, "its first process cannot be talked to (%s)", strerror(errno));
 	child = fork();
 	if (child == 0)
 		beget(plan, names, channel[1], channel[0]);
@@ -208,7 +208,7 @@ int jail_pid_open(const struct jail_plan *plan, uint32_t job, struct jail_error 
 	if (home >= 0 && flock(home, LOCK_EX) == 0 && (holder_of(&names) > 0 || make(plan, &names, &why) == 0))
 		namespace = jail_namespace_open(names.ns);
 	if (namespace < 0)
-		jail_fail(error, "the job can not have a PID namespace of its own (%s): the container needs CAP_SYS_ADMIN, and a /proc without masks if it is in a user "
+		jail_fail(error, "the job cannot have a PID namespace of its own (%s): the container needs CAP_SYS_ADMIN, and a /proc without masks if it is in a user "
 			  "namespace; or share the node's, by spec.slurm.isolation.pid: Node (pid=node in plugstack.conf)", why.text[0] ? why.text : strerror(errno));
 	jail_close(home);
 	return namespace;
@@ -223,7 +223,7 @@ int jail_pid_collect(const struct jail_plan *plan, uint32_t job, struct jail_lay
 	if (!plan->pid_of_job || job == 0)
 		return 0;
 	tree = jail_clone(AT_FDCWD, names.proc, true);
-	return tree < 0 ? jail_fail(error, "the /proc of the job's PID namespace can not be shown in the jail (%s)", strerror(errno))
+	return tree < 0 ? jail_fail(error, "the /proc of the job's PID namespace cannot be shown in the jail (%s)", strerror(errno))
 			: jail_layers_add(own, tree, "proc", true, error);
 }
 
@@ -255,5 +255,5 @@ int jail_pid_remove(uint32_t job, struct jail_error *error)
 		jail_fail(error, "what is left of job %u has not ended within %d s: it hangs in the kernel", (unsigned)job, END_MS / 1000);
 	if (forget(&names) == 0)
 		return ended;
-	return jail_fail(error, "the PID namespace of job %u can not be given up (%s)", (unsigned)job, strerror(errno));
+	return jail_fail(error, "the PID namespace of job %u cannot be given up (%s)", (unsigned)job, strerror(errno));
 }

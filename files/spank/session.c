@@ -71,7 +71,7 @@ static int note_in(const struct jail_plan *plan, uint32_t job, const char *name,
 		return -1;
 	result = write_file(directory, name, text);
 	if (result < 0)
-		jail_fail(error, "%s/%u/%s can not be written (%s): check the node's local scratch", base, (unsigned)job, name, strerror(errno));
+		jail_fail(error, "%s/%u/%s cannot be written (%s): check the node's local scratch", base, (unsigned)job, name, strerror(errno));
 	close(directory);
 	return result;
 }
@@ -117,7 +117,7 @@ int jail_follow_note(struct jail_plan *plan, uint32_t job, struct jail_error *er
 	for (enum jail_mode known = JAIL_RW; mode && known <= JAIL_OVERLAY; known++)
 		if (strcmp(mode, jail_mode_name(known)) == 0)
 			return jail_plan_choose(plan, text, error) < 0 ? -1 : jail_plan_choose_mode(plan, known, error);
-	return jail_fail(error, "the note of job %u on where its steps are can not be understood ('%s'): remove the job's directory below %s/corral/job",
+	return jail_fail(error, "the note of job %u on where its steps are cannot be understood ('%s'): remove the job's directory below %s/corral/job",
 			 (unsigned)job, text, plan->spool);
 }
 
@@ -222,7 +222,7 @@ int jail_sessions_end(const struct jail_plan *plan, uint32_t job, struct jail_er
 	if (!list) {
 		if (directory >= 0)
 			close(directory);
-		return directory < 0 && errno == ENOENT ? 0 : jail_fail(error, "the sessions of job %u can not be looked up (%s)", (unsigned)job, strerror(errno));
+		return directory < 0 && errno == ENOENT ? 0 : jail_fail(error, "the sessions of job %u cannot be looked up (%s)", (unsigned)job, strerror(errno));
 	}
 	while ((entry = readdir(list))) {
 		char text[32];

@@ -164,7 +164,7 @@ EXPORTED int slurm_spank_init(spank_t spank, int count, char **arguments)
 	if (has_options())
 		for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 			if (spank_option_register(spank, &options[i]) != ESPANK_SUCCESS)
-				slurm_error("corral_jail: the option --%s can not be had: another plugin has it", options[i].name);
+				slurm_error("corral_jail: the option --%s cannot be had: another plugin has it", options[i].name);
 	result = jail_plan_parse(&plan, count, arguments, &error);
 	jail_plan_free(&plan);
 	if (spank_context() == S_CTX_SLURMD)
@@ -262,7 +262,7 @@ static void stay_outside(spank_t spank, const struct jail_plan *plan, const stru
 	outside = true;
 }
 
-/* A wish that can not be met is not met by something else: the step enters the default jail, so that its output lands there, and
+/* A wish that cannot be met is not met by something else: the step enters the default jail, so that its output lands there, and
  * its tasks are refused with the sentence. */
 static void settle(spank_t spank, struct jail_plan *plan, const struct job *job)
 {
@@ -337,7 +337,7 @@ static void notify_user(spank_t spank, const struct job *job, const struct jail_
 
 	if (spank_getenv(spank, "SLURMD_NODENAME", node, sizeof(node)) != ESPANK_SUCCESS && gethostname(node, sizeof(node)) < 0)
 		return;
-	snprintf(sentence, sizeof(sentence), FAULT " node %s can not run this, tell the administrator: %s", node, error->text);
+	snprintf(sentence, sizeof(sentence), FAULT " node %s cannot run this, tell the administrator: %s", node, error->text);
 	if (job->step == SLURM_BATCH_SCRIPT)
 		comment(job, sentence);
 	else
@@ -354,7 +354,7 @@ static void fork_in_job(void)
 static void fork_here_again(void)
 {
 	if (pids_of_job >= 0 && jail_pid_lead(own_pids) < 0)
-		slurm_error("corral_jail: what this step begins from here on can not have threads (setns: %s)", strerror(errno));
+		slurm_error("corral_jail: what this step begins from here on cannot have threads (setns: %s)", strerror(errno));
 }
 
 /* Whoever may become the user is in it, or is not. What comes of a child is where the child is. */
@@ -373,7 +373,7 @@ static int lead_to_pids(const struct jail_plan *plan, uint32_t job, struct jail_
 	own_pids = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
 	if (own_pids >= 0 && pthread_atfork(fork_in_job, fork_here_again, stay_in_job) == 0)
 		return 0;
-	snprintf(error->text, sizeof(error->text), "this step can not be led to the job's PID namespace (%s)", strerror(errno));
+	snprintf(error->text, sizeof(error->text), "this step cannot be led to the job's PID namespace (%s)", strerror(errno));
 	return -1;
 }
 
@@ -400,7 +400,7 @@ static int enter(spank_t spank, const struct job *job, int count, char **argumen
 	}
 	/* slurmstepd's own, not the job's: libraries look for settings and plugins of their user's there (PMIx: .pmix), and /root is the jail's. */
 	if (result == 0 && jailed && setenv("HOME", NO_HOME, 1) < 0) {
-		snprintf(error.text, sizeof(error.text), "slurmstepd can not be given another home: the node is short of memory");
+		snprintf(error.text, sizeof(error.text), "slurmstepd cannot be given another home: the node is short of memory");
 		result = -1;
 	}
 	if (result == 0 && jailed)
@@ -489,7 +489,7 @@ static void confine_child(void)
 EXPORTED int slurm_spank_task_post_fork(spank_t spank, int count, char **arguments)
 {
 	static bool prepared;
-	struct jail_error error = {.text = "what this step would run after its tasks can not be confined: the node is short of memory"};
+	struct jail_error error = {.text = "what this step would run after its tasks cannot be confined: the node is short of memory"};
 
 	(void)count;
 	(void)arguments;

@@ -36,12 +36,12 @@ int jail_spool_collect(const struct jail_plan *plan, const struct jail_log *log,
 	snprintf(script, sizeof(script), "job%05u", (unsigned)job);
 	tree = jail_fresh("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (tree < 0)
-		return jail_fail(error, "a directory for the jail's %s can not be made (%s): the container needs CAP_SYS_ADMIN", plan->spool, strerror(errno));
+		return jail_fail(error, "a directory for the jail's %s cannot be made (%s): the container needs CAP_SYS_ADMIN", plan->spool, strerror(errno));
 	for (size_t i = 0; i < count; i++)
 		mkdirat(tree, entries[i], 0755);
 	if (jail_set(tree, closed) < 0) {
 		jail_close(tree);
-		return jail_fail(error, "the mount attributes of the jail's %s can not be set (%s)", plan->spool, strerror(errno));
+		return jail_fail(error, "the mount attributes of the jail's %s cannot be set (%s)", plan->spool, strerror(errno));
 	}
 	if (jail_layers_add(own, tree, plan->spool + 1, true, error) < 0)
 		return -1;

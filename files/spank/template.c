@@ -167,7 +167,7 @@ static int open_directory(void)
 	return open(JAIL_TEMPLATES, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* Root's alone. -1: it can not be had, or others are making it and this one does not wait. */
+/* Root's alone. -1: it cannot be had, or others are making it and this one does not wait. */
 int jail_templates_home(bool wait)
 {
 	int bare = mkdir(JAIL_TEMPLATES, 0700) < 0 && errno != EEXIST ? -1 : open_directory();
@@ -235,7 +235,7 @@ void jail_template_keep(const struct jail_template *template, int namespace, con
 		if (file >= 0)
 			close(file);
 		if (mount(source, path, NULL, MS_BIND, NULL) < 0)
-			jail_debug(log, "the prepared jail can not be kept for the next entry (%s)", strerror(errno));
+			jail_debug(log, "the prepared jail cannot be kept for the next entry (%s)", strerror(errno));
 	}
 	close(home);
 }

@@ -110,7 +110,7 @@ struct mirror {
 	unsigned left;
 };
 
-/* A link for each name that is the jail's. Best effort: what can not be read is not there. */
+/* A link for each name that is the jail's. Best effort: what cannot be read is not there. */
 static void mirror_directory(void *argument, const char *path)
 {
 	struct mirror *mirror = argument;
@@ -130,13 +130,13 @@ static void mirror_directory(void *argument, const char *path)
 		if (is_own(mirror->plan, name) || leads_to_own(mirror->plan, name))
 			continue;
 		if (mirror->left == 0) {
-			jail_info(mirror->log, "the jail's /%s has more than %d names: files of jobs in the others can not be opened", path, NAMES_MAX);
+			jail_info(mirror->log, "the jail's /%s has more than %d names: files of jobs in the others cannot be opened", path, NAMES_MAX);
 			break;
 		}
 		mirror->left--;
 		snprintf(target, sizeof(target), "/" JAIL_IN_VIEW "/%s", name);
 		if (symlinkat(target, mirror->root, name) < 0)
-			jail_debug(mirror->log, "files of jobs in /%s can not be opened (%s)", name, strerror(errno));
+			jail_debug(mirror->log, "files of jobs in /%s cannot be opened (%s)", name, strerror(errno));
 	}
 	if (list)
 		closedir(list);
@@ -174,7 +174,7 @@ static void make_names(int root)
 
 static int make_link(int root, const char *target, const char *name, struct jail_error *error)
 {
-	return symlinkat(target, root, name) == 0 ? 0 : jail_fail(error, "/%s of slurmstepd's root can not be made (%s)", name, strerror(errno));
+	return symlinkat(target, root, name) == 0 ? 0 : jail_fail(error, "/%s of slurmstepd's root cannot be made (%s)", name, strerror(errno));
 }
 
 /* /bin and its like are links into /usr, or directories of their own in a pod that was never merged. */
@@ -221,15 +221,18 @@ static int show_system(const struct jail_log *log, int root, struct jail_error *
 	return apply(&layers, log, root, result, error);
 }
 
-/* Over the dress: the daemons' own munged, the spool and cgroups to be written, and the names of a directory by the pod's own sssd. */
+/* Over the dress: the daemons' own munged or sackd, the spool and cgroups to be written, and the names of a directory by the pod's own sssd. */
 static int show_daemons(const struct jail_plan *plan, const struct jail_log *log, int root, struct jail_error *error)
 {
 	static const struct jail_attributes texts = {MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, true};
 	static const struct jail_attributes spool = {MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, false};
 	static const struct jail_attributes cgroups = {0, 0, true};
 	struct jail_layers layers = {0, NULL};
-	int result = jail_layers_show(&layers, log, "/run/munge", "run/munge", true, texts, error);
+	int result = 0;
 
+	for (size_t i = 0; result == 0 && i < sizeof(jail_auths) / sizeof(jail_auths[0]); i++)
+		if (access(jail_auths[i].pods, F_OK) == 0)
+			result = jail_layers_show(&layers, log, jail_auths[i].pods, jail_auths[i].inside, true, texts, error);
 	if (result == 0)
 		result = jail_layers_show(&layers, log, "/run/slurm", "run/slurm", true, texts, error);
 	if (result == 0)
@@ -244,7 +247,7 @@ static int show_daemons(const struct jail_plan *plan, const struct jail_log *log
 static int furnish(const struct jail_plan *plan, const struct jail_log *log, int jail, int root, struct jail_error *error)
 {
 	static const char *const directories[] = {
-		JAIL_IN_VIEW, "proc", "sys", "dev", "run/munge", "run/slurm", "tmp", "etc", "usr", "opt/corral", "var/cache", "var/db", "var/lib/sss", "var/log",
+		JAIL_IN_VIEW, "proc", "sys", "dev", "run/munge", "run/sack", "run/slurm", "tmp", "etc", "usr", "opt/corral", "var/cache", "var/db", "var/lib/sss", "var/log",
 	};
 	/* What a user may have in /run is the entry's. */
 	static const char *const links[][2] = {
@@ -265,7 +268,7 @@ static int furnish(const struct jail_plan *plan, const struct jail_log *log, int
 	each_shared(plan, mirror_directory, &mirror);
 	if (show_system(log, root, error) < 0 || jail_dress(&dress, error) < 0 || show_daemons(plan, log, root, error) < 0)
 		return -1;
-	return jail_set(root, closed) == 0 ? 0 : jail_fail(error, "the mount attributes of slurmstepd's root can not be set (%s)", strerror(errno));
+	return jail_set(root, closed) == 0 ? 0 : jail_fail(error, "the mount attributes of slurmstepd's root cannot be set (%s)", strerror(errno));
 }
 
 /* In a mount namespace that is the caller's alone: a new root, mounted over the jail's place, which is the pod's own. "jail" is the root to be visible
@@ -277,7 +280,7 @@ int jail_view_make(const struct jail_plan *plan, const struct jail_log *log, int
 	int root = place < 0 ? -1 : jail_fresh("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 
 	if (root < 0 || jail_attach(root, place) < 0) {
-		jail_fail(error, "a root for slurmstepd can not be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that allows fsopen",
+		jail_fail(error, "a root for slurmstepd cannot be made (%s): the container needs CAP_SYS_ADMIN and a seccomp profile that allows fsopen",
 			  strerror(errno));
 		jail_close(root);
 		root = -1;
@@ -334,13 +337,13 @@ int jail_view_collect(const struct jail_layers *brought, int jail, struct jail_l
 	int tree = jail_clone(jail, "", true);
 
 	if (tree < 0)
-		return jail_fail(error, "the jail can not be shown to slurmstepd (%s)", strerror(errno));
+		return jail_fail(error, "the jail cannot be shown to slurmstepd (%s)", strerror(errno));
 	if (jail_layers_add(layers, tree, JAIL_IN_VIEW, true, error) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		tree = copy_of(brought, jail, places[i]);
 		if (tree < 0)
-			return jail_fail(error, "the jail's /%s can not be shown to slurmstepd (%s)", places[i], strerror(errno));
+			return jail_fail(error, "the jail's /%s cannot be shown to slurmstepd (%s)", places[i], strerror(errno));
 		if (jail_layers_add(layers, tree, places[i], true, error) < 0)
 			return -1;
 	}

@@ -79,7 +79,7 @@ static int write_down_all(const struct jail_plan *plan, struct jail_error *error
 				 ? 0
 				 : write_down(record, plan->jail, &plan->binds[i]);
 	if (result < 0)
-		jail_fail(error, RECORD " can not be written (%s): check the pod's root file system", strerror(errno));
+		jail_fail(error, RECORD " cannot be written (%s): check the pod's root file system", strerror(errno));
 	if (record)
 		fclose(record);
 	return result;
@@ -205,13 +205,13 @@ int jail_volumes_check(const struct jail_plan *plan, const struct jail_log *log,
 	int result = 0;
 
 	if (!record)
-		return errno == ENOENT ? 0 : jail_fail(error, RECORD " can not be read (%s)", strerror(errno));
+		return errno == ENOENT ? 0 : jail_fail(error, RECORD " cannot be read (%s)", strerror(errno));
 	missing = recorded(record, plan->jail, &volumes) < 0 ? -1 : look_for(&volumes, plan->jail);
 	/* Steps may begin together; who comes second finds what the first one did. */
 	if (missing > 0)
 		missing = flock(fileno(record), LOCK_EX) < 0 ? -1 : look_for(&volumes, plan->jail);
 	if (missing < 0)
-		result = jail_fail(error, "the volumes of the jail %s can not be looked up (%s)", plan->jail, strerror(errno));
+		result = jail_fail(error, "the volumes of the jail %s cannot be looked up (%s)", plan->jail, strerror(errno));
 	for (size_t i = 0; i < volumes.count && missing > 0 && result == 0; i++)
 		if (!volumes.volume[i].there)
 			result = attach_again(plan->jail, &volumes.volume[i], log, error);

@@ -60,7 +60,7 @@ WAITING, REFUSED = "corral-waiting", "corral-refused"
 ID_MISMATCH = "CLUSTER ID MISMATCH"
 # A slurmctld that has ended because of it is started again this often, in seconds: only slurmctld finds out whether the database is the former one again.
 TRY_DATABASE = 30.0
-# What slurmctld calls its files when it can not read them.
+# What slurmctld calls its files when it cannot read them.
 FILES = (
     ("job state save file", "job_state"),
     ("job state", "job_state"),
@@ -153,7 +153,7 @@ def fullness(folder: pathlib.Path) -> str:
         usage = shutil.disk_usage(folder)
         nodes = os.statvfs(folder)
     except OSError as error:
-        return f"the state volume at {folder} can not be read ({error.strerror}): check the storage behind it"
+        return f"the state volume at {folder} cannot be read ({error.strerror}): check the storage behind it"
     if usage.free < min(ROOM, usage.total // 20):
         left = f"{usage.free >> 10} KiB of {usage.total >> 20} MiB are left"
     elif nodes.f_files and not nodes.f_favail:
@@ -161,7 +161,7 @@ def fullness(folder: pathlib.Path) -> str:
     else:
         return ""
     return (
-        f"the state volume at {folder} is full ({left}), so slurmctld can not save its jobs: "
+        f"the state volume at {folder} is full ({left}), so slurmctld cannot save its jobs: "
         "make the claim larger, or take away what is not Slurm's; what was saved before is there"
     )
 
@@ -195,7 +195,7 @@ def explain(lines: list[str], folder: pathlib.Path) -> str:
         )
         also = f"; also {full}" if full else ""
         return (
-            f"{path} can not be read ({why}): slurmctld does not start, and nothing was thrown away. "
+            f"{path} cannot be read ({why}): slurmctld does not start, and nothing was thrown away. "
             f"Keep a copy of the volume, then put a good file in its place ({older}; docs/ha.md){also}"
         )
     return f"slurmctld gave up: {fatal}{f'; {full}' if full else ''}"

@@ -3,7 +3,7 @@
 # Copyright: (c) 2026, the corral authors
 """first_login.py JAIL [HOMES]: makes what a user lacks before their session enters the jail. Called by PAM (first_login.sh), as root.
 
-Their home, for a user of a directory, if it is below HOMES, a path of the jail: the directory's administrator is not the jail's. pam_mkhomedir can not do
+Their home, for a user of a directory, if it is below HOMES, a path of the jail: the directory's administrator is not the jail's. pam_mkhomedir cannot do
 it: it would make /home/… of the pod, or, in the jail, follow the links that are planted there.
 
 Their key for the workers, which the document's users have already: a user from useradd or a directory gets it here.

@@ -13,7 +13,7 @@ apt-get update
 DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends sssd-common
 
 mkdir -p "$to/lib"
-# Not to be read by who runs it: such a process can not be traced, from its first moment on, and its /proc/<pid> leads nowhere (exec's would_dump). It
+# Not to be read by who runs it: such a process cannot be traced, from its first moment on, and its /proc/<pid> leads nowhere (exec's would_dump). It
 # sees the pod, and root in a jail can become its account.
 install -m 0711 /usr/bin/sss_ssh_authorizedkeys "$to/"
 ldd "$to/sss_ssh_authorizedkeys" | awk '$2 == "=>" {print $3}' | while read -r library; do

@@ -3,10 +3,10 @@
  *
  * Preloaded into slurmctld. Debian's Slurm tries a name that does not resolve ten times with a second between (its patch "Retry getaddrinfo
  * five times before giving up", for hosts whose network comes up late), and slurmctld holds its locks meanwhile: each node whose pod
- * does not exist yet would cost ten seconds of its start, and each job of a client whose host name it can not resolve ten seconds of
+ * does not exist yet would cost ten seconds of its start, and each job of a client whose host name it cannot resolve ten seconds of
  * everybody's time. Here a name that was just not found is not found again at once, and the pause after it is none.
  *
- * Only what directly follows a failed look-up in the same thread is changed. "Try again" is no "not found": slurmctld takes a node whose name it can not
+ * Only what directly follows a failed look-up in the same thread is changed. "Try again" is no "not found": slurmctld takes a node whose name it cannot
  * resolve out of service, and hides it, until it reads its configuration once more. So where the name server does not respond, Slurm's tries go on as they
  * would, until it has been silent for too long.
  *
@@ -133,7 +133,7 @@ static uint32_t number_at(const unsigned char *at)
 	return ntohl(number);
 }
 
-/* The base of the state that follows so many strings of a saved node; FUTURE for what can not be read. */
+/* The base of the state that follows so many strings of a saved node; FUTURE for what cannot be read. */
 static uint32_t state_after(const unsigned char *at, int strings)
 {
 	const unsigned char *end = saved.bytes + saved.size;

@@ -50,7 +50,7 @@ Sections = dict[str, dict[str, str]]
 
 
 class SssdError(Exception):
-    """sssd can not do its work; one sentence with the next step."""
+    """sssd cannot do its work; one sentence with the next step."""
 
 
 def say(text: str) -> None:
@@ -82,7 +82,7 @@ def parse(text: str) -> Sections:
 
 
 def domains(sections: Sections) -> dict[str, dict[str, str]]:
-    """The domains that are in use, with their settings. Raises SssdError for what can not work here."""
+    """The domains that are in use, with their settings. Raises SssdError for what cannot work here."""
     names = [name.strip() for name in sections.get("sssd", {}).get("domains", "").split(",") if name.strip()]
     names += [
         name.removeprefix("domain/")
@@ -130,7 +130,7 @@ class Report:
          "{uri} refuses ldap_default_bind_dn with ldap_default_authtok: correct the name or the password in the Secret"),
         (r"Cannot parse authtok", "ldap_default_bind_dn is given without a password: add ldap_default_authtok to the Secret"),
         (r"Failed to resolve server '([^']*)': (.*)", "the host {0} of ldap_uri is not found ({1}): correct the name, or the DNS"),
-        (r"connect failed \[\d+\]\[(.*)\]", "{uri} can not be reached ({0}): see whether the server runs and a network policy lets the pods out"),
+        (r"connect failed \[\d+\]\[(.*)\]", "{uri} cannot be reached ({0}): see whether the server runs and a network policy lets the pods out"),
         (r"sssd_async_connect_timeout|[Tt]imed out",
          "{uri} does not respond: check that the server runs and that network policies let the pods connect"),
         (r"Unable to load module \[([^\]]*)\]", "this image has no provider '{0}': write ldap"),
@@ -226,7 +226,7 @@ class Server:
             text = SECRET.read_text()
         except OSError as error:
             raise SssdError(
-                f"{SECRET.name} can not be read ({error.strerror}): the Secret of spec.sssd.configSecret needs a key {SECRET.name}"
+                f"{SECRET.name} cannot be read ({error.strerror}): the Secret of spec.sssd.configSecret needs a key {SECRET.name}"
             ) from error
         except ValueError as error:
             raise SssdError(f"{SECRET.name} is not UTF-8 text: correct it in the Secret") from error

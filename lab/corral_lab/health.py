@@ -48,14 +48,6 @@ def socket_answer(path: Path) -> str | None:
     return None
 
 
-def port_answer(address: str, port: int) -> str | None:
-    try:
-        socket.create_connection((address, port), SECONDS).close()
-    except OSError as error:
-        return f"{address}:{port} does not answer: {error.strerror or error}"
-    return None
-
-
 class Api:
     """The lab's API server, as its administrator."""
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render, warm
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
-from ansible_collections.corral.slurm.plugins.modules import k8s_apply
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, plain
 
 # Ansible imports an action once and forks a worker for each task: what is warm here is warm in all of them.
@@ -23,9 +22,7 @@ _plain: list[Any] = [None, None]
 class ActionModule(BackendAction):
     """See the module for the options."""
 
-    argument_spec = staticmethod(k8s_apply.argument_spec)
     backend = staticmethod(run)
-    constraints = k8s_apply.CONSTRAINTS
 
     def prepare(self, params: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Put the templates' objects behind the given ones."""

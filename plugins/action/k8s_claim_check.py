@@ -5,13 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.claim import check_claim
-from ansible_collections.corral.slurm.plugins.modules import k8s_claim_check
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 
 
 class ActionModule(BackendAction):
     """See the module for the options."""
-
-    argument_spec = staticmethod(k8s_claim_check.argument_spec)
-    backend = staticmethod(check_claim)

@@ -5,13 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.secret import run
-from ansible_collections.corral.slurm.plugins.modules import k8s_secret
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 
 
 class ActionModule(BackendAction):
     """See the module for the options."""
-
-    argument_spec = staticmethod(k8s_secret.argument_spec)
-    backend = staticmethod(run)

@@ -13,7 +13,6 @@ from typing import Any
 from ansible.parsing.vault import is_encrypted
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.modules import slurm_cluster_model
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, plain
 
 _MOST = 16 << 20
@@ -22,10 +21,6 @@ _VAULTED = re.compile(r"\s*\$ANSIBLE_VAULT;[0-9A-Za-z.;_-]+\s[0-9a-f\s]+")
 
 class ActionModule(BackendAction):
     """Checks a SlurmCluster document and returns the model of the cluster."""
-
-    argument_spec = staticmethod(slurm_cluster_model.argument_spec)
-    backend = staticmethod(slurm_cluster_model.run)
-    constraints = slurm_cluster_model.CONSTRAINTS
 
     def prepare(self, params: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Read the file, once, for it may be a pipe; decrypt a vaulted one, and values that are vaulted in one."""
@@ -38,9 +33,8 @@ class ActionModule(BackendAction):
         except (OSError, ValueError):
             return params  # the module says why
         if is_encrypted(data):
-            document = self._decrypted(data, path)
-        else:
-            document = slurm_cluster_model.parse(data, path, lambda value: self._decrypted_value(value, path))
+            return {**params, "path": None, "document": self._decrypted(data, path)}
+        document = self.module.parse(data, path, lambda value: self._decrypted_value(value, path))
         return {**params, "path": None, "document": document}
 
     def _decrypted_value(self, value: str, path: str) -> str:
@@ -62,7 +56,7 @@ class ActionModule(BackendAction):
                 source = copy.name
             real = loader.get_real_file(source)
             try:
-                return slurm_cluster_model.read(real)
+                return self.module.read(real)
             except CorralError as error:
                 raise CorralError(str(error).replace(real, name)) from error
             finally:

@@ -5,14 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.node import run
-from ansible_collections.corral.slurm.plugins.modules import slurm_node
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 
 
 class ActionModule(BackendAction):
     """See the module for the options."""
-
-    argument_spec = staticmethod(slurm_node.argument_spec)
-    backend = staticmethod(run)
-    constraints = slurm_node.CONSTRAINTS

@@ -5,13 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._converge import node_info
-from ansible_collections.corral.slurm.plugins.modules import slurm_node_info
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 
 
 class ActionModule(BackendAction):
     """See the module for the options."""
-
-    argument_spec = staticmethod(slurm_node_info.argument_spec)
-    backend = staticmethod(node_info)

@@ -5,14 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.reservation import run
-from ansible_collections.corral.slurm.plugins.modules import slurm_reservation
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 
 
 class ActionModule(BackendAction):
     """See the module for the options."""
-
-    argument_spec = staticmethod(slurm_reservation.argument_spec)
-    backend = staticmethod(run)
-    constraints = slurm_reservation.CONSTRAINTS

@@ -5,13 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.reservation import info
-from ansible_collections.corral.slurm.plugins.modules import slurm_reservation_info
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 
 
 class ActionModule(BackendAction):
     """See the module for the options."""
-
-    argument_spec = staticmethod(slurm_reservation_info.argument_spec)
-    backend = staticmethod(info)

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.token import run as make_token
-from ansible_collections.corral.slurm.plugins.modules import slurm_token
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 
 
 class ActionModule(BackendAction):
     """See the module for the options."""
-
-    argument_spec = staticmethod(slurm_token.argument_spec)
-    backend = staticmethod(make_token)
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Have Ansible show the result as if the task had no_log, unless it holds an error alone."""

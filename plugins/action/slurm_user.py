@@ -5,13 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import user
-from ansible_collections.corral.slurm.plugins.modules import slurm_user
 from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction
 
 
 class ActionModule(BackendAction):
     """See the module for the options."""
-
-    argument_spec = staticmethod(slurm_user.argument_spec)
-    backend = staticmethod(user)

@@ -35,6 +35,6 @@ def defect(error: Exception) -> CorralError:
     """Return what is to be said where the check of a document raises something else than a CorralError."""
     message = ascii(f"{type(error).__name__}: {error}"[:200])[1:-1]
     return CorralError(
-        f"The document can not be checked ({message}), which is a defect of corral.slurm, so nothing is done; report it, with the document, to the "
+        f"The document cannot be checked ({message}), which is a defect of corral.slurm, so nothing is done; report it, with the document, to the "
         "collection's repository, and go back to the document before this one until then."
     )

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils import _revisions
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve, retained
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components, resolve, retained
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube import api_server, sizes
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import scale
@@ -68,6 +68,7 @@ def scaling(found: Json, connection: Json) -> Json:
         "files": files,
         "image": found["images"]["slurm"],
         "maintenance": found["maintenance"]["workers"],
+        "users_of_auth": ",".join([*(f"{key}={value}" for key, value in found["labels"].items()), f"{components.LABEL} in (worker,login)"]),
     }
 
 

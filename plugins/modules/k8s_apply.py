@@ -28,7 +28,7 @@ options:
     description:
       - Templates of objects, found in the C(templates) folder of the role or beside the play. They are rendered on the controller.
       - Each may hold several YAML documents, and their objects are added to O(objects).
-      - Every expression is printed as JSON, so values need no quoting and can not break out of their place.
+      - Every expression is printed as JSON, so values need no quoting and cannot break out of their place.
         Texts are joined inside the expression, as in C({{ corral.name ~ "-base" }}).
       - The host's fact C(corral) is visible as C(corral), everything else has to be given by O(variables).
     type: list
@@ -114,9 +114,9 @@ options:
     choices: [Background, Foreground]
   wait:
     description:
-      - Wait until StatefulSets, Deployments, DaemonSets, Jobs, Pods, volume claims, Namespaces, custom resource definitions and MariaDB objects are ready,
-        or with O(state=absent) until the objects are gone.
-      - Ends early with the pod's own reason when an image can not be had (20 seconds or a second back-off), a container crashes again and
+      - Wait until StatefulSets, Deployments, DaemonSets, Jobs, Pods, volume claims, Namespaces, custom resource definitions, Certificates
+        and MariaDB objects are ready, or with O(state=absent) until the objects are gone.
+      - Ends early with the pod's own reason when an image cannot be had (20 seconds or a second back-off), a container crashes again and
         again (3 restarts or 20 seconds), no node fits (30 seconds) or a Job has failed.
       - A claim whose storage class binds when the first pod comes counts as ready.
     type: bool
@@ -145,7 +145,7 @@ options:
     default: false
   replace_stuck_pods:
     description:
-      - Delete the pods of a StatefulSet of the batch that can not start (crash loop, image, configuration) and were made from an older template,
+      - Delete the pods of a StatefulSet of the batch that cannot start (crash loop, image, configuration) and were made from an older template,
         for which Kubernetes would wait for ever.
       - A pod is deleted only when one of its containers waits to be started, never while all of them run; with C(updateStrategy.type=OnDelete) only
         when none of them runs.
@@ -337,7 +337,7 @@ def argument_spec() -> dict[str, object]:
     }
 
 
-def apply(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+def backend(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Apply the objects. Raises CorralError for templates too, which the module does not render."""
     if params["templates"]:
         raise CorralError(
@@ -353,7 +353,7 @@ def without_secrets(params: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(apply, argument_spec, CONSTRAINTS, shown=without_secrets)
+    run_module(backend, argument_spec, CONSTRAINTS, shown=without_secrets)
 
 
 if __name__ == "__main__":

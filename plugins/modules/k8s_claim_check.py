@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k8s_claim_check
-short_description: Refuse a claim that pods can not mount in the way they need it
+short_description: Refuse a claim that pods cannot mount in the way they need it
 version_added: 0.1.0
 description:
   - Fails with one sentence for a PersistentVolumeClaim whose volume lacks an access mode, before pods that need it wait in vain.
@@ -63,7 +63,7 @@ requests:
   sample: 1
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.claim import check_claim
+from ansible_collections.corral.slurm.plugins.module_utils._kube.claim import check_claim as backend
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
@@ -80,7 +80,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(check_claim, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ requests:
   sample: 2
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.refresh import refresh
+from ansible_collections.corral.slurm.plugins.module_utils._kube.refresh import refresh as backend
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
@@ -114,7 +114,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(refresh, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

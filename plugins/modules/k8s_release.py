@@ -10,7 +10,7 @@ module: k8s_release
 short_description: Remove a finalizer from objects whose owner is gone
 version_added: 0.1.0
 description:
-  - An object with a finalizer can not be deleted until its owner has taken the finalizer off. When the owner itself is removed, this module does so in its
+  - An object with a finalizer cannot be deleted until its owner has taken the finalizer off. When the owner itself is removed, this module does so in its
     place. Nothing else of the objects is changed, other finalizers stay, and it deletes no object itself.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
@@ -96,7 +96,7 @@ writes:
   sample: 1
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.release import release
+from ansible_collections.corral.slurm.plugins.module_utils._kube.release import release as backend
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
@@ -116,7 +116,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(release, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ requests:
 
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.rotate import run
+from ansible_collections.corral.slurm.plugins.module_utils._kube.rotate import run as backend
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module, secret_options
 
 CONSTRAINTS: dict[str, Any] = {
@@ -143,7 +143,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec, CONSTRAINTS)
+    run_module(backend, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ writes:
   sample: 0
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._kube.secret import run
+from ansible_collections.corral.slurm.plugins.module_utils._kube.secret import run as backend
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module, secret_options
 
 
@@ -124,7 +124,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import association_options, run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import account
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import account as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -106,7 +106,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(account, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import association_options, run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import association
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import association as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -96,7 +96,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(association, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ options:
     default: false
   rotate:
     description:
-      - Secrets that are to be rotated, any of V(munge), V(host_keys), V(database) and V(jwt). The result then has RV(rotations).
+      - Secrets that are to be rotated, any of V(munge), V(host_keys), V(worker_host_keys), V(database) and V(jwt). The result then
+        has RV(rotations).
     type: list
     elements: str
     default: []
@@ -140,8 +141,8 @@ def argument_spec() -> dict[str, Any]:
     }
 
 
-def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Return the model. Raises CorralError for a file that can not be read, for a wrong document, and with ``live`` for a cluster that can not be read."""
+def backend(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
+    """Return the model. Raises CorralError for a file that cannot be read, for a wrong document, and with ``live`` for a cluster that cannot be read."""
     del diff  # it changes nothing, so there is nothing to show
     if not params.get("path") and params.get("document") is None:
         raise CorralError(
@@ -181,12 +182,12 @@ def parse(data: bytes, path: str, decrypt: Callable[[str], str] | None = None) -
 
 
 def _unreadable(path: str, why: str) -> CorralError:
-    return CorralError(f"The document {path} can not be read: {why}; give the path of a SlurmCluster document in slurm_cluster_file.")
+    return CorralError(f"The document {path} cannot be read: {why}; give the path of a SlurmCluster document in slurm_cluster_file.")
 
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec, CONSTRAINTS)
+    run_module(backend, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

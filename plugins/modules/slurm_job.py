@@ -161,7 +161,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.job import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.job import run as backend
 
 CONSTRAINTS = {
     "required_if": [("state", "present", ["name", "user"])],
@@ -194,7 +194,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec, CONSTRAINTS)
+    run_module(backend, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ options:
     description:
       - V(drained) takes no new jobs; those that run continue. O(wait) waits for their end.
       - V(down) ends the jobs on the node at once, and drains it. Requeued are those that may be. slurmctld no longer calls a node down that responds
-        (ReturnToService=2), which the drain outlasts. So a node is as it shall be when it is drained for this reason, and is down or has no job.
+        (ReturnToService=2), which the drain outlasts. So a node has its state when it is drained for this reason, and is down or has no job.
       - V(resumed) takes back what O(owner) has drained or set down.
       - The state stays as it is when this is not set.
     type: str
@@ -87,7 +87,7 @@ options:
   policy:
     description:
       - What happens to jobs on nodes that O(owner) has drained, while O(wait) waits for their end.
-      - V(Wait) lets them end. V(Requeue) requeues them after O(deadline), and waits for those that can not be requeued.
+      - V(Wait) lets them end. V(Requeue) requeues them after O(deadline), and waits for those that cannot be requeued.
         V(Cancel) cancels them after O(deadline).
     type: str
     choices: [Wait, Requeue, Cancel]
@@ -189,7 +189,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.node import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.node import run as backend
 
 CONSTRAINTS = {"required_if": [("state", "drained", ["reason"]), ("state", "down", ["reason"])]}
 
@@ -216,7 +216,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec, CONSTRAINTS)
+    run_module(backend, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ requests:
   sample: 1
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._converge import node_info
+from ansible_collections.corral.slurm.plugins.module_utils._converge import node_info as backend
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
 
 
@@ -209,7 +209,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(node_info, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

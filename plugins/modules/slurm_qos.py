@@ -11,8 +11,8 @@ short_description: Make, change and remove QoS
 version_added: 0.1.0
 description:
   - Reads accounts, users, associations and QoS with C(sacctmgr) in the controller's pod, and writes what differs.
-  - What is not said stays as it is. QoS are those of all clusters of the database.
-  - A QoS that is made has C([corral]) at the end of its description, by which M(corral.slurm.slurm_tenants) knows it again; it is not shown here.
+  - What is not given stays as it is. QoS are those of all clusters of the database.
+  - A created QoS has C([corral]) at the end of its description, by which M(corral.slurm.slurm_tenants) recognizes it; it is not shown here.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -26,7 +26,7 @@ options:
   state:
     description:
       - V(absent) removes the QoS. It is an error while an association or another QoS names it.
-      - Whether a partition of slurm.conf names it is not looked at.
+      - This does not check whether a partition of slurm.conf names it.
     type: str
     choices: [present, absent]
     default: present
@@ -120,7 +120,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import qos
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import qos as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -145,7 +145,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(qos, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

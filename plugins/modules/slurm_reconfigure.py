@@ -78,7 +78,7 @@ requests:
   sample: 1
 """
 
-from ansible_collections.corral.slurm.plugins.module_utils._converge import reconfigure
+from ansible_collections.corral.slurm.plugins.module_utils._converge import reconfigure as backend
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
 
 
@@ -98,7 +98,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(reconfigure, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

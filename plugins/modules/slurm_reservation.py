@@ -129,7 +129,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.reservation import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.reservation import run as backend
 
 CONSTRAINTS = {"mutually_exclusive": [("end", "duration"), ("nodes", "node_count")]}
 
@@ -155,7 +155,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec, CONSTRAINTS)
+    run_module(backend, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

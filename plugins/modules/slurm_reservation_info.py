@@ -106,7 +106,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.reservation import info
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.reservation import info as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -119,7 +119,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(info, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

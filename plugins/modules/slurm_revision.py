@@ -98,7 +98,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
-from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision
+from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision as backend
 
 CONSTRAINTS: dict[str, object] = {"required_if": [["state", "tried", ["document"]], ["state", "recorded", ["document"]]]}
 
@@ -118,7 +118,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(revision, argument_spec, CONSTRAINTS)
+    run_module(backend, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module
-from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision_info
+from ansible_collections.corral.slurm.plugins.module_utils._revisions import revision_info as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -97,7 +97,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(revision_info, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

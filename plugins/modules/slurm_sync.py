@@ -18,7 +18,7 @@ description:
   - A worker's pod gets the conditions C(corral.hpc/SlurmNodeReady) and C(corral.hpc/SlurmNodeDrained), whose reason and message show the node's state.
     They are written when they change.
   - Without the right to list Kubernetes nodes it does not observe cordons and taints, and warns about that. Drains of this module then stay as they are.
-  - If slurmctld can not be asked, nothing is changed.
+  - If slurmctld cannot be asked, nothing is changed.
 extends_documentation_fragment:
   - corral.slurm.kubernetes
   - corral.slurm.slurmctld
@@ -132,7 +132,7 @@ requests:
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.nodes import TAINTS
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.sync import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.sync import run as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -151,7 +151,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kept:
-  description: What O(prune) can not remove, a sentence each.
+  description: What O(prune) cannot remove, a sentence each.
   returned: success
   type: list
   elements: str
@@ -126,7 +126,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import tenants
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import tenants as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -143,7 +143,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(tenants, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ options:
     required: true
   may_be_silent:
     description:
-      - Whether to succeed if slurmctld cannot be queried. Nothing is compared then; a slurmctld that can not read the state of a later one
+      - Whether to succeed if slurmctld cannot be queried. Nothing is compared then; a slurmctld that cannot read the state of a later one
         reports that and does not start.
     type: bool
     default: false
@@ -81,7 +81,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.upgrade import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.upgrade import run as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -95,7 +95,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

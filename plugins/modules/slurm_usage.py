@@ -246,7 +246,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.usage import run
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.usage import run as backend
 
 CONSTRAINTS: dict[str, object] = {
     "mutually_exclusive": [("month", "start"), ("month", "end")],
@@ -273,7 +273,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(run, argument_spec, CONSTRAINTS)
+    run_module(backend, argument_spec, CONSTRAINTS)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ requests:
 """
 
 from ansible_collections.corral.slurm.plugins.module_utils._module import run_module, slurmctld_options
-from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import user
+from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.tenants import user as backend
 
 
 def argument_spec() -> dict[str, object]:
@@ -91,7 +91,7 @@ def argument_spec() -> dict[str, object]:
 
 def main() -> None:
     """Run as a module, on the host that the task is delegated to."""
-    run_module(user, argument_spec)
+    run_module(backend, argument_spec)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ nothing to the first job's output.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import statistics
@@ -56,6 +57,8 @@ def unchanged_site(document: Path, scratch: Path) -> list[dict[str, Any]]:
     if "changed=0" not in said:
         sys.exit(f"bench: the cluster of {document} is not at rest:\n{said}")
     requests, writes, objects = own.counts(said)
+    # As any run but the first finds it, also where PYTHONDONTWRITEBYTECODE is set.
+    compileall.compile_dir(REPOSITORY / "plugins" / "module_utils", quiet=1)
     found = pairs(timed(lambda: play(*site)), timed(lambda: play(str(empty))))
     return [
         result("unchanged site", found.ratio, "× an empty play", 2.0, str(found)),
@@ -131,7 +134,7 @@ def entering_the_jail(document: Path) -> list[dict[str, Any]]:
     command = [str(REPOSITORY / "lab" / "kubectl"), "exec", "-n", namespace, f"{name}-{node_set}-0", "-c", "slurmd", "--"]
     done = subprocess.run([*command, "unshare", "-m", "sh", "-ec", script], capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"bench: the jail can not be measured: {done.stdout}{done.stderr}")
+        sys.exit(f"bench: the jail cannot be measured: {done.stdout}{done.stderr}")
     plain, crowded = (json.loads(line) for line in done.stdout.splitlines())
     return [
         result("entering the jail, median", plain["p50"] / 1000, "ms", 1, "300 entries in a worker pod"),
@@ -150,7 +153,7 @@ def entering_beside_the_least() -> list[dict[str, Any]]:
 
 
 def a_new_user(document: Path, scratch: Path) -> dict[str, Any]:
-    """From the edited document to the user's own session and a task of his on every node."""
+    """From the edited document to the user's own session and a task of theirs on every node."""
     edited = yaml.safe_load(document.read_text())
     spec = edited["spec"]
     spec["users"].append({"name": "newcomer", "uid": 19999, "sshKeys": spec["users"][0]["sshKeys"]})
@@ -173,7 +176,7 @@ def a_new_user(document: Path, scratch: Path) -> dict[str, Any]:
         took = seconds(add)
     finally:
         play("corral.slurm.site", "-e", f"slurm_cluster_file={document}")
-    return result("a user added to the document → his task on all nodes", took, "s", 60, "absolute, the goal is one")
+    return result("a user added to the document → their task on all nodes", took, "s", 60, "absolute, the goal is one")
 
 
 def steps_in_the_jail() -> list[dict[str, Any]]:
@@ -333,7 +336,7 @@ def edits_and_drift(document: Path, scratch: Path) -> list[dict[str, Any]]:
             found["runs"],
             "runs",
             0,
-            f"{quiet}; {found['looks']:g} looks at Slurm's nodes",
+            f"{quiet}; {found['looks']:g} probes of Slurm's nodes",
         ),
         result("operator: writes for a cluster at rest", found["writes"], "writes", 0, quiet),
     ]
@@ -346,7 +349,7 @@ def a_hundred_clusters(document: Path, scratch: Path) -> list[dict[str, Any]]:
     found = operator_fleet.measure(document, scratch)
     beside = f"{operator_fleet.COUNT} clusters, each in its own namespace"
     return [
-        result("operator: started → all clusters looked at", found["start"], "s", 10, beside),
+        result("operator: started → all clusters probed", found["start"], "s", 10, beside),
         result("operator: runs of playbooks at its start", found["runs"], "runs", 0, beside),
         result("operator: writes at its start", found["writes"], "writes", 0, beside),
         result("operator: a new document's first action meanwhile", found["first"], "s", 1, beside),

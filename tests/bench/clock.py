@@ -17,7 +17,7 @@ PAIRS = 5
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """What else this machine does shall not be measured: on a busy one the quartiles are ten times as far apart without this."""
+    """Keep other work of this machine out of the measurement: on a busy one the quartiles are ten times as far apart without this."""
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     try:
         yield

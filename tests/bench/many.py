@@ -24,7 +24,7 @@ from ansible_collections.corral.slurm.tests.bench import own, simulated
 
 NAME = "many"
 COUNT = 1000
-# Between two looks, which are in this process: what measures shall not be what is measured.
+# Between two probes, which are in this process: the measurement must not measure itself.
 _PAUSE = 0.5
 
 

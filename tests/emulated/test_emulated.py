@@ -59,7 +59,7 @@ def test_the_kernel_takes_the_profiles(said: dict[str, str]) -> None:
 
 def test_the_pods_own_processes_leave_the_root_of_its_cgroups(said: dict[str, str]) -> None:
     """Else no controller could be had below it."""
-    assert "can not be used" not in said["log-of-worker"], said["log-of-worker"]
+    assert "cannot be used" not in said["log-of-worker"], said["log-of-worker"]
     processes, controllers = said["pod"].splitlines()[:-1], set(said["pod"].splitlines()[-1].split())
     assert processes == [] and controllers >= {"cpuset", "cpu", "memory", "pids"}
 

@@ -83,7 +83,7 @@ _REASONS = {
 
 @dataclass
 class Fault:
-    """What shall go wrong, and when: at the `write`-th write, after the `effect`-th effect, or at the `match`-th request of this `verb` whose path
+    """What goes wrong, and when: at the `write`-th write, after the `effect`-th effect, or at the `match`-th request of this `verb` whose path
     the regular expression finds.
 
     `seconds` is the delay, or the Retry-After of a 429; `times` in a row it happens, counted in requests that qualify.
@@ -380,7 +380,7 @@ class _Handler(Handler):
             answer.close()
 
     def _too_old(self) -> None:
-        """As the API server ends a watch that it can not go on with."""
+        """As the API server ends a watch that it cannot go on with."""
         event = json.dumps({"type": "ERROR", "object": _status(410)}).encode() + b"\n"
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

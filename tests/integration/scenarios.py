@@ -42,7 +42,7 @@ class Seen:
 
 @contextmanager
 def scenario(cluster: Cluster, what: str, jobs: Iterable[str | int], *, anew: int = 0, asked: int = 0) -> Iterator[None]:
-    """Count ``jobs`` around a block. ``anew`` of them shall be begun anew, and ``asked`` be ended since somebody asks for that."""
+    """Count ``jobs`` around a block. ``anew`` of them must be started anew, and ``asked`` be ended because somebody asks for that."""
     numbers = [str(number) for number in jobs]
     before = _look(cluster, numbers)
     assert len(before) == len(numbers), f"not all of {numbers} are there"

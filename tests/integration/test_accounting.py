@@ -302,6 +302,90 @@ def test_tenants_are_a_part_of_the_clusters_document(cluster: Cluster) -> None:
     del cluster.spec["accounting"]["tenants"]
 
 
+def shares(cluster: Cluster) -> dict[str, dict[str, float]]:
+    """What sshare shows of the users of the account fair, and the number of all users in accounts."""
+    names = ("NormShares", "RawUsage", "LevelFS", "FairShare")
+    rows = [line.split("|") for line in cluster.slurm("sshare", "-a", "-h", "-P", "-o", f"Account,User,{','.join(names)}").splitlines()]
+    users = [[word.strip() for word in row] for row in rows if row[1].strip()]
+    found = {row[1]: dict(zip(names, map(float, row[2:]), strict=True)) for row in users if row[0] == "fair"}
+    return {**found, "all": {"users": len(users)}}
+
+
+def fair_order(cluster: Cluster) -> list[str]:
+    """Queue a job of each user, bob's first, on a node that starts none; return the users in the order of squeue. sprio has the same."""
+    cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=drain", "reason=order")
+    try:
+        numbers = [
+            cluster.ssh("sbatch --parsable -A fair -t 1 -o /dev/null --wrap true", user=user).stdout.strip() for user in ("bob", "alice")
+        ]
+        jobs = ",".join(numbers)
+        order = cluster.slurm("squeue", "-h", "-t", "PD", "-j", jobs, "-S", "-p", "-o", "%u").split()
+        rows = [line.split() for line in cluster.slurm("sprio", "-h", "-j", jobs, "-o", "%u %F").splitlines()]
+        assert [user for user, _factor in sorted(rows, key=lambda row: -float(row[1]))] == order
+        cluster.slurm("scancel", *numbers)
+        return order
+    finally:
+        cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=resume")
+
+
+@pytest.mark.long
+def test_fair_share_orders_the_jobs_of_two_users_as_computed_by_hand(cluster: Cluster) -> None:
+    """Fair Tree (slurm.schedmd.com/fair_tree.html): a user's level fair-share is LF = S / U, of their shares S and their usage U as parts of those of all
+    siblings. All users in accounts are ranked by it, and the factor of a job is rank / number of users.
+
+    With shares 3:1, S is 0.75 for alice and 0.25 for bob. Of one CPU they use
+
+        20 s and 10 s: LF = 0.75 / (20/30) = 1.125 and 0.25 / (10/30) = 0.75, so alice is first, who has used more;
+        60 s and 10 s: LF = 0.75 / (60/70) = 0.875 and 0.25 / (10/70) = 1.75, so bob is first.
+
+    A job is charged some seconds more; the order changes where alice has used three times what bob has.
+    """
+    (alice,) = [user for user in cluster.spec["users"] if user["name"] == "alice"]
+    cluster.spec["users"].append({"name": "bob", "uid": 10002, "sshKeys": alice["sshKeys"]})
+    # No decay, which moves both figures in the same way, and which Slurm wants to be replaced by a reset; usage is added up once a minute.
+    decay = ["PriorityDecayHalfLife=0", "PriorityUsageResetPeriod=YEARLY", "PriorityCalcPeriod=1"]
+    weights = ["PriorityType=priority/multifactor", "PriorityWeightFairshare=100000", *decay]
+    cluster.spec["slurm"]["extraConfig"] = [*cluster.spec["slurm"].get("extraConfig", []), *weights]
+    run = cluster.site()
+    assert run.rc == 0, run.output
+    made = " && ".join(
+        [
+            "sacctmgr -i add account fair",
+            *(f"sacctmgr -i add user {user} account=fair fairshare={share}" for user, share in (("alice", 3), ("bob", 1))),
+        ]
+    )
+    assert "Adding User(s)" in inside(cluster, "controller-0", "slurmctld", made)
+    eventually(lambda: cluster.ssh("srun -Q -A fair true", user="bob", check=False).returncode == 0, "the associations count")
+
+    def as_computed(found: dict[str, dict[str, float]]) -> bool:
+        total = found["alice"]["RawUsage"] + found["bob"]["RawUsage"]
+        expected = {
+            user: pytest.approx(share * total / found[user]["RawUsage"], rel=0.1) for user, share in (("alice", 0.75), ("bob", 0.25))
+        }
+        return all(found[user]["LevelFS"] == one for user, one in expected.items())
+
+    def check(first: str, second: str) -> None:
+        # A job's end adds to the usage, and the shares are computed once a minute.
+        eventually(lambda: as_computed(shares(cluster)), "the fair-shares are as computed by hand", 120)
+        found = shares(cluster)
+        assert (found["alice"]["NormShares"], found["bob"]["NormShares"]) == (
+            pytest.approx(0.75, abs=0.001),
+            pytest.approx(0.25, abs=0.001),
+        )
+        assert found[first]["LevelFS"] > found[second]["LevelFS"]
+        # They are neighbours in the ranking, for they are the only users of their account.
+        assert found[first]["FairShare"] - found[second]["FairShare"] == pytest.approx(1 / found["all"]["users"], abs=0.001)
+        assert fair_order(cluster) == [first, second]
+
+    for user, seconds in (("alice", 20), ("bob", 10)):
+        cluster.ssh(f"srun -Q -A fair sleep {seconds}", user=user)
+    eventually(lambda: (one := shares(cluster))["alice"]["RawUsage"] >= 20 and one["bob"]["RawUsage"] >= 10, "the usage is added up", 120)
+    check("alice", "bob")
+    cluster.ssh("srun -Q -A fair sleep 40", user="alice")
+    eventually(lambda: shares(cluster)["alice"]["RawUsage"] >= 60, "the usage is added up", 120)
+    check("bob", "alice")
+
+
 # A server that is not the cluster's, and takes encrypted connections alone.
 OUTSIDE = """\
 ssl_ca = /etc/tls/ca.crt

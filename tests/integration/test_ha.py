@@ -305,7 +305,7 @@ def test_a_damaged_state_is_named_and_kept(cluster: Cluster, state: Path) -> Non
         run = cluster.site("-e", "slurm_controller_wait_timeout=60")
         words = " ".join(run.output.split())
         assert run.rc != 0
-        assert "/var/spool/slurmctld/job_state can not be read" in words and "nothing was thrown away" in words, run.output
+        assert "/var/spool/slurmctld/job_state cannot be read" in words and "nothing was thrown away" in words, run.output
         assert (state / "job_state").read_bytes() == good[: len(good) // 2]
         (state / "job_state").write_bytes(good)
         cluster.kubectl("delete", "pod", f"{NAME}-controller-0", "-n", cluster.namespace)

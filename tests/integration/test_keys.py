@@ -8,6 +8,7 @@ import base64
 import json
 import re
 import secrets
+import shlex
 import subprocess
 import time
 from collections.abc import Callable
@@ -116,6 +117,14 @@ def test_what_is_not_named_or_not_there_is_not_rotated(cluster: Cluster) -> None
     assert keys(cluster) == before
 
 
+def test_the_rest_api_reaches_slurmdbd(cluster: Cluster) -> None:
+    token = cluster.module("slurm_token", user="alice", lifespan=600)["token"]
+    url = f"http://{NAME}-rest:6820/slurmdb/v0.0.42/associations"
+    command = ["curl", "-sS", "-m", "60", "-H", f"X-SLURM-USER-TOKEN: {token}", url]
+    found = json.loads(cluster.ssh(shlex.join(command)).stdout)
+    assert found["errors"] == [] and {one["account"] for one in found["associations"]} == {"root"}, found
+
+
 def test_all_are_rotated_under_a_job_and_a_session(cluster: Cluster) -> None:
     number = submit(cluster, "--no-requeue -t 60 --mem=20", "first")
     before, there, old = keys(cluster), containers(cluster), host_key(cluster)
@@ -182,6 +191,21 @@ def test_a_rotation_that_was_interrupted_is_continued(cluster: Cluster) -> None:
         assert used == new, pod
     assert "corral.hpc/rotating" not in annotations(cluster, "munge")
     assert errors_since(cluster, since) == []
+
+
+def test_the_workers_host_keys_are_rotated_under_a_job(cluster: Cluster) -> None:
+    number = submit(cluster, "--no-requeue -t 60", "rotated")
+    # ssh-keyscan knows nothing of ssh_config, which says where a node is.
+    scan = """ssh-keyscan -t ed25519 "$(ssh -G cpu-0 | sed -n 's/^hostname //p')" 2>/dev/null | cut -d ' ' -f 3"""
+    eventually(lambda: cluster.ssh(scan, check=False).stdout.strip() != "", "the worker's sshd responds")
+    before, uid = cluster.ssh(scan).stdout, cluster.kubectl.uids(cluster.namespace, f"app.kubernetes.io/instance={NAME}")[f"{NAME}-cpu-0"]
+    run = rotate(cluster, "worker_host_keys")
+    assert run.rc == 0, run.output
+    after = cluster.ssh(scan).stdout
+    assert after.strip() and after != before
+    assert state(cluster, number) == ["RUNNING"]
+    assert cluster.kubectl.uids(cluster.namespace, f"app.kubernetes.io/instance={NAME}")[f"{NAME}-cpu-0"] == uid
+    cluster.ssh("touch rotated")
 
 
 def test_a_secret_of_somebody_elses_and_a_pod_that_does_not_respond_stop_it(cluster: Cluster) -> None:

@@ -399,14 +399,14 @@ def test_an_upgrade_looks_before_it_touches_anything(cluster: Cluster) -> None:
     image = cluster.spec["images"]["slurm"]
     cluster.spec["images"]["slurm"] = "localhost/corral/slurm:there-is-none"
     try:
-        with scenario(cluster, "an upgrade to an image that can not be had", KEPT[-1:]):
+        with scenario(cluster, "an upgrade to an image that cannot be had", KEPT[-1:]):
             run = playbook("upgrade", cluster.write())
     finally:
         cluster.spec["images"]["slurm"] = image
     cluster.ssh("touch fourth")
     assert run.rc == 2, run.output
-    assert "the image localhost/corral/slurm:there-is-none can not be had" in " ".join(run.output.split()), run.output
-    assert cluster.objects() == objects, "an upgrade that can not be has changed something"
+    assert "the image localhost/corral/slurm:there-is-none cannot be had" in " ".join(run.output.split()), run.output
+    assert cluster.objects() == objects, "an upgrade that cannot be has changed something"
 
 
 def test_no_job_was_lost(cluster: Cluster) -> None:

@@ -141,7 +141,7 @@ def test_a_user_who_left_the_document_gets_in_nowhere_and_his_home_stays(cluster
     left = "cd /tmp; sudo env PATH=$PATH setpriv --reuid=10002 --regid=10002 --clear-groups"
     refused = cluster.ssh(f"{left} timeout 100 srun -Q echo ran 2>&1", check=False)
     assert refused.returncode and "ran" not in refused.stdout, refused.stdout
-    # Slurm takes a batch job, can not make a credential for it, and holds it.
+    # Slurm takes a batch job, cannot make a credential for it, and holds it.
     job = cluster.ssh(f"{left} sbatch --parsable -D /tmp -o /dev/null --wrap true").stdout.strip()
     eventually(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%r").strip() == "JobHeldAdmin", "his batch job is held")
     assert cluster.slurm("sinfo", "-h", "-R") == "", "no node pays for it"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Causes for which a node takes no jobs, planted in one cluster: for each, who, since when, why and what to do next, in one sentence.
 
-A cordoned machine is in test_sync.py, a full state volume in test_ha.py, and a jail that can not be entered in jail/test_failure.py: others feel these too.
+A cordoned machine is in test_sync.py, a full state volume in test_ha.py, and a jail that cannot be entered in jail/test_failure.py: others feel these too.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ EXPECTED = {
     # node: cause, who, why, what next
     "cpu-0": ("person", "somebody as user slurm", "ask bob", "-e node=cpu-0 -e resume=true -e force=true"),
     "cpu-1": ("maintenance", "a reservation", "the maintenance reservation fans holds it", "wait for the reservation's end"),
-    # Of an image that is changed in a pod the kubelet names the former one, and says in turn that it can not be pulled and that it backs off.
+    # Of an image that is changed in a pod the kubelet names the former one, and says in turn that it cannot be pulled and that it backs off.
     "cpu-3": (
         "pod",
         "its pod",

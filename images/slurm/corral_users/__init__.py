@@ -6,4 +6,4 @@ from __future__ import annotations
 
 
 class UsersError(Exception):
-    """The users can not be written; one sentence with the next step."""
+    """The users cannot be written; one sentence with the next step."""

@@ -132,7 +132,7 @@ class Accounts:
             self._check_free("user", user.name, self.passwd, uids.get(user.uid), user.uid, ours.users)
             if ours.users.get(user.name, user.uid) != user.uid:
                 raise UsersError(
-                    f"user {user.name} has the uid {ours.users[user.name]} and can not get {user.uid}, since the files would stay with the "
+                    f"user {user.name} has the uid {ours.users[user.name]} and cannot get {user.uid}, since the files would stay with the "
                     "old one: keep the uid, or take the user out, change the files' owner, and put the user back"
                 )
 
@@ -200,7 +200,7 @@ def write_sudoers(etc: int, users: tuple[User, ...]) -> list[str]:
     try:
         os.stat("sudoers.d", dir_fd=etc, follow_symlinks=False)
     except FileNotFoundError:
-        lacking = f"warning: {', '.join(names)} can not become root: the jail has no /etc/sudoers.d, install sudo in its image"
+        lacking = f"warning: {', '.join(names)} cannot become root: the jail has no /etc/sudoers.d, install sudo in its image"
         return [lacking] if names else []
     with directory(etc, "sudoers.d") as parent:
         found = read(parent, SUDOERS)

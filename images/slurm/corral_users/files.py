@@ -31,7 +31,7 @@ def directory(parent: int, *names: str) -> Iterator[int]:
                 inner = os.open(name, DIRECTORY, dir_fd=fd)
             except OSError as error:
                 why = "a link or no directory" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
-                raise UsersError(f"/{'/'.join(names)} of the jail can not be used ({name}: {why}): make it a plain directory") from error
+                raise UsersError(f"/{'/'.join(names)} of the jail cannot be used ({name}: {why}): make it a plain directory") from error
             os.close(fd)
             fd = inner
         yield fd
@@ -69,7 +69,7 @@ def read(parent: int, name: str) -> tuple[str, os.stat_result] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UsersError(f"{name} in the jail can not be read ({error.strerror}): make it a plain file") from error
+        raise UsersError(f"{name} in the jail cannot be read ({error.strerror}): make it a plain file") from error
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)
@@ -108,7 +108,7 @@ def locked(parent: int, name: str = ".pwd.lock", place: str = "/etc") -> Iterato
                 break
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() > until:
-                    why = f"{place}/{name} of the jail can not be locked ({error.strerror}): see who edits accounts there"
+                    why = f"{place}/{name} of the jail cannot be locked ({error.strerror}): see who edits accounts there"
                     raise UsersError(why) from error
                 time.sleep(0.2)
         yield

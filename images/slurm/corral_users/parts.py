@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
-"""The document of users as its files: one, or where a ConfigMap can not hold it, several.
+"""The document of users as its files: one, or where a ConfigMap cannot hold it, several.
 
 Then the first is the list of their digests, and the parts lie beside it as ``users.json.0``, ``users.json.1``…; the document is one after the other.
 Each ConfigMap comes by itself, so for a while there may be parts of different versions, or none. What is not whole is never taken: a missing part would

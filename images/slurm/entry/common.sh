@@ -12,7 +12,7 @@ die() {
 cgroups=/sys/fs/cgroup
 
 # Makes the container's own cgroup tree one to make cgroups in. Runtimes mount it read-only for containers that are not privileged, and put the
-# container's processes into its root, where cgroup2 allows controllers only to trees without processes. 1: it can not be written. 2: it is of version 1,
+# container's processes into its root, where cgroup2 allows controllers only to trees without processes. 1: it cannot be written. 2: it is of version 1,
 # or the Kubernetes node's, and stays as it is.
 own_cgroup() {
 	local pids pid controller
@@ -28,8 +28,32 @@ own_cgroup() {
 		echo "$pid" >"$cgroups/corral/cgroup.procs" 2>/dev/null || true # it may have ended
 	done
 	for controller in $(<"$cgroups/cgroup.controllers"); do
-		echo "+$controller" >"$cgroups/cgroup.subtree_control" || echo "${0##*/}: the cgroup controller $controller can not be used in this container" >&2
+		echo "+$controller" >"$cgroups/cgroup.subtree_control" || echo "${0##*/}: the cgroup controller $controller cannot be used in this container" >&2
 	done
+}
+
+# Where Slurm authenticates by itself (spec.slurm.auth), sack.sh has put the key there. Without the variable Slurm takes munge to fetch its configuration.
+sack_key=/run/slurm-key
+[ ! -d "$sack_key" ] || export SLURM_SACK_KEY=$sack_key/slurm.key
+
+# Commands, and slurmstepd, ask for a credential at this path. In the jail the link leads to the socket for those in the jail, in the pod to the pod's.
+link_sack_socket() {
+	ln -sfnT /run/sack/sack.socket /run/slurm/sack.socket
+}
+
+wait_for_auth() {
+	local tries=0
+	if [ ! -d /run/sack ]; then
+		wait_for_munge
+		return
+	fi
+	# sshd of a login pod has no key.
+	until [ -S /run/sack/sack.socket ] && { [ ! -d "$sack_key" ] || [ -r "$SLURM_SACK_KEY" ]; }; do
+		tries=$((tries + 1))
+		[ "$tries" -lt 600 ] || die "no sackd made /run/sack/sack.socket within 60 s: check the log of the container sack"
+		sleep 0.1
+	done
+	link_sack_socket
 }
 
 # Slurm's daemons hang for minutes in their start when munge does not respond.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# slurmd's HealthCheckProgram: can a step enter the jail, and users write there? A node that can not goes out of service, with a reason of ours, before jobs are
+# slurmd's HealthCheckProgram: can a step enter the jail, and users write there? A node that cannot goes out of service, with a reason of ours, before jobs are
 # lost on it; it comes back by itself when it can again. Reasons of others are left alone, but for the one that Slurm gives a node
 # whose batch job could not enter. So are nodes that others have set down or failing: "resume" would take that back, too.
 #

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# Has a daemon use rotated keys, without an end of its pod. Run in its container, munged's or a login node's sshd's, by a run that rotates.
+# Has a daemon use rotated keys, without an end of its pod. Run in its container, munged's, a login node's sshd's
+# or slurmd's, by a run that rotates.
 #   keys.sh munge|host_keys mounted    print what the pod's volume has: the first 16 digits of the SHA-256 of its files
 #   keys.sh munge|host_keys use HASH   exit status 0 when the daemon uses what has this hash
 set -euo pipefail
@@ -33,14 +34,16 @@ listener() {
 	{ cat /proc/net/tcp /proc/net/tcp6 2>/dev/null || true; } | awk '$2 ~ /:0016$/ && $4 == "0A" {print $10}'
 }
 
-# sshd executes itself anew and reads its keys; sessions are processes of their own, and stay. One that it does not start with would end the container.
+# sshd executes itself anew and reads its keys; sessions are processes of their own, and stay. One that it does not start with would end it.
 use_host_keys() {
-	local before tries=0
-	[ "$(cat /proc/1/comm)" = sshd ] || die "the first process of this container is not sshd"
+	local before tries=0 sshd=1
+	# A worker's is beside slurmd; worker_sshd.sh notes its number.
+	[ "$(cat /proc/1/comm)" = sshd ] || sshd=$(cat /run/sshd.pid 2>/dev/null) || sshd=none
+	[ "$(cat "/proc/$sshd/comm" 2>/dev/null)" = sshd ] || die "sshd does not run in this container"
 	install_host_keys
 	/usr/sbin/sshd -t || die "sshd does not take these keys"
 	before=$(listener)
-	kill -HUP 1
+	kill -HUP "$sshd"
 	until [ -n "$(listener)" ] && [ "$(listener)" != "$before" ]; do
 		[ "$tries" -lt 100 ] || die "sshd did not begin anew within 10 s: see its log"
 		tries=$((tries + 1))

@@ -60,6 +60,6 @@ sed -i "/^session.*pam_corral_jail\\.so/i session  optional pam_exec.so quiet ty
 
 run_init_scripts
 install -d -m 0755 /run/sshd
-wait_for_munge
+wait_for_auth
 # shellcheck disable=SC2046 # a word, or none
 exec setpriv "${bounds[@]}" $(no_new_privileges) --inh-caps=-all /usr/sbin/sshd -D -e "$@"

@@ -5,7 +5,7 @@
 # munged, as user munge. The key comes from the Secret's volume, whose files are links that anybody of the pod's group may read;
 # munged wants a plain file of its own, so it gets a copy in a volume in memory.
 #
-# A second one is for those in the jail (munged_for_users.c); the directory of its socket is what they see as /run/munge.
+# A second one is for those in the jail (auth_for_users.c); the directory of its socket is what they see as /run/munge.
 #
 # This script stays the container's first process: it ends when either of them does, so that the container is started again at once and not when
 # somebody asks, and it takes in what a probe that was ended has left. SIGHUP has both start again with the key that the volume has now (keys.sh); Slurm's
@@ -29,7 +29,7 @@ begin() {
 	# Users talk to the second one; nothing else lies in the directory of its socket.
 	umask 022
 	mkdir -p /run/munge/jail
-	LD_PRELOAD=/usr/local/lib/corral/munged_for_users.so "${munged[@]}" \
+	LD_PRELOAD=/usr/local/lib/corral/auth_for_users.so "${munged[@]}" \
 		--socket=/run/munge/jail/munge.socket.2 --pid-file=/run/munge-key/jail.pid --seed-file=/run/munge-key/jail.seed &
 	daemons=("$!")
 	"${munged[@]}" --socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge-key/munged.seed &

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
+# probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
 # one line. Asks the daemon itself where that costs it no line in its log. With "alive" only the daemon counts, and not what it needs.
 # With SECONDS it waits so long for the daemon: starting a probe costs a Kubernetes node more than all that is checked here, so many
 # pods that start together would slow each other down with a probe each second.
@@ -48,6 +48,18 @@ munged() {
 	done
 }
 
+# sack.sh ends with either of its two.
+sack() {
+	local socket
+	running sackd || return
+	for socket in /run/slurm/sack.socket /run/slurm/jail/sack.socket; do
+		if [ ! -S "$socket" ]; then
+			bad "sackd has not made $socket yet"
+			return
+		fi
+	done
+}
+
 slurmctld() {
 	local answer
 	# A backup that has not reached its primary yet (controller.py).
@@ -75,11 +87,16 @@ slurmd() {
 	: >/run/corral-entered
 }
 
-# It listens when it has its database.
+# It listens when it has its database; a backup (slurmdbd.sh) does only while it has control.
 slurmdbd() {
+	if [ -e /run/slurm/waiting ]; then
+		[ "$depth" = alive ] || [ -e /run/slurm/standby ] || [ "$depth" -gt 0 ] || bad "slurmdbd waits for the primary, which has to start first"
+		return
+	fi
 	running slurmdbd || return
 	[ "$depth" != alive ] || return 0
 	listening "${SLURMDBD_PORT:-6819}" slurmdbd && return
+	[ ! -e /run/slurm/standby ] || return 0
 	# A first start of a new release can take hours, and one that is ended begins again: the start succeeds, and the pod is not ready.
 	if [ -e /run/slurm/converting ]; then
 		[ "$depth" -gt 0 ] || bad "slurmdbd changes the tables of its database to those of its release; see its log"
@@ -117,8 +134,8 @@ sshd() {
 
 daemon=${1:-}
 depth=${2:-0}
-if ! [[ "$daemon:$depth" =~ ^(slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged):(alive|[0-9]+)$ ]]; then
-	echo "usage: probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged [alive|SECONDS]"
+if ! [[ "$daemon:$depth" =~ ^(slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack):(alive|[0-9]+)$ ]]; then
+	echo "usage: probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack [alive|SECONDS]"
 	exit 1
 fi
 last=${depth/alive/0}

@@ -13,7 +13,7 @@ shown_node() {
 	timeout 15 scontrol show node "$name" --oneliner 2>/dev/null || true
 }
 
-# A node that can not be made ready goes out of service with the reason, and slurmd is not started: it would register with less than slurm.conf
+# A node that cannot be made ready goes out of service with the reason, and slurmd is not started: it would register with less than slurm.conf
 # promises, or die. A drain of another owner stays.
 out_of_service() {
 	local shown

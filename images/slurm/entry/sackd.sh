@@ -8,6 +8,18 @@ set -euo pipefail
 . /usr/local/lib/corral/common.sh
 
 [ -n "${SLURM_CONF_SERVER:-}" ] || die "SLURM_CONF_SERVER is not set: it names slurmctld as host:port"
-wait_for_munge
+run=()
+if [ -d "$sack_key" ]; then
+	# This sackd, too, makes a socket for credentials, where those in the jail have theirs. So to it root is nobody, and then the pod's link takes the place.
+	run=(env LD_PRELOAD=/usr/local/lib/corral/auth_for_users.so)
+	while :; do
+		if [ -S /run/slurm/sack.socket ] && [ ! -L /run/slurm/sack.socket ]; then
+			link_sack_socket
+		fi
+		sleep 1
+	done &
+else
+	wait_for_munge
+fi
 # As the first process of its container it would ignore SIGTERM, and the pod would take the whole grace period to end.
-exec tini -- /usr/sbin/sackd -D --conf-server "$(conf_servers)" "$@"
+exec "${run[@]}" tini -- /usr/sbin/sackd -D --conf-server "$(conf_servers)" "$@"

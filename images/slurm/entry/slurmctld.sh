@@ -10,5 +10,5 @@ set -euo pipefail
 [ -r /etc/slurm/slurm.conf ] || die "/etc/slurm/slurm.conf is missing: mount the cluster's ConfigMap there"
 [ -w /var/spool/slurmctld ] || die "/var/spool/slurmctld is not writable by uid $(id -u): give the pod fsGroup 64030 or own the volume by 64030"
 install_token_key
-wait_for_munge
+wait_for_auth
 exec /usr/bin/python3 /usr/local/lib/corral/controller.py run "$@"

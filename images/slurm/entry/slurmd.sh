@@ -62,7 +62,8 @@ close_to_users() {
 	read -ra closed <<<"${CORRAL_CLOSED:-}"
 	# The kubelet makes empty volumes writable for all. Without the plus, chown asks for an account of that name first, also in the jail's passwd.
 	chown +64031:+64031 /run/munge
-	for directory in /tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm /var/spool/corral-overlay "${closed[@]}"; do
+	[ ! -d /run/sack ] || chown +64030:+64030 /run/sack /run/slurm-key
+	for directory in /tmp /var/tmp /dev/shm /run/lock /run/munge /run/sack /run/slurm-key /run/slurm /var/spool/corral-overlay "${closed[@]}"; do
 		[ ! -d "$directory" ] || chmod go-w "$directory"
 	done
 	for directory in /tmp /var/tmp /dev/shm /var/spool/corral-overlay; do
@@ -83,7 +84,7 @@ close_devices() {
 }
 
 if [ "${CORRAL_PROCESS_TRACKING:-cgroup}" != linuxproc ]; then
-	own_cgroup || [ $? != 1 ] || die "$cgroups is read-only and can not be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
+	own_cgroup || [ $? != 1 ] || die "$cgroups is read-only and cannot be remounted: give the container SYS_ADMIN, or set processTracking: linuxproc"
 fi
 attach_submounts
 same_paths
@@ -92,7 +93,7 @@ mkdir -p "$spool" /run/slurm
 echo "$name" >/run/corral-node # for health.sh
 chmod 0755 "$spool"
 steps_live || clean_spool
-wait_for_munge
+wait_for_auth
 SLURM_CONF_SERVER=$(conf_servers)
 
 # slurmctld keeps the address that a node's name had first (observed with 24.11.5, NoAddrCache or not), and the registration does not

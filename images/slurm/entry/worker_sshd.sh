@@ -24,6 +24,9 @@ done
 install -d -m 0755 /run/sshd
 while :; do
 	# shellcheck disable=SC2046 # a word, or none
-	setpriv $(no_new_privileges) --inh-caps=-all /usr/sbin/sshd -D -e || echo "worker_sshd.sh: sshd ended with status $?; it is started again" >&2
+	setpriv $(no_new_privileges) --inh-caps=-all /usr/sbin/sshd -D -e &
+	# For keys.sh, which has it read rotated keys.
+	echo "$!" >/run/sshd.pid
+	wait "$!" || echo "worker_sshd.sh: sshd ended with status $?; it is started again" >&2
 	sleep 1
 done

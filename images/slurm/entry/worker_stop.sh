@@ -13,9 +13,10 @@ node=$(</run/corral-node)
 state=$(timeout "$patience" scontrol show node "$node" --oneliner 2>/dev/null | sed -n 's/.* State=\([^ ]*\).*/\1/p')
 if [[ -n $state && $state != DOWN* && $state != *DRAIN* ]]; then
 	# slurmctld carries out a command also when it gets to it late (while it reads its configuration, for instance) and the sender no longer waits. The node's next
-	# pod may run jobs by then, and they would be begun anew. So the order is good only for as long as it is waited for: munge refuses an older one.
+	# pod may run jobs by then, and they would be begun anew. So the order is good only for as long as it is waited for: munge refuses an older one. Slurm's own
+	# credentials live as long as sackd has it, whatever a command asks for; then there is no order, and SlurmdTimeout detects the loss.
 	orders=$(mktemp) || exit 0
-	sed "s/^AuthInfo=.*/&,ttl=$patience/" "$conf" >"$orders"
+	sed "s/^AuthInfo=socket=.*/&,ttl=$patience/" "$conf" >"$orders"
 	! grep -q "^AuthInfo=.*,ttl=$patience\$" "$orders" ||
 		SLURM_CONF=$orders timeout "$patience" scontrol update "nodename=$node" state=down \
 			"reason=corral: pod: it ended, and the next one has not registered yet" >/dev/null 2>&1

@@ -4,7 +4,7 @@
 
 Clocks of two hosts are never compared: a lease counts as expired when this process has not seen it change for the lease's duration. The leader
 gives up ``renew_deadline`` after it sent its last successful renewal. No candidate can regard the lease as expired that early, and the leader's runs
-are killed in between, so two pods never write. If the leader is frozen and can not kill them, the fence closes in between by itself.
+are killed in between, so two pods never write. If the leader is frozen and cannot kill them, the fence closes in between by itself.
 """
 
 from __future__ import annotations

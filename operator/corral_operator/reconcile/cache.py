@@ -38,7 +38,7 @@ class Namespace:
 
     @property
     def refusal(self) -> str:
-        """Why the operator can not work in the namespace; "" if it can."""
+        """Why the operator cannot work in the namespace; "" if it can."""
         return next((message for name, message in self.refused.items() if name not in _OPTIONAL), "")
 
 

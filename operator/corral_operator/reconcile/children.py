@@ -52,8 +52,10 @@ class Kind:
         return f"/{'api' if self.api == 'v1' else 'apis'}/{self.api}/namespaces/{namespace}/{self.plural}"
 
 
+# Kinds of other operators, by whose condition an object is ready.
+_OPERATED = {"Certificate": "cert-manager", "MariaDB": "mariadb-operator"}
 # Those by whose state a component is ready.
-WORKLOADS = ("StatefulSet", "Job", "CronJob", "MariaDB")
+WORKLOADS = ("StatefulSet", "Job", "CronJob", *_OPERATED)
 _WHOLE = (*WORKLOADS, "Service", "SlurmNodeSet")
 # CustomResourceDefinitions may be missing.
 _OPTIONAL = ("Secret", "SlurmNodeSet", *components.FOREIGN_KINDS)
@@ -116,9 +118,9 @@ def _child(kind: Kind, found: Json) -> Child:
         return Child(*common, spec=spec, state="ready" if ready else message, ready=ready, message=message, size=size)
     if kind.name == "SlurmNodeSet":
         return Child(*common, spec=spec, size=int((found.get("status") or {}).get("replicas", 0)))
-    readiness = {"Job": _job, "CronJob": _cron_job, "MariaDB": _maria_db}.get(kind.name)
-    if readiness is not None:
-        ready, message = readiness(found)
+    readiness = {"Job": _job, "CronJob": _cron_job}.get(kind.name)
+    if readiness is not None or kind.name in _OPERATED:
+        ready, message = readiness(found) if readiness else _operated(kind.name, found)
         return Child(*common, spec=spec, state=message, ready=ready, message=message)
     if kind.name == "Service":
         return Child(*common, spec=spec, address=_address(found))
@@ -186,14 +188,14 @@ def _cron_job(found: Json) -> tuple[bool, str]:
     return False, f"the job of {metadata.get('name')} of {last} has failed; the log of its pod states why"
 
 
-def _maria_db(found: Json) -> tuple[bool, str]:
+def _operated(kind: str, found: Json) -> tuple[bool, str]:
     """Its own operator says whether it is ready."""
     name = (found.get("metadata") or {}).get("name")
     for condition in (found.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready":
             ready = condition.get("status") == "True"
-            return ready, "" if ready else f"MariaDB {name} is not ready: {condition.get('message')}"
-    return False, f"mariadb-operator has not reported on MariaDB {name}"
+            return ready, "" if ready else f"{kind} {name} is not ready: {condition.get('message')}"
+    return False, f"{_OPERATED[kind]} has not reported on {kind} {name}"
 
 
 def _address(found: Json) -> str:

@@ -51,7 +51,7 @@ def decide(
 ) -> Decision:
     """Return the action for a document.
 
-    ``children`` is None until they have been listed; ``refused`` is why the namespace can not be read; ``errors`` are those of the document;
+    ``children`` is None until they have been listed; ``refused`` is why the namespace cannot be read; ``errors`` are those of the document;
     ``last`` is ``observed`` of the last run that changed nothing; ``touched``: a run may have created objects; ``forced``: run even if nothing
     seems to have changed.
     """

@@ -62,7 +62,7 @@ def check(document: Json) -> Checked:
     except (RecursionError, MemoryError) as error:
         return Checked(
             spec,
-            f"The document can not be checked ({type(error).__name__}), so the cluster is not changed; make the document smaller or less nested.",
+            f"The document cannot be checked ({type(error).__name__}), so the cluster is not changed; make the document smaller or less nested.",
         )
     except Exception as error:  # noqa: BLE001  any defect is reported for this document only, and the next one is checked
         return Checked(spec, str(defect(error)))

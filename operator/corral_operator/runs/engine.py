@@ -151,7 +151,7 @@ class Warm:
             process: Process = await started
             return process
         except OSError as error:
-            raise CorralError(f"The zygote, which starts runs, can not be reached ({error}); the run is repeated.") from error
+            raise CorralError(f"The zygote, which starts runs, cannot be reached ({error}); the run is repeated.") from error
         finally:
             self._started.pop(key, None)
 

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Serves the metrics and two probes: healthz fails if a restart would help, readyz if this process can not work yet."""
+"""Serves the metrics and two probes: healthz fails if a restart would help, readyz if this process cannot work yet."""
 
 from __future__ import annotations
 

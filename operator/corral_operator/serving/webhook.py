@@ -82,7 +82,7 @@ class Webhook:
         except FileNotFoundError:
             pass
         except (OSError, ssl.SSLError) as error:
-            log.warning("the certificate in %s can not be loaded (%s); the previous one stays in use", self._certificates, error)
+            log.warning("the certificate in %s cannot be loaded (%s); the previous one stays in use", self._certificates, error)
         return bool(self._loaded)
 
     async def _handle(self, request: web.Request) -> web.Response:

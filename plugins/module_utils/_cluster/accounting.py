@@ -8,10 +8,11 @@ None of these texts has a password: the entry points of the pods add it from a S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import config, quantity
+from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import DaemonHost
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf
 
 Json = dict[str, Any]
@@ -70,9 +71,10 @@ OWNED_MARIADB: dict[str, str] = {
 }
 # Keys that an extra line cannot set, in lower case, with what to do instead.
 OWNED: dict[str, str] = {
-    "authtype": "all daemons share one munge key",
-    "authinfo": "all daemons share one munge socket",
+    "authtype": "set spec.slurm.auth",
+    "authinfo": "set spec.slurm.auth",
     "dbdaddr": "the accounting Service has it",
+    "dbdbackuphost": "set spec.accounting.replicas",
     "dbdhost": "the pod has it",
     "dbdport": "the accounting Service has it",
     "logfile": "the log is the container's",
@@ -94,6 +96,7 @@ OWNED: dict[str, str] = {
 # The same for slurm.conf, with spec.accounting.
 OWNED_SLURM: dict[str, str] = {
     "accountingstoragetype": "spec.accounting sets it",
+    "accountingstoragebackuphost": "set spec.accounting.replicas",
     "accountingstoragehost": "spec.accounting sets it",
     "accountingstorageport": "spec.accounting sets it",
     "accountingstorageenforce": "set spec.accounting.enforce",
@@ -101,15 +104,16 @@ OWNED_SLURM: dict[str, str] = {
 }
 
 
-def slurmdbd_conf(spec: Json, *, host: str, database_host: str, auth: Mapping[str, conf.Value]) -> str:
-    """Return slurmdbd.conf without the database's password. ``spec`` is spec.accounting, ``host`` the name of slurmdbd's pod, ``auth`` are the settings for
-    tokens. Raises ConfError."""
+def slurmdbd_conf(spec: Json, *, hosts: Sequence[DaemonHost], database_host: str, auth: Mapping[str, conf.Value]) -> str:
+    """Return slurmdbd.conf without the database's password. ``spec`` is spec.accounting, ``hosts`` are the primary and its backup, if there is one, and
+    ``auth`` the settings for authentication. Raises ConfError."""
+    # Each slurmdbd compares its host name with these. The backup connects to the address, since the name of a pod does not resolve.
+    backup: dict[str, conf.Value] = {"DbdAddr": hosts[0].address, "DbdBackupHost": hosts[1].host} if len(hosts) > 1 else {}
     external = spec["database"].get("external", {})
     settings: dict[str, conf.Value] = {
-        "AuthType": "auth/munge",
-        "AuthInfo": f"socket={config.MUNGE_SOCKET}",
         **auth,
-        "DbdHost": host,
+        "DbdHost": hosts[0].host,
+        **backup,
         "DbdPort": SLURMDBD_PORT,
         "SlurmUser": "slurm",
         "PidFile": "/run/slurm/slurmdbd.pid",
@@ -197,11 +201,12 @@ def _tuning(resources: Json) -> list[str]:
     ]
 
 
-def slurm_settings(spec: Json, address: str, *, gpus: bool) -> dict[str, conf.Value]:
-    """Return the settings of slurm.conf. ``address`` is that of slurmdbd's Service; ``gpus``: a node set has GPUs."""
+def slurm_settings(spec: Json, hosts: Sequence[DaemonHost], *, gpus: bool) -> dict[str, conf.Value]:
+    """Return the settings of slurm.conf. ``hosts`` are slurmdbd's primary and its backup, if there is one; ``gpus``: a node set has GPUs."""
     settings: dict[str, conf.Value] = {
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": address,
+        "AccountingStorageHost": hosts[0].address,
+        **({"AccountingStorageBackupHost": hosts[1].address} if len(hosts) > 1 else {}),
         "AccountingStoragePort": SLURMDBD_PORT,
     }
     if spec["enforce"]:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The accounts of a document as files of ConfigMaps: ``users.json``, or where one ConfigMap can not hold it, its parts. Pure.
+"""The accounts of a document as files of ConfigMaps: ``users.json``, or where one ConfigMap cannot hold it, its parts. Pure.
 
 Then ``users.json`` is the list of their digests, so it still differs wherever the accounts do, and nobody can take it for a document without users. The
 parts lie beside it as ``users.json.0``, ``users.json.1`` and so on, the first in the same ConfigMap. Pods mount all ConfigMaps that there can be, so that

@@ -210,7 +210,7 @@ def _classes(classes: Json) -> Iterator[str]:
     if classes["create"]:
         for field, name in (("controlPlane", control), ("worker", worker)):
             if name.startswith("system-") and name not in SYSTEM_CLASSES:
-                yield f"{path}.{field} is {name}, but names that begin with system- are Kubernetes' own and can not be made; choose another."
+                yield f"{path}.{field} is {name}, but names that begin with system- are Kubernetes' own and cannot be made; choose another."
 
 
 def _config_maps(spec: Json) -> Iterator[str]:

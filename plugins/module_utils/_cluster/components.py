@@ -25,7 +25,7 @@ class Part:
     its pods are Jobs'. ``account``: they have a ServiceAccount of their own. ``egress`` is the field of spec.network.egress that says where they connect
     to, or CLUSTER; without one they connect to nobody. ``ingress`` are the components whose pods may reach its own; without it, all of the cluster may.
     ``port`` is the one that everybody may reach, and nobody another. ``users``: each writes the document's users into its own jail, where it has one.
-    ``app``: its pods are made by the operator of this app, from the component's object, and have the app's labels; where they connect to is not limited.
+    ``app``: its object is of a kind of this app's operator. Pods that the operator makes of it have the app's labels; where they connect to is not limited.
     ``condition`` is the status condition of its workloads. ``field`` is the field of the spec without which a cluster does not have it; ``within`` is the
     component whose ApplySet its objects are in, where it has none of its own.
     """
@@ -99,10 +99,11 @@ COMPONENTS = (
     Part(
         name="accounting",
         role="accounting",
-        kinds=("ConfigMap", "PersistentVolume", "PersistentVolumeClaim", "Service", "StatefulSet"),
+        kinds=("ConfigMap", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "Service", "StatefulSet"),
         daemon="slurmdbd",
         egress="controller",
-        ingress=("controller", "worker", "login"),
+        # Its own too: a backup keeps a connection to the primary.
+        ingress=("accounting", "controller", "worker", "login", "rest"),
         users=True,
         condition="AccountingReady",
         field="accounting",
@@ -126,6 +127,17 @@ COMPONENTS = (
         port=REST_PORT,
         condition="RestReady",
         field="rest",
+    ),
+    # An object, of which cert-manager makes the Secret that the proxy has.
+    Part(
+        name="certificate",
+        role="slurm_rest",
+        kinds=("Certificate",),
+        account=False,
+        app="cert-manager",
+        condition="RestReady",
+        field="rest.tls.issuerRef",
+        within="rest",
     ),
     Part(
         name="worker",
@@ -181,6 +193,7 @@ KINDS = {
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
     "SlurmNodeSet": ("corral.hpc/v1alpha1", "slurmnodesets"),
     "MariaDB": ("k8s.mariadb.com/v1alpha1", "mariadbs"),
+    "Certificate": ("cert-manager.io/v1", "certificates"),
 }
 # The kinds of other operators, which need not be installed, and the field of the spec without which nobody asks for them.
 _OURS = {kind for part in COMPONENTS if not part.app for kind in part.kinds}

@@ -32,7 +32,7 @@ TOP_SWITCH = "corral_top"
 
 HEADER = ("Written by corral.slurm from a SlurmCluster document; the next run replaces every edit.",)
 
-# Keys that an extra line can not set, lower case, with what to do instead.
+# Keys that an extra line cannot set, lower case, with what to do instead.
 OWNED: dict[str, str] = {
     "clustername": "it is metadata.name",
     "slurmctldhost": "the controller's pod has it",
@@ -40,12 +40,12 @@ OWNED: dict[str, str] = {
     "controladdr": "the controller's pod has it",
     "backupcontroller": "set spec.controller.replicas",
     "backupaddr": "set spec.controller.replicas",
-    "cryptotype": "all daemons share one munge key",
+    "cryptotype": "set spec.slurm.auth",
     "slurmctldport": "the controller's service has it",
     "slurmdport": "the workers' service has it",
-    "authtype": "all daemons share one munge key",
-    "authinfo": "all daemons share one munge socket",
-    "credtype": "all daemons share one munge key",
+    "authtype": "set spec.slurm.auth",
+    "authinfo": "set spec.slurm.auth",
+    "credtype": "set spec.slurm.auth",
     "plugindir": "the plugins of the slurm image are there, in pods and in the jail",
     "plugstackconfig": "it brings jobs into the jail",
     "slurmuser": "the slurm image has one user for it",
@@ -151,12 +151,12 @@ def files(
     """Return the files by name, with config.hash among them, and the hash (16 hexadecimal digits).
 
     ``controllers`` are host name and address of the primary and of its backup; ``slurm`` is spec.slurm with its defaults; ``jail`` are
-    the arguments of the jail's plugin; ``more`` are the settings of slurm.conf that follow from spec.accounting and spec.rest; ``constrain_devices``
-    is whether a job can open no other device files than its own, with cgroup tracking. ``notes`` are comments at the top of slurm.conf.
+    the arguments of the jail's plugin; ``more`` are the settings of slurm.conf that follow from spec.slurm.auth, spec.accounting and spec.rest;
+    ``constrain_devices`` is whether a job can open no other device files than its own, with cgroup tracking. ``notes`` are comments at the top of slurm.conf.
     Raises ConfError.
     """
     process_tracking: str = slurm["processTracking"]
-    settings = {**_settings(cluster, controllers, port, slurmd_port, process_tracking), **more}
+    settings = {**_settings(cluster, controllers, port, slurmd_port, process_tracking), "CredType": f"cred/{slurm['auth']}", **more}
     gpus = [node_set for node_set in node_sets if node_set.gpus]
     if gpus:
         settings["GresTypes"] = "gpu"
@@ -188,6 +188,13 @@ def files(
     if slurm["extraMpiConfig"]:
         texts["mpi.conf"] = conf.text(HEADER, _overridden({}, slurm["extraMpiConfig"]))
     return with_hash(texts)
+
+
+def auth_settings(auth: str) -> dict[str, conf.Value]:
+    """Return the settings of slurm.conf and slurmdbd.conf for spec.slurm.auth."""
+    # A daemon's own socket would give root of the jail, who reaches it, credentials of Slurm's root; sackd's is another (images/slurm/entry/sack.sh).
+    info = f"socket={MUNGE_SOCKET}" if auth == "munge" else "disable_sack"
+    return {"AuthType": f"auth/{auth}", "AuthInfo": info}
 
 
 def size(resources: dict[str, Any]) -> tuple[int, int]:
@@ -247,8 +254,7 @@ def _settings(
         "SlurmdPort": slurmd_port,
         "SlurmUser": "slurm",
         "SlurmdUser": "root",
-        "AuthType": "auth/munge",
-        "AuthInfo": f"socket={MUNGE_SOCKET}",
+        **auth_settings("munge"),
         "CredType": "cred/munge",
         "PluginDir": PLUGIN_DIR,
         "StateSaveLocation": STATE_DIR,
@@ -278,7 +284,7 @@ def _settings(
         "SlurmdTimeout": 120,
         "KillWait": 30,
         "UnkillableStepTimeout": 180,
-        # Takes a node out of service that can not enter the jail, and back.
+        # Takes a node out of service that cannot enter the jail, and back.
         "HealthCheckProgram": HEALTH_CHECK,
         "HealthCheckInterval": 60,
         "HealthCheckNodeState": "ANY,CYCLE",

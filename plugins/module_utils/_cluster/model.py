@@ -75,8 +75,8 @@ class PodVolumes:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerHost:
-    """One slurmctld. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it, by ``service`` and its ``selector``."""
+class DaemonHost:
+    """One slurmctld or slurmdbd. ``host`` is its Slurm host name (the pod's), ``address`` the DNS name that reaches it, by ``service`` and its ``selector``."""
 
     host: str
     address: str
@@ -117,7 +117,7 @@ class Controller(Pods):
     name: str
     service: str
     replicas: int
-    hosts: list[ControllerHost]
+    hosts: list[DaemonHost]
     pod: str
     backup: str | None
     host: str
@@ -320,7 +320,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Accounting(Pods):
-    """slurmdbd. ``address`` is the DNS name of its Service, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
+    """slurmdbd. ``hosts`` are the primary and its backup, if there is one, ``files`` are those of the ConfigMap ``config_map``, and ``hash`` is theirs.
 
     ``password_secret`` holds the database's password under the key ``password``; ``database_host``, ``database_port`` and ``database_name`` are where it is.
     ``ca_config_map`` and ``certificate_secret`` are for a connection with TLS, None without. ``database`` is the embedded server and ``mariadb`` the object of
@@ -330,7 +330,7 @@ class Accounting(Pods):
 
     name: str
     service: str
-    address: str
+    hosts: list[DaemonHost]
     port: int
     config_map: str
     files: dict[str, str]
@@ -350,12 +350,22 @@ class Accounting(Pods):
 
 
 @dataclass(frozen=True, slots=True)
+class Certificate:
+    """The object of which cert-manager makes the Secret of the REST API's certificate."""
+
+    name: str
+    labels: Labels
+    spec: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Rest(Pods):
     """slurmrestd and its TLS proxy. ``files`` are those of the ConfigMap ``config_map``; ``hash`` is that of what is read only at a start.
     ``openapi`` are the parts of the API, ``scheme`` is the proxy's as a probe has it.
 
-    ``tls_secret`` is None where the proxy serves plain HTTP. ``jwt_secret`` and ``jwks_config_map`` are mounted where tokens are verified, and by none of
-    these pods; the latter is None without keys of an identity provider. The rest is the Service's.
+    ``tls_secret`` is None where the proxy serves plain HTTP, and ``certificate`` where its Secret is not made by cert-manager. ``jwt_secret`` and
+    ``jwks_config_map`` are mounted where tokens are verified, and by none of these pods; the latter is None without keys of an identity provider. The rest
+    is the Service's.
     """
 
     name: str
@@ -365,6 +375,7 @@ class Rest(Pods):
     hash: str
     openapi: str
     tls_secret: str | None
+    certificate: Certificate | None
     scheme: str
     jwt_secret: str
     jwks_config_map: str | None
@@ -421,9 +432,10 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Munge:
-    """The Secret with the munge key."""
+class Auth:
+    """By what the cluster's daemons and commands trust each other: ``type``, as spec.slurm.auth has it, and the Secret with its key."""
 
+    type: str
     secret: str
 
 
@@ -551,7 +563,6 @@ class Model:
 
     name: str
     namespace: str
-    cluster_domain: str
     content_hash: str
     document: str
     labels: Labels
@@ -570,7 +581,7 @@ class Model:
     node_names: str
     node_count: int
     config: Config
-    munge: Munge
+    auth: Auth
     egress: Egress
     open_pods: Json
     ingress: list[Ingress]
@@ -583,7 +594,6 @@ class Model:
     jails: list[Jail]
     sub_mount_volumes: list[Volume]
     teardown: Teardown
-    objects_owner: Json | None
     live: Json | None
 
     def to_dict(self) -> Json:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Names of a cluster's objects, which those of another can meet: cluster m with a set n-x and cluster m-n with a set x both want the StatefulSet m-n-x.
 
-Names that clusters have can not be changed, so the second document is refused with the name of the first.
+Names that clusters have cannot be changed, so the second document is refused with the name of the first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _named(model: Model) -> Iterator[tuple[str, str]]:
         yield "ConfigMap", model.rest.config_map
     if model.accounting:
         yield "StatefulSet", model.accounting.stateful_set
-        yield "Service", model.accounting.service
+        yield from (("Service", host.service) for host in model.accounting.hosts)
         yield "ConfigMap", model.accounting.config_map
         if model.accounting.database:
             yield "StatefulSet", model.accounting.database.stateful_set

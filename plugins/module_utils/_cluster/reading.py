@@ -104,7 +104,7 @@ def _problem(error: Any) -> str:
         parts.append(
             f"{error.reason} (the character U+{ord(error.character) if isinstance(error.character, str) else error.character:04X})"
         )
-    return " ".join(" ".join(part.split()) for part in parts if part) or "it can not be read"
+    return " ".join(" ".join(part.split()) for part in parts if part) or "it cannot be read"
 
 
 def _hint(text: str, error: Any) -> str:
@@ -219,7 +219,7 @@ class _Reader:
         try:
             return scalar(event.value)
         except ValueError as error:
-            raise self._wrong(event, f"has a number that can not be read, {ascii(event.value)[:60]}") from error
+            raise self._wrong(event, f"has a number that cannot be read, {ascii(event.value)[:60]}") from error
 
     def _tag(self, event: Any, allowed: tuple[str, ...]) -> str | None:
         if event.tag is None or event.tag == "!":

@@ -28,11 +28,13 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import (
     Accounting,
     ApplySet,
+    Auth,
     Backup,
+    Certificate,
     Component,
     Config,
     Controller,
-    ControllerHost,
+    DaemonHost,
     DatabaseServer,
     Gpus,
     Images,
@@ -44,7 +46,6 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Maintenance,
     MariaDB,
     Model,
-    Munge,
     NodeSet,
     Partition,
     PodVolumes,
@@ -196,9 +197,8 @@ class _Resolver:
         sub_mount_volumes = [self.sub_mount_volume(mount) for mount in self.spec["jail"]["subMounts"] if "storageClassName" in mount]
         login = self.login()
         workers = self.workers(node_sets)
-        munge = Munge(secret=f"{self.name}-base-munge-key")
+        auth = Auth(type=self.spec["slurm"]["auth"], secret=f"{self.name}-base-{self.spec['slurm']['auth']}-key")
         slurmdbd = self.accounting()
-        auth = rest.auth_settings(self.spec)
         texts, fingerprint = config.files(
             cluster=self.name,
             controllers=[(one.host, one.address) for one in controller.hosts],
@@ -212,10 +212,10 @@ class _Resolver:
             # Simulated GPUs are one and the same device file, which every job needs for other things.
             constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
             more={
-                **auth,
+                **self.auth_settings(),
                 **(
                     accounting.slurm_settings(
-                        self.spec["accounting"], slurmdbd.address, gpus=any("gpu" in one for one in self.spec["nodeSets"])
+                        self.spec["accounting"], slurmdbd.hosts, gpus=any("gpu" in one for one in self.spec["nodeSets"])
                     )
                     if slurmdbd
                     else {}
@@ -228,11 +228,10 @@ class _Resolver:
             else [],
         )
         slurmrestd = self.rest(texts["slurm.conf"])
-        secrets = self.secrets(munge, login, workers, slurmdbd, slurmrestd)
+        secrets = self.secrets(auth, login, workers, slurmdbd, slurmrestd)
         return Model(
             name=self.name,
             namespace=self.namespace,
-            cluster_domain=self.spec["clusterDomain"],
             content_hash=_hash({"name": self.name, "namespace": self.namespace, "spec": self.spec, "version": COLLECTION_VERSION}),
             document=self.document(),
             labels=self.labels,
@@ -260,7 +259,7 @@ class _Resolver:
             node_names=",".join(node_set.node_names for node_set in node_sets if node_set.replicas),
             node_count=sum(node_set.replicas for node_set in node_sets),
             config=Config(name=self.config_map, hash=fingerprint, files=texts),
-            munge=munge,
+            auth=auth,
             egress=egress.resolve(self.name, self.spec, self.cluster_selector(), self.components),
             open_pods=self.open_pods(),
             ingress=self.ingress(),
@@ -275,7 +274,6 @@ class _Resolver:
             teardown=self.teardown(
                 jails, [*sub_mount_volumes, *_record_volumes(slurmdbd)], controller, secrets, slurmdbd.mariadb if slurmdbd else None
             ),
-            objects_owner=None,
             live=None,
         )
 
@@ -323,7 +321,7 @@ class _Resolver:
     def controller(self) -> Controller:
         spec = self.spec["controller"]
         name = f"{self.name}-controller"
-        hosts = self.controller_hosts(name, spec["replicas"])
+        hosts = self.hosts("controller", spec["replicas"])
         return Controller(
             name=name,
             service=name,
@@ -356,13 +354,14 @@ class _Resolver:
             "host_users": spec.get("hostUsers"),
         }
 
-    def controller_hosts(self, name: str, replicas: int) -> list[ControllerHost]:
+    def hosts(self, component: str, replicas: int) -> list[DaemonHost]:
         """The primary's address is the same with and without a backup, so that whoever has it finds it after either change."""
-        selector = self.components["controller"].selector
+        name = f"{self.name}-{component}"
+        selector = self.components[component].selector
         if replicas == 1:
-            return [ControllerHost(host=f"{name}-0", address=self.domain(name), service=name, selector=selector)]
+            return [DaemonHost(host=f"{name}-0", address=self.domain(name), service=name, selector=selector)]
         return [
-            ControllerHost(
+            DaemonHost(
                 host=f"{name}-{index}",
                 address=self.domain(service),
                 service=service,
@@ -390,14 +389,16 @@ class _Resolver:
         server = self.database_server(spec["database"])
         external = spec["database"].get("external", {})
         mariadb = self.mariadb(spec["database"])
+        archive = spec.get("archive", {}).get("volume")
         own = server or mariadb
         host = self.domain(own.service) if own else external["host"]
-        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, host=f"{name}-0", database_host=host, auth=rest.auth_settings(self.spec))}
+        hosts = self.hosts("accounting", spec["replicas"])
+        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, hosts=hosts, database_host=host, auth=self.auth_settings())}
         tls = external.get("tls", {})
         return Accounting(
             name=name,
             service=name,
-            address=self.domain(name),
+            hosts=hosts,
             port=accounting.SLURMDBD_PORT,
             config_map=f"{name}-config",
             files=files,
@@ -412,11 +413,11 @@ class _Resolver:
             mariadb=mariadb,
             tenants=_tenants(spec["tenants"]) if "tenants" in spec else None,
             backup=self.backup(spec, host),
-            archive=self.volume("archive", spec["archive"]["volume"], "ReadWriteOnce") if "archive" in spec else None,
+            archive=self.volume("archive", archive, archive.get("accessMode", "ReadWriteOnce")) if archive else None,
             archives=accounting.ARCHIVES,
             **self.pods(name, self.components["accounting"], spec),
-            pods=1,
-            affinity={},
+            pods=spec["replicas"],
+            affinity=_apart(self.components["accounting"].selector) if len(hosts) > 1 else {},
             jail=self.controller_jail(),
             accounts=self.daemon_accounts(),
         )
@@ -505,6 +506,7 @@ class _Resolver:
         name = f"{self.name}-rest"
         read_once = {"slurm.conf": rest.slurm_conf(slurm_conf), "haproxy.cfg": rest.proxy_conf(spec)}
         of = self.components["rest"]
+        certificate = self.certificate(spec)
         return Rest(
             name=name,
             replicas=spec["replicas"],
@@ -512,7 +514,8 @@ class _Resolver:
             files={**read_once, **rest.accounts(self.spec)},
             hash=_hash(read_once)[:16],
             openapi="slurmctld,slurmdbd" if "accounting" in self.spec else "slurmctld",
-            tls_secret=spec["tls"]["secret"] if "tls" in spec else None,
+            tls_secret=certificate.spec["secretName"] if certificate else spec.get("tls", {}).get("secret"),
+            certificate=certificate,
             scheme="HTTPS" if "tls" in spec else "HTTP",
             jwt_secret=f"{name}-jwt-key",
             jwks_config_map=spec["jwks"]["configMap"] if "jwks" in spec else None,
@@ -527,6 +530,27 @@ class _Resolver:
             affinity=_apart(of.selector) if spec["replicas"] > 1 else {},
             jail=PodVolumes([], [], []),
             accounts=None,
+        )
+
+    def certificate(self, spec: Json) -> Certificate | None:
+        """Return the object; None where another keeps the certificate. ``spec`` is spec.rest."""
+        tls = spec.get("tls", {})
+        if "issuerRef" not in tls:
+            return None
+        name = f"{self.name}-rest"
+        own = [f"{name}.{self.namespace}.svc", self.domain(name), f"{name}.{self.namespace}", name]
+        addresses = {"ipAddresses": tls["ipAddresses"]} if tls.get("ipAddresses") else {}
+        return Certificate(
+            name=name,
+            labels=self.components["certificate"].labels,
+            spec={
+                "secretName": f"{name}-tls",
+                "dnsNames": list(dict.fromkeys([*tls.get("dnsNames", []), *own])),
+                **addresses,
+                "issuerRef": tls["issuerRef"],
+                "privateKey": {"rotationPolicy": "Always"},
+                "usages": ["digital signature", "key encipherment", "server auth"],
+            },
         )
 
     def daemon_accounts(self) -> PodVolumes | None:
@@ -550,12 +574,16 @@ class _Resolver:
             Ingress(
                 name=f"{self.name}-base-ingress-{part.name}",
                 selector=self.components[part.name].selector,
-                peers=[*({"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress), *self.operated(part)],
+                peers=[*self.peers(part), *self.operated(part)],
                 ports=[{"protocol": "TCP", "port": part.port}] if part.port else [],
             )
             for part in self.parts
             if part.ingress or part.port
         ]
+
+    def peers(self, part: components.Part) -> list[Json]:
+        """The components of this cluster that may connect to one, of those that the document has."""
+        return [{"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress if name in self.components]
 
     def operated(self, part: components.Part) -> list[Json]:
         """Who else reaches the pods of an operator's object: they one another, and the operator, wherever it runs."""
@@ -967,7 +995,7 @@ class _Resolver:
             # Said in advance, so that no pod is put where the disk has not that much left.
             requests["ephemeral-storage"] = str(spec["volume"]["size"])
         return Populate(
-            # What a job does is in its name, since a job's template can not be changed: another image, or other users, is another job.
+            # What a job does is in its name, since a job's template cannot be changed: another image, or other users, is another job.
             job=f"{prefix}-populate-{_short([populate.get('image'), populate['policy'], self.spec['images'], volume.claim])}"
             if volume
             else None,
@@ -1000,7 +1028,11 @@ class _Resolver:
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
 
-    def secrets(self, munge: Munge, login: Login, workers: Workers, slurmdbd: Accounting | None, slurmrestd: Rest | None) -> list[Json]:
+    def auth_settings(self) -> Json:
+        """Return what slurm.conf and slurmdbd.conf share: how daemons and commands authenticate, and how tokens are verified."""
+        return {**config.auth_settings(self.spec["slurm"]["auth"]), **rest.auth_settings(self.spec)}
+
+    def secrets(self, auth: Auth, login: Login, workers: Workers, slurmdbd: Accounting | None, slurmrestd: Rest | None) -> list[Json]:
         """Return the Secrets that are made once. The password of a database is one where the cluster has a database of its own."""
         tokens = [slurmrestd.jwt_secret] if slurmrestd else []
         passwords: list[tuple[str, Labels]] = []
@@ -1016,10 +1048,10 @@ class _Resolver:
             host_keys.append((workers.host_keys_secret, self.components["worker"].labels))
         return [
             {
-                "name": munge.secret,
+                "name": auth.secret,
                 "namespace": self.namespace,
                 "labels": self.components["base"].labels,
-                "data": {"munge.key": {"random_bytes": 1024}},
+                "data": {f"{auth.type}.key": {"random_bytes": 1024}},
             },
             *(
                 {
@@ -1074,11 +1106,18 @@ class _Resolver:
         if mariadb:
             data.extend(self.owned("PersistentVolumeClaim", claim) for claim in mariadb.claims)
             left.append(f"Other claims of the MariaDB object {mariadb.name} stay, such as those of replicas that it had before.")
-        data.extend(self.owned("Secret", secret["name"]) for secret in secrets)
+        # The key of the other kind is there where spec.slurm.auth was changed.
+        keys = {f"{self.name}-base-{auth}-key" for auth in schema.AUTH} - {str(secret["name"]) for secret in secrets}
+        data.extend(self.owned("Secret", name) for name in (*(str(secret["name"]) for secret in secrets), *sorted(keys)))
         data.append(self.owned("ConfigMap", revisions.name(self.name)))
         theirs = [self.spec["sssd"]["configSecret"]] if "sssd" in self.spec else []
-        theirs += [self.spec["rest"]["tls"]["secret"]] if "tls" in self.spec.get("rest", {}) else []
+        tls = self.spec.get("rest", {}).get("tls", {})
+        theirs += [tls["secret"]] if "secret" in tls else []
         left.extend(f"The Secret {name} in namespace {self.namespace} is yours and stays." for name in theirs)
+        if "issuerRef" in tls:
+            left.append(
+                f"The Secret {self.name}-rest-tls in namespace {self.namespace} is cert-manager's and stays, unless cert-manager removes it."
+            )
         return Teardown(
             applysets=[
                 self.applyset(one, {**self.labels, components.LABEL: part.name})

@@ -49,6 +49,8 @@ def auth_settings(spec: Json) -> dict[str, conf.Value]:
 
 def slurm_conf(text: str) -> str:
     """Return slurmrestd's slurm.conf, made of the cluster's ``text``: without munge, and without nodes, which slurmctld reports."""
+    # cred/slurm would want a key, and slurmrestd makes no credentials.
+    text = text.replace("\nCredType=cred/slurm\n", "\nCredType=cred/munge\n")
     lines = [line for line in text.splitlines() if not line.startswith("#") and line.partition("=")[0].lower() not in _OF_OTHERS]
     return conf.text(config.HEADER, [conf.line([("AuthType", "auth/jwt")]), *filter(None, lines)])
 

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 _SCRIPT = "/usr/local/lib/corral/keys.sh"
 # In the order in which they are rotated: first those that end nothing. munge before all that restarts a pod, which would have the new key at once.
-NAMES = ("munge", "host_keys", "database", "jwt")
+NAMES = ("munge", "host_keys", "worker_host_keys", "database", "jwt")
 
 
 def rows(model: Model, names: Iterable[str]) -> list[Json]:
@@ -29,11 +29,23 @@ def rows(model: Model, names: Iterable[str]) -> list[Json]:
 
 def _row(model: Model, name: str) -> Json:
     if name == "munge":
+        if model.auth.type != "munge":
+            raise CorralError(
+                f"rotate names munge, but spec.slurm.auth is {model.auth.type}, whose daemons read their key when they start, which would end jobs. Nothing "
+                "was changed; leave it out, and see docs/keys.md."
+            )
         everywhere = {key: model.labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
-        return _informed(model, name, model.munge.secret, everywhere, "munged")
+        return _informed(model, name, model.auth.secret, everywhere, "munged")
     if name == "host_keys":
         login = model.components["login"]
         return _informed(model, name, model.login.host_keys_secret, login.selector, login.daemon)
+    if name == "worker_host_keys":
+        if model.workers.ssh == "Never":
+            raise CorralError(
+                "rotate names worker_host_keys, but spec.workers.ssh is Never, so workers have none. Nothing was changed; leave it out."
+            )
+        worker = model.components["worker"]
+        return _informed(model, name, model.workers.host_keys_secret, worker.selector, worker.daemon, "host_keys")
     if name == "database":
         if model.accounting is None:
             raise CorralError("rotate names database, but the document has no spec.accounting. Nothing was changed; leave it out.")
@@ -49,12 +61,13 @@ def _row(model: Model, name: str) -> Json:
     return _restarted(model, name, model.rest.jwt_secret, ["accounting", "controller"] if model.accounting else ["controller"])
 
 
-def _informed(model: Model, name: str, secret: str, selector: Labels, container: str) -> Json:
+def _informed(model: Model, name: str, secret: str, selector: Labels, container: str, what: str = "") -> Json:
+    """``what`` is the script's word for the keys, where it is not the name."""
     return {
         **_restarted(model, name, secret, []),
         "selector": _selector(selector),
         "container": container,
-        "command": [_SCRIPT, name],
+        "command": [_SCRIPT, what or name],
     }
 
 

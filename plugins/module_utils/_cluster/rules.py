@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a document must be beyond its structure: the rules that stand in the schema, and what these can not say, such as names that clash, parts that do not
+"""What a document must be beyond its structure: the rules that stand in the schema, and what these cannot say, such as names that clash, parts that do not
 fit one another, and text that Slurm or sshd would misread.
 """
 
@@ -148,7 +148,9 @@ POD_PATHS = (
     "/opt/corral",
     "/proc",
     "/run/munge",
+    "/run/sack",
     "/run/slurm",
+    "/run/slurm-key",
     "/sys",
     "/tmp",
     "/usr/local/lib/corral",
@@ -386,7 +388,7 @@ def _pod_volumes(spec: Json) -> Iterator[str]:
             if own:
                 yield (
                     f"{path}.mountPath is {target}, but {own} is the pod's own; choose a path beside it, such as /mnt/{volume['name']}, or for what "
-                    "users shall see spec.jail.subMounts."
+                    "users should see spec.jail.subMounts."
                 )
 
 
@@ -466,7 +468,7 @@ def _sssd(cluster: str, spec: Json) -> Iterator[str]:
     sssd = spec.get("sssd")
     if not sssd:
         return
-    secrets = (f"{cluster}-base-munge-key", f"{cluster}-login-host-keys")
+    secrets = (*(f"{cluster}-base-{auth}-key" for auth in schema.AUTH), f"{cluster}-login-host-keys")
     if sssd["configSecret"] in secrets:
         yield f"spec.sssd.configSecret is {sssd['configSecret']}, one of corral's own Secrets; name the one that holds sssd.conf."
     homes: str = sssd["homes"]
@@ -484,7 +486,7 @@ def _no_jail_users(spec: Json) -> Iterator[str]:
     root = next((user["name"] for user in spec["users"] if user["sudo"]), None)
     if root and spec["jail"]["noJailUsers"] and not spec["jail"]["noJailDespiteSudo"]:
         yield (
-            f"spec.jail.noJailUsers can not be had beside {root}, who has sudo: as root of the jail {root} can take over a job that runs outside of it, and be "
+            f"spec.jail.noJailUsers cannot be had beside {root}, who has sudo: as root of the jail {root} can take over a job that runs outside of it, and be "
             "root of the worker's pod; empty the list, take sudo away, or accept it with spec.jail.noJailDespiteSudo: true."
         )
 
@@ -534,7 +536,7 @@ def _extra(spec: Json) -> Iterator[str]:
 
 
 def _host_users(spec: Json) -> Iterator[str]:
-    """What pods with a user namespace of their own can not do."""
+    """What pods with a user namespace of their own cannot do."""
     sets = [(f"spec.nodeSets[{index}]", one) for index, one in enumerate(spec["nodeSets"])]
     own = [path for path, one in [("spec.login", spec["login"]), *sets] if one.get("hostUsers") is False]
     # slurmd confines jobs by cgroups, of which a part is for the Kubernetes node's own root alone.
@@ -572,7 +574,7 @@ def _gpus(spec: Json) -> Iterator[str]:
         if real:
             yield (
                 f"{vendors['simulated']}.gpu is simulated and {real}.gpu is not: with processTracking: cgroup one file for the whole cluster says whether jobs "
-                "are kept from the GPUs of others, which simulated ones can not be; give them a cluster of their own."
+                "are kept from the GPUs of others, which simulated ones cannot be; give them a cluster of their own."
             )
         for line in _pairs_of(slurm["extraCgroupConfig"]):
             if any(key.lower() == "constraindevices" and value.lower() in ("yes", "true", "1", "up") for key, value in line):
@@ -586,7 +588,7 @@ def _gpu(path: str, node_set: Json) -> Iterator[str]:
     gpu = node_set["gpu"]
     if "mig-" in gpu.get("resourceName", "") and gpu["count"] > 1:
         yield (
-            f"{path}.gpu.count is {gpu['count']} of {gpu['resourceName']}, parts of GPUs, which Slurm can not tell apart by their files; give each node "
+            f"{path}.gpu.count is {gpu['count']} of {gpu['resourceName']}, parts of GPUs, which Slurm cannot tell apart by their files; give each node "
             "one of them and the set more nodes, or ask for whole GPUs."
         )
     yield from _cores(path, node_set)

@@ -11,11 +11,13 @@ them, too, in the shapes of shapes.py, of which the definition's rules and a run
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.shapes import (
+    Condition,
     Refers,
     Rule,
     Rules,
@@ -53,6 +55,8 @@ TENANTS_PLURAL = "slurmtenants"
 MAX_NODES = 65536
 MAX_REPLICAS = 10000
 MIN_ID, MAX_ID = 1000, 2_000_000_000
+# Values of spec.slurm.auth, which are names of Slurm's plugins too.
+AUTH = ("munge", "slurm")
 SYSTEM_IDS = (60001, 65535)
 # More than any machine has; each is a file and a bit of Slurm's.
 MAX_GPUS = 64
@@ -247,7 +251,7 @@ _VOLUME_KINDS = ("claimName", "storageClassName", "hostPath")
 
 
 _VOLUME_SIZE = "give the size of the claim, such as 10Gi"
-_SAME_KIND = "a volume's kind can not be changed, for its data would be lost"
+_SAME_KIND = "a volume's kind cannot be changed, for its data would be lost"
 
 
 def _same_kind(at: str = "") -> str:
@@ -275,14 +279,32 @@ def volume(description: str, more: dict[str, Schema] | None = None, *rules: Rule
     return _object(description, {**_volume_properties(), **(more or {})}, rules=(kind, unseen(_same_kind(), _SAME_KIND)))
 
 
-def _state_volume() -> Schema:
-    """slurmctld's, which one pod mounts or two."""
+def _paired_volume(description: str, second: str) -> Schema:
+    """A volume which one pod mounts or two; ``second`` is what the second runs."""
     access = _string(
-        "How the claim that is made can be mounted: by one Kubernetes node, or by several at once, which a second controller needs. A claim keeps it "
+        f"How the claim that is made can be mounted: by one Kubernetes node, or by several at once, which a second {second} needs. A claim keeps it "
         "for life. Goes with storageClassName and hostPath.",
         enum=("ReadWriteOnce", "ReadWriteMany"),
     )
-    return volume("Where slurmctld keeps its state.", {"accessMode": access}, goes_with("accessMode", *_VOLUME_KINDS[1:]))
+    return volume(description, {"accessMode": access}, goes_with("accessMode", *_VOLUME_KINDS[1:]))
+
+
+def _mounted_by_both(name: str, second: str, page: str, otherwise: Condition | None = None) -> Rule:
+    """A pair of pods is on two nodes, as a rule, and needs the same files."""
+    alone = equals("replicas", 1) | otherwise if otherwise else equals("replicas", 1)
+
+    def message(pair: Schema, path: str) -> str:
+        found: Schema = functools.reduce(lambda outer, field: outer[field], name.split("."), pair)
+        return (
+            f"{path}.replicas is {pair['replicas']}, but {path}.{name}.accessMode is {found.get('accessMode', 'ReadWriteOnce')}, a volume for one Kubernetes "
+            f"node; set it to ReadWriteMany, with a storage class or directory that all nodes share ({page})."
+        )
+
+    return Rule(
+        alone | has(f"{name}.claimName") | (has(f"{name}.accessMode") & equals(f"{name}.accessMode", "ReadWriteMany")),
+        f"two {second} need a volume {name} with accessMode: ReadWriteMany",
+        message,
+    )
 
 
 def _jail() -> Schema:
@@ -324,8 +346,8 @@ def _jail() -> Schema:
                 rules=(Refers("users", "who is not in", advice="add the user, or remove the name"),),
             ),
             "noJailDespiteSudo": _boolean(
-                "Allows noJailUsers in a cluster whose users have sudo. Each of those can then become root of the workers' pods: as root of the jail he "
-                "becomes a user whose job runs outside, and takes that job's process over.",
+                "Allows noJailUsers in a cluster whose users have sudo. Each of those can then become root of the workers' pods: as root of the jail they "
+                "become a user whose job runs outside, and take that job's process over.",
                 False,
             ),
         },
@@ -547,7 +569,7 @@ def draining(
     def how(policy: str | None, deadline: int | None) -> dict[str, Schema]:
         return {
             "policy": _string(
-                "Wait: until the jobs end by themselves. Requeue: after the deadline they are put back into the queue, and those that can not be are "
+                "Wait: until the jobs end by themselves. Requeue: after the deadline they are put back into the queue, and those that cannot be are "
                 "waited for. Cancel: after the deadline they are cancelled.",
                 enum=("Wait", "Requeue", "Cancel"),
                 default=policy,
@@ -869,7 +891,7 @@ def _node_set() -> Schema:
             "drain": draining(default={}),
             "updateStrategy": updating(),
             "security": _object(
-                "Where this set's nodes differ from spec.security, such as nodes that profiles can not be put on.",
+                "Where this set's nodes differ from spec.security, such as nodes that profiles cannot be put on.",
                 confinement(),
                 default={},
             ),
@@ -1015,7 +1037,7 @@ def _user() -> Schema:
             "name": _string("Login name.", _USER, max_length=31),
             "uid": _integer("Numeric user id. 60001–65535 are the system's own.", MIN_ID, MAX_ID),
             "gid": _integer(
-                "Numeric id of the primary group: one of spec.groups. Without it the user gets a group of his own, with his name and uid.",
+                "Numeric id of the primary group: one of spec.groups. Without it the user gets a group of their own, with their name and uid.",
                 MIN_ID,
                 MAX_ID,
             ),
@@ -1122,7 +1144,7 @@ def _partition() -> Schema:
             "denyAccounts": names("Accounts whose jobs do not run here. Needs accounting.", "An account.", _PROFILE, 64),
             "qos": _string("Quality of service whose limits the partition has. Needs accounting.", _PROFILE, max_length=64),
             "allowQos": names("QoS that jobs can have here. Needs accounting.", "A QoS.", _PROFILE, 64),
-            "denyQos": names("QoS that jobs can not have here. Needs accounting.", "A QoS.", _PROFILE, 64),
+            "denyQos": names("QoS that jobs cannot have here. Needs accounting.", "A QoS.", _PROFILE, 64),
             "exclusiveUser": _boolean("Whether a node runs jobs of one user at a time."),
             "hidden": _boolean("Whether sinfo and squeue leave the partition out, unless asked for all."),
             "rootOnly": _boolean("Whether only root can give jobs to it."),
@@ -1432,7 +1454,7 @@ def _accounting() -> Schema:
             ),
             "archive": _object(
                 "Keeps what purge removes from the database: slurmdbd writes it into files first, which sacctmgr archive load reads.",
-                {"volume": volume("Where the files are.")},
+                {"volume": _paired_volume("Where the files are.", "slurmdbd")},
                 required=("volume",),
             ),
             "privateData": _list(
@@ -1453,6 +1475,7 @@ def _accounting() -> Schema:
                 },
             ),
             "extraConfig": _lines("Lines for slurmdbd.conf, one Key=Value each.", "A line such as CommitDelay=1."),
+            "replicas": _integer("1: one slurmdbd. 2: a primary, and a backup that takes over when the primary is away.", 1, 2, 1),
             "resources": resources(
                 "Size of slurmdbd's container.",
                 default={"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}},
@@ -1461,12 +1484,13 @@ def _accounting() -> Schema:
                 "slurmdbd",
                 startup="",
                 failures=30,
-                readiness="Does it listen? It does so once it has its database.",
+                readiness="Does it listen, once it has its database, or stand by for the primary?",
                 liveness="Does it run?",
             ),
             **host_users(),
             **placement(),
         },
+        rules=(_mounted_by_both("archive.volume", "slurmdbd", "docs/accounting.md", ~has("archive")),),
     )
 
 
@@ -1504,15 +1528,46 @@ def _rest() -> Schema:
         {
             "replicas": _integer("Number of pods.", 1, 16, 1),
             "tls": _object(
-                "Encryption, by the proxy. Needed unless plainHttp is true.",
+                "Encryption, by the proxy. Needed unless plainHttp is true. Exactly one of secret and issuerRef. A renewed certificate is served within "
+                "two minutes.",
                 {
-                    "secret": _string(
-                        "Name of a Secret of type kubernetes.io/tls, such as one that cert-manager keeps. A renewed certificate is served within two "
-                        "minutes.",
-                        _SUBDOMAIN,
-                    )
+                    "secret": _string("Name of a Secret of type kubernetes.io/tls, which you keep.", _SUBDOMAIN),
+                    "issuerRef": _object(
+                        "Who issues the certificate, by a Certificate object (cert-manager.io/v1). cert-manager has to be installed.",
+                        {
+                            "name": _string("Name of the issuer.", _SUBDOMAIN),
+                            "kind": _string(
+                                "Its kind, such as ClusterIssuer, or that of an external issuer.",
+                                r"^[A-Z][A-Za-z0-9]*$",
+                                max_length=63,
+                                default="Issuer",
+                            ),
+                            "group": _string("API group of its kind.", _SUBDOMAIN, default="cert-manager.io"),
+                        },
+                        required=("name",),
+                    ),
+                    "dnsNames": _list(
+                        "Names by which users reach the REST API, besides those of its Service. Goes with issuerRef.",
+                        _string(
+                            "A name, such as slurm.example.com.",
+                            r"^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+                            max_length=253,
+                        ),
+                        maximum=64,
+                        unique=True,
+                    ),
+                    "ipAddresses": _list(
+                        "Addresses by which users reach the REST API. Goes with issuerRef.",
+                        _string("An address, of IPv4 or IPv6.", r"^[0-9a-f.:]+$", max_length=45),
+                        maximum=64,
+                        unique=True,
+                    ),
                 },
-                required=("secret",),
+                rules=(
+                    one_of("secret", "issuerRef", what="certificate"),
+                    goes_with("dnsNames", "issuerRef"),
+                    goes_with("ipAddresses", "issuerRef"),
+                ),
             ),
             "plainHttp": _boolean(
                 "true: no encryption, for a gateway in the Kubernetes cluster that has it. Whoever reads the network then reads tokens.",
@@ -1585,8 +1640,9 @@ def _rest() -> Schema:
     )
 
 
+@functools.cache
 def spec() -> Schema:
-    """The schema of ``spec``."""
+    """The schema of ``spec``. It is shared, so nobody may change it."""
     return _object(
         "The wanted state of the cluster.",
         {
@@ -1657,6 +1713,12 @@ def spec() -> Schema:
             "slurm": _object(
                 "Slurm's own configuration.",
                 {
+                    "auth": _string(
+                        "By what Slurm's daemons and commands trust each other. munge: by munged beside each. slurm: by Slurm itself, with a key of its own "
+                        "and without munged. It can be changed while no pod of workers and login nodes runs, as with maintenance: WorkersAndLogin.",
+                        enum=AUTH,
+                        default="munge",
+                    ),
                     "processTracking": _string(
                         "How Slurm follows and confines the processes of jobs. cgroup needs cgroup v2 on the Kubernetes "
                         "nodes; linuxproc works everywhere and confines nothing beyond the pod's own limits.",
@@ -1717,7 +1779,7 @@ def spec() -> Schema:
                         2,
                         1,
                     ),
-                    "stateVolume": _state_volume(),
+                    "stateVolume": _paired_volume("Where slurmctld keeps its state.", "controller"),
                     "probes": _probes(
                         "slurmctld",
                         startup="",
@@ -1729,20 +1791,7 @@ def spec() -> Schema:
                     **placement(),
                 },
                 required=("stateVolume",),
-                rules=(
-                    # A second slurmctld is on another node, as a rule, and needs the same state.
-                    Rule(
-                        equals("replicas", 1)
-                        | has("stateVolume.claimName")
-                        | (has("stateVolume.accessMode") & equals("stateVolume.accessMode", "ReadWriteMany")),
-                        "two controllers need a state volume with accessMode: ReadWriteMany",
-                        lambda controller, path: (
-                            f"{path}.replicas is {controller['replicas']}, but {path}.stateVolume.accessMode is "
-                            f"{controller['stateVolume'].get('accessMode', 'ReadWriteOnce')}, a volume for one Kubernetes node; set it to ReadWriteMany, with "
-                            "a storage class or directory that all nodes share (docs/ha.md)."
-                        ),
-                    ),
-                ),
+                rules=(_mounted_by_both("stateVolume", "controllers", "docs/ha.md"),),
             ),
             "login": _object(
                 "Login nodes: sshd.",
@@ -1955,6 +2004,7 @@ def _conditions() -> Schema:
     )
 
 
+@functools.cache
 def document() -> Schema:
     """The schema of a whole SlurmCluster, as the CRD holds it."""
     return _object(

@@ -69,8 +69,8 @@ def equals(field: str, wanted: str | int) -> Condition:
 
 @dataclass(frozen=True)
 class Rule:
-    """What must hold of an object. ``says`` makes a run's sentence of the object and its path; it is None where a run has other words for it, or can not
-    see it. ``message`` is empty for what CEL can not compare."""
+    """What must hold of an object. ``says`` makes a run's sentence of the object and its path; it is None where a run has other words for it, or cannot
+    see it. ``message`` is empty for what CEL cannot compare."""
 
     must: Condition
     message: str
@@ -226,7 +226,7 @@ def excludes(one: str, other: str) -> Rule:
 
 
 def at_most(less: str, more: str, amount: Callable[[Any], Any] | None = None) -> Rule:
-    """Where both are there, the one is not more than the other. With ``amount``, by which other things than numbers are compared, CEL can not do it."""
+    """Where both are there, the one is not more than the other. With ``amount``, by which other things than numbers are compared, CEL cannot do it."""
     both, measure = has(less) & has(more), amount or int
     fits = Condition(f"self.{less} <= self.{more}", lambda value: bool(measure(value[less]) <= measure(value[more])), 1)
     return Rule(

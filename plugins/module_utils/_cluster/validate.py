@@ -46,7 +46,7 @@ class InvalidDocument(CorralError):
 def check(document: Any) -> dict[str, Any]:
     """Return the spec of ``document`` with the schema's defaults. Raises InvalidDocument where it is not a SlurmCluster that can be made.
 
-    Its structure comes first, then the defaults, then what a schema can not say: that sees each field that has a default.
+    Its structure comes first, then the defaults, then what a schema cannot say: that sees each field that has a default.
     """
     check_head(document)
     written = defaults.normal(document.get("spec"))
@@ -154,7 +154,7 @@ def _free(value: Any, path: str, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, str):
         yield from _text(value, {}, path)
     elif value is not None and not _is_scalar(value):
-        yield f"{path} is {_found(value)}, which Kubernetes can not keep; write text, a number of at most 19 digits, or true or false."
+        yield f"{path} is {_found(value)}, which Kubernetes cannot keep; write text, a number of at most 19 digits, or true or false."
 
 
 def _is_scalar(value: Any) -> bool:

@@ -211,7 +211,7 @@ class Applier:
             try:
                 before = at_revision(self._client, item.ref, revision)
             except ApiError:
-                return "configured"  # written since R0, and the past can not be asked for
+                return "configured"  # written since R0, and the past cannot be asked for
         if before is None:
             return "created"  # by a first try whose response was lost
         return "unchanged" if fields.same(before, response.data, self._manager) else "configured"

@@ -102,7 +102,7 @@ class Access:
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS settings of the server and of its proxy (None for plain http). The CA is the configured one alone; REQUESTS_CA_BUNDLE has no say.
 
-        Raises ConfigError for certificates that can not be read.
+        Raises ConfigError for certificates that cannot be read.
         """
         if "https" not in (urlsplit(self.server).scheme, urlsplit(self.proxy or "").scheme):
             return None
@@ -117,7 +117,7 @@ class Access:
                 _load_client_certificate(context, self.certificate, self.key)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise ConfigError(
-                f"The certificates of {self.source} can not be used ({error}); check the CA, client certificate and key."
+                f"The certificates of {self.source} cannot be used ({error}); check the CA, client certificate and key."
             ) from error
         return context
 
@@ -197,7 +197,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"The kubeconfig {path} does not exist; name an existing one with the parameter kubeconfig or KUBECONFIG."
         ) from error
     except OSError as error:
-        raise ConfigError(f"The kubeconfig {path} can not be read ({error.strerror}); check its permissions.") from error
+        raise ConfigError(f"The kubeconfig {path} cannot be read ({error.strerror}); check its permissions.") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)  # its text would quote the file, which holds secrets
         where = f" in line {mark.line + 1}" if mark is not None else ""
@@ -339,7 +339,7 @@ def _token_file(path: Path) -> Callable[[], dict[str, str]]:
         try:
             token = path.read_text()
         except OSError as error:
-            raise ConfigError(f"The token file {path} can not be read ({error.strerror}); check the path and its permissions.") from error
+            raise ConfigError(f"The token file {path} cannot be read ({error.strerror}); check the path and its permissions.") from error
         return _bearer(token, f"the token file {path}")
 
     return read
@@ -368,7 +368,7 @@ def _official(path: str, context: str | None, user: dict[str, Any] | None = None
     try:
         official_config.load_kube_config(config_file=path, context=context, client_configuration=configuration)
     except Exception as error:  # its plugins raise whatever they like
-        raise ConfigError(f"The kubeconfig {path} can not be used ({' '.join(str(error).split())}); does kubectl work with it?") from error
+        raise ConfigError(f"The kubeconfig {path} cannot be used ({' '.join(str(error).split())}); does kubectl work with it?") from error
     if user and "exec" in user and not _official_token(configuration) and not configuration.cert_file:
         # The official client logs the plugin's failure and goes on without credentials, which would end in a 403 for nobody.
         command = user["exec"].get("command") if isinstance(user["exec"], dict) else None

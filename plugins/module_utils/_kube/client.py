@@ -434,7 +434,7 @@ def _payload(body: Any, what: str) -> bytes:
     try:
         return as_json(body).encode()
     except (TypeError, ValueError) as error:
-        raise KubeError(f"Could not {what}: the object can not be sent as JSON ({error}); correct that value.") from error
+        raise KubeError(f"Could not {what}: the object cannot be sent as JSON ({error}); correct that value.") from error
 
 
 # Asked before each request of this process; None: nobody is.
@@ -528,7 +528,7 @@ def _reason(error: Exception | None) -> str:
     for mark, words in (
         ("Connection refused", "connection refused"),
         ("Name or service not known", "its name is not known"),
-        ("Temporary failure in name resolution", "its name can not be resolved"),
+        ("Temporary failure in name resolution", "its name cannot be resolved"),
         ("timed out", "no answer in time"),
         ("Connection reset", "the connection was reset"),
         ("RemoteDisconnected", "the connection was closed"),

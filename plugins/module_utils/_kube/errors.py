@@ -117,7 +117,7 @@ class Conflict(ApiError):
 
 
 class WaitFailed(KubeError):
-    """What was waited for can not come by itself; the text says why."""
+    """What was waited for cannot come by itself; the text says why."""
 
 
 class WaitTimeout(KubeError):
@@ -125,7 +125,7 @@ class WaitTimeout(KubeError):
 
 
 class TemplateError(KubeError):
-    """A template that can not be rendered or whose output is no Kubernetes object."""
+    """A template that cannot be rendered or whose output is no Kubernetes object."""
 
 
 class ExecError(KubeError):

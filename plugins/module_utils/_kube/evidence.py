@@ -129,7 +129,7 @@ def of_claims(client: Client, pod: Object) -> str:
             said = f" ({event.reason}: {event.message})" if event else ""
             return f"{ref} is not bound{said}: give it a storage class that makes volumes, or make a PersistentVolume of its class, size and access modes"
     named = ", ".join(claims(pod)) or "its claims"
-    return f"its volumes ({named}) can not be used on any node that it may run on: choose nodes that reach them, or volumes that all nodes reach"
+    return f"its volumes ({named}) cannot be used on any node that it may run on: choose nodes that reach them, or volumes that all nodes reach"
 
 
 def belongs(pod: Object, kind: str, workload: Object) -> bool:

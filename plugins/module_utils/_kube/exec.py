@@ -65,7 +65,7 @@ def run_in_pod(
 
     What does not fit into memory comes from a file, ``stdin``, and goes piece by piece to ``sink``; then ``Output.stdout`` is empty.
 
-    Raises ApiError when the API server refuses (no such pod, no right to exec), ExecError when the command can not be
+    Raises ApiError when the API server refuses (no such pod, no right to exec), ExecError when the command cannot be
     started (then NotStarted), does not end in ``timeout`` seconds, or the connection breaks. A connection that fails before the command
     begins is tried again.
     """

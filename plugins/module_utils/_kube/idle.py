@@ -141,7 +141,7 @@ def _is_above(ref: Ref, live: dict[str, Any]) -> bool:
 
 
 def _unasked(error: Exception) -> str:
-    return f"it can not be asked ({str(error).rstrip('.')})"
+    return f"it cannot be asked ({str(error).rstrip('.')})"
 
 
 def _pods(client: Client, ref: Ref, live: dict[str, Any]) -> list[tuple[Ref, dict[str, Any]]]:
@@ -153,7 +153,7 @@ def _pods(client: Client, ref: Ref, live: dict[str, Any]) -> list[tuple[Ref, dic
 
 
 def _in_use(client: Client, ref: Ref, pod: dict[str, Any], question: Question) -> str:
-    """Report who uses a pod; "" for nobody. One that can not be asked is in use, unless the container does not run."""
+    """Report who uses a pod; "" for nobody. One that cannot be asked is in use, unless the container does not run."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     if not any(one.get("name") == question.container and "running" in (one.get("state") or {}) for one in statuses):
         return ""

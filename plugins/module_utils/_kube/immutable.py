@@ -14,7 +14,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import S
 # As Kubernetes' validation words it: k8s.io/kubernetes, pkg/apis/*/validation/validation.go.
 _REFUSALS = re.compile(
     r"field is immutable|immutable when|updates to \S+ spec for fields other than|cannot change roleRef|may not change once set|is immutable after creation"
-    r"|may not be changed in an update|updates to \S+ are forbidden|pod updates may not|existing toleration can not be modified"
+    r"|may not be changed in an update|updates to \S+ are forbidden|pod updates may not|existing toleration cannot be modified"
 )
 # The API server names the fields of a StatefulSet's spec that may be changed, and not the one that was.
 _MAY_CHANGE = frozenset(
@@ -35,14 +35,14 @@ _HOLD_DATA = frozenset(("PersistentVolumeClaim", "PersistentVolume", "Secret", "
 
 
 def is_refused(status: Status) -> bool:
-    """True when the object was refused because of a field that can not be changed."""
+    """True when the object was refused because of a field that cannot be changed."""
     return (
         status.code in (403, 422) and _REFUSALS.search(" ".join((status.message, *(cause.message for cause in status.causes)))) is not None
     )
 
 
 def changed(ref: Ref, body: dict[str, Any], live: dict[str, Any] | None) -> list[str]:
-    """Return the names of a StatefulSet's fields that differ and can not be changed; other kinds are told field by field by the API server."""
+    """Return the names of a StatefulSet's fields that differ and cannot be changed; other kinds are told field by field by the API server."""
     if ref.resource.kind != "StatefulSet" or live is None:
         return []
     wanted, there = body.get("spec") or {}, live.get("spec") or {}
@@ -60,7 +60,7 @@ def _within(wanted: Any, live: Any) -> bool:
 
 def way_out(ref: Ref, fields: list[str]) -> str:
     """Return the sentence that ends the refusal."""
-    what = f"{', '.join(fields)} can not be changed" if fields else "that can not be changed"
+    what = f"{', '.join(fields)} cannot be changed" if fields else "that cannot be changed"
     kind = ref.resource.kind.lower()
     where = f" -n {ref.namespace}" if ref.namespace else ""
     if ref.resource.kind in _HOLD_DATA:

@@ -45,14 +45,14 @@ def warnings(client: Client, namespace: str, pods: Iterable[Json]) -> list[str]:
         try:
             live = client.get(ref.path, what=f"read {ref}").data
         except NotFound:
-            found.append(f"{ref} is gone, while pods run with it ({_some(names)}); pods that start can not join them. {_NEXT}")
+            found.append(f"{ref} is gone, while pods run with it ({_some(names)}); pods that start cannot join them. {_NEXT}")
         except KubeError:
             continue
         else:
             keys = missing(live, recorded(live))
             if keys:
                 found.append(
-                    f"{ref} has lost {', '.join(keys)}, while pods run with it ({_some(names)}); pods that start can not join them. {_NEXT}"
+                    f"{ref} has lost {', '.join(keys)}, while pods run with it ({_some(names)}); pods that start cannot join them. {_NEXT}"
                 )
     return found
 

@@ -14,7 +14,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery impor
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Invalid, KubeError, NotFound, Status
 
 # Objects of a tier do not need one another; each tier may need those before it. A RoleBinding's role must exist, else the API server
-# can not see that the binder holds the role's rights; a token Secret needs its ServiceAccount; pods need all that they mount.
+# cannot see that the binder holds the role's rights; a token Secret needs its ServiceAccount; pods need all that they mount.
 _TIERS: tuple[frozenset[str], ...] = (
     frozenset({"Namespace"}),
     frozenset({"CustomResourceDefinition"}),
@@ -93,7 +93,7 @@ def prepare(
 
     ``namespace`` is for namespaced objects that name none. ``owner`` (an ownerReference, perhaps with the key ``namespace``) is put on every
     object that the owner may own: those in its namespace. With ``unknown_kinds`` an object of a kind that the API server does not have is an
-    imagined item, which can not exist; otherwise NotFound is raised. Raises KubeError for what is no Kubernetes object and for one that is there twice.
+    imagined item, which cannot exist; otherwise NotFound is raised. Raises KubeError for what is no Kubernetes object and for one that is there twice.
     """
     flat: list[tuple[dict[str, Any], str]] = []
     for index, obj in enumerate(objects):
@@ -129,7 +129,7 @@ def _item(obj: dict[str, Any], origin: str, discovery: Discovery, namespace: str
     metadata = obj.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-        raise _invalid(f"{obj['kind']} in {origin} has no metadata.name; name it (generateName can not be applied twice)")
+        raise _invalid(f"{obj['kind']} in {origin} has no metadata.name; name it (generateName cannot be applied twice)")
     if not _NAME.fullmatch(name):  # it becomes part of a path
         raise _invalid(
             f"{obj['kind']} in {origin} has the name {name!r}, which no object may have; use lower-case letters, digits, '-' and '.'"

@@ -109,7 +109,7 @@ def _labels(client: Client, item: Item) -> dict[str, str]:
     try:
         metadata = client.request("GET", item.ref.path, what=f"read {item.ref}", accept=METADATA).data["metadata"]
     except (NotFound, Forbidden):
-        return {}  # who may not read it can not tell; the apply says the rest
+        return {}  # who may not read it cannot tell; the apply says the rest
     return metadata.get("labels") or {}
 
 

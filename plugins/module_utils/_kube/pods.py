@@ -42,7 +42,7 @@ _NOT_LOOKED = re.compile("failed to sync .* cache: timed out")
 @dataclass(frozen=True)
 class Trouble:
     """Something wrong with a pod. ``cause``: image, name, start, profile, crash, place or volume, or event for what events alone tell (refused pods, and
-    volumes that can not be mounted); ``reason`` is the reason that Kubernetes gives."""
+    volumes that cannot be mounted); ``reason`` is the reason that Kubernetes gives."""
 
     cause: str
     reason: str
@@ -129,7 +129,7 @@ def troubles(pod: Object) -> list[Trouble]:
     ]
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     if status.get("phase") == "Failed" and status.get("reason") == _NO_APPARMOR:
-        place.append(Trouble("profile", _NO_APPARMOR, f"its node can not confine it ({' '.join(str(status.get('message', '')).split())})"))
+        place.append(Trouble("profile", _NO_APPARMOR, f"its node cannot confine it ({' '.join(str(status.get('message', '')).split())})"))
     return place + [trouble for trouble in map(_container, containers) if trouble is not None]
 
 
@@ -180,11 +180,11 @@ def _container(status: Object) -> Trouble | None:
     if reason == "InvalidImageName":
         return Trouble("name", reason, f"the image name {image!r} is not valid", name, restarts)
     if reason in _IMAGE:
-        return Trouble("image", reason, f"the image {image} can not be had ({reason}: {message})", name, restarts)
+        return Trouble("image", reason, f"the image {image} cannot be had ({reason}: {message})", name, restarts)
     if reason in _START and _PROFILE.search(message):
-        return Trouble("profile", reason, f"it can not be started ({reason}: {message})", name, restarts)
+        return Trouble("profile", reason, f"it cannot be started ({reason}: {message})", name, restarts)
     if reason in _START and not _NOT_LOOKED.search(message):
-        return Trouble("start", reason, f"it can not be started ({reason}: {message})", name, restarts)
+        return Trouble("start", reason, f"it cannot be started ({reason}: {message})", name, restarts)
     if reason == "CrashLoopBackOff":
         return Trouble("crash", reason, f"it crashes again and again ({last_end(status)})", name, restarts)
     return None

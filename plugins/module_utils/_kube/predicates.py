@@ -179,14 +179,18 @@ def _service(obj: Object) -> State:
     return State(ready=False, text="no load balancer has given it an address")
 
 
-def _maria_db(obj: Object) -> State:
-    """As mariadb-operator says by its condition, which has no generation."""
-    ready = _condition(obj, "Ready")
-    if ready.get("status") == "True":
-        return READY
-    if not ready:
-        return State(ready=False, text="mariadb-operator has not reported on it; see whether its pod runs and watches this namespace")
-    return State(ready=False, text=f"{ready.get('reason', 'NotReady')}: {str(ready.get('message', '')).rstrip('.')}")
+def _operated(operator: str) -> Callable[[Object], State]:
+    """As another operator says by its condition, which need not have a generation."""
+
+    def state(obj: Object) -> State:
+        ready = _condition(obj, "Ready")
+        if ready.get("status") == "True":
+            return READY
+        if not ready:
+            return State(ready=False, text=f"{operator} has not reported on it; see whether its pod runs and watches this namespace")
+        return State(ready=False, text=f"{ready.get('reason', 'NotReady')}: {str(ready.get('message', '')).rstrip('.')}")
+
+    return state
 
 
 PREDICATES: dict[tuple[str, str], Callable[[Object], State]] = {
@@ -198,5 +202,6 @@ PREDICATES: dict[tuple[str, str], Callable[[Object], State]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("batch", "Job"): _job,
-    ("k8s.mariadb.com", "MariaDB"): _maria_db,
+    ("cert-manager.io", "Certificate"): _operated("cert-manager"),
+    ("k8s.mariadb.com", "MariaDB"): _operated("mariadb-operator"),
 }

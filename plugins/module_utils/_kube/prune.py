@@ -151,7 +151,7 @@ class ApplySet:
         self._write(kinds, namespaces, None, data if noted is None else {**data, _MEMBERS: json.dumps(noted)})
 
     def prune(self, items: list[Item]) -> list[Ref]:
-        """Delete the members that are not among ``items``; return them. If one kind can not be listed, nothing is deleted at all."""
+        """Delete the members that are not among ``items``; return them. If one kind cannot be listed, nothing is deleted at all."""
         if self._settled or (self._check and self._parent is None):
             return []
         kept = {_key(item.ref) for item in items}

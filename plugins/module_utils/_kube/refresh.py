@@ -179,7 +179,7 @@ class Refresh:
         except NotFound:
             return ""
         except ExecError as error:
-            return f"can not be asked ({str(error).rstrip('.')})"
+            return f"cannot be asked ({str(error).rstrip('.')})"
         found = seen.stdout.strip() if seen.code == 0 else seen.summary
         if found == self._wanted:
             return None

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Readable manifests with values in them, in a Jinja environment in which a value can not break out of its place.
+"""Readable manifests with values in them, in a Jinja environment in which a value cannot break out of its place.
 
 Every expression is printed as JSON, which is YAML: ``name: {{ corral.name }}`` holds for quotes, newlines and Jinja in the value, and a
 dict or list is placed whole. So text is joined inside the expression (``{{ a ~ "-" ~ b }}``), never beside it. Undefined names are errors;

@@ -184,7 +184,7 @@ class Batch:
             ownership.refuse_others(self._client, items, set_label=MEMBER_LABEL, set_id=self._set.id)
 
     def _foretell(self, items: list[Item]) -> None:
-        """Warn, in check mode, that objects come with their kind; the API server can not be asked. Raises NotFound where no definition can bring it."""
+        """Warn, in check mode, that objects come with their kind; the API server cannot be asked. Raises NotFound where no definition can bring it."""
         for item in items:
             kind = item.ref.resource
             if any(group == kind.group for group, _kind in BUILTIN):

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods of an older template than their StatefulSet's: those that keep it from healing, since they can not start, and those that nobody replaces.
+"""Pods of an older template than their StatefulSet's: those that keep it from healing, since they cannot start, and those that nobody replaces.
 
-A StatefulSet waits for a pod that can not start for ever (kubernetes.io, StatefulSets, "Forced rollback"), and with OnDelete it never replaces any. A
+A StatefulSet waits for a pod that cannot start for ever (kubernetes.io, StatefulSets, "Forced rollback"), and with OnDelete it never replaces any. A
 pod goes only when one of its containers waits to be started; with OnDelete, where somebody else says when work may end, only when none of them runs.
 """
 

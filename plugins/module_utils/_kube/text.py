@@ -15,7 +15,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def as_json(value: Any) -> str:
-    """Return ``value`` as compact JSON. Raises ValueError for what JSON or UTF-8 can not hold, TypeError for other types."""
+    """Return ``value`` as compact JSON. Raises ValueError for what JSON or UTF-8 cannot hold, TypeError for other types."""
     # ensure_ascii would write a character beyond the BMP as two escapes; YAML does not join them, and the API server refuses them (400).
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
     if _SURROGATE.search(text):

@@ -47,7 +47,7 @@ _WATCH = 60
 def until_ready(client: Client, items: list[Item], *, timeout: float, load_balancers: bool = False, gone: bool = True) -> None:
     """Return when all ``items`` are ready, without ``gone`` even while pods above a StatefulSet's replicas are still there.
 
-    Raises WaitFailed with the reason when one can not become ready, WaitTimeout with what is missing.
+    Raises WaitFailed with the reason when one cannot become ready, WaitTimeout with what is missing.
     """
     wait = _Wait(client, items, timeout, load_balancers=load_balancers, gone=gone)
     if wait.pending:
@@ -169,7 +169,7 @@ class _Wait:
                 self._pods[ref] = obj
 
     def _judge(self) -> None:
-        """Raise WaitFailed for the first object that can not become ready."""
+        """Raise WaitFailed for the first object that cannot become ready."""
         now = time.monotonic()
         for ref, pending in list(self.pending.items()):
             if pending.state.failed:
@@ -262,7 +262,7 @@ class _Wait:
         whose = "" if ref.resource.kind == "Pod" else f"pod {name}: "
         if missing:
             raise WaitFailed(
-                f"{ref}: {whose}it can not have its volumes: {missing.rstrip('.')}. Make what is missing; the next run goes on."
+                f"{ref}: {whose}it cannot have its volumes: {missing.rstrip('.')}. Make what is missing; the next run goes on."
             )
         return f"{whose}{warning}" if warning else ""
 

@@ -345,10 +345,10 @@ def normal(kinds: dict[str, str], said: Fields, *, qos: bool = False) -> Fields:
 def _assignment(kind: str, name: str, before: Value | None, wanted: Value | None) -> str:
     if kind == TRES:
         had = before if isinstance(before, dict) else {}
-        shall = wanted if isinstance(wanted, dict) else {}
-        pairs = [f"{tres}={amount}" for tres, amount in sorted(shall.items()) if had.get(tres) != amount]
+        target = wanted if isinstance(wanted, dict) else {}
+        pairs = [f"{tres}={amount}" for tres, amount in sorted(target.items()) if had.get(tres) != amount]
         # sacctmgr keeps a TRES that it is not told of.
-        return f"{name}={','.join([*pairs, *(f'{tres}=-1' for tres in sorted(had.keys() - shall.keys()))])}"
+        return f"{name}={','.join([*pairs, *(f'{tres}=-1' for tres in sorted(had.keys() - target.keys()))])}"
     if kind == NAMES:
         listed = _names(wanted)
         return f"{name}={','.join(listed) if listed or name != 'Flags' else '-1'}"

@@ -5,7 +5,7 @@
 
 Slurm's parser (src/common/parse_config.c) reads a line as ``Key=Value`` pairs separated by white space. A value is either bare (no white
 space) or in double quotes (no double quote inside, and no way to escape one). Before that it joins lines that end in a backslash, drops
-backslashes, and cuts at ``#``, also inside quotes. So these characters can not be written at all and are refused here. It reads a line of
+backslashes, and cuts at ``#``, also inside quotes. So these characters cannot be written at all and are refused here. It reads a line of
 any length, so nothing is ever wrapped.
 """
 
@@ -18,8 +18,7 @@ from typing import TypeAlias
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import hostlist
 
-Scalar: TypeAlias = "str | int | bool"
-Value: TypeAlias = "Scalar | Sequence[str]"
+Value: TypeAlias = "str | int | bool | Sequence[str]"
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PAIR = re.compile(_KEY.pattern + r'=(?:"[^"]*"|[^\s"]+)')
@@ -30,11 +29,11 @@ _SPACE = re.compile(r"\s")
 
 
 class ConfError(CorralError):
-    """A key or value that can not be written into one of Slurm's configuration files."""
+    """A key or value that cannot be written into one of Slurm's configuration files."""
 
 
 def refusal(text: str) -> str | None:
-    """Return why ``text`` can not be a value of Slurm's configuration, as the end of a sentence; None where it can."""
+    """Return why ``text`` cannot be a value of Slurm's configuration, as the end of a sentence; None where it can."""
     control = _CONTROL.search(text)
     if control:
         return f"has a line break or another control character (U+{ord(control[0]):04X}) at character {control.start() + 1}"
@@ -57,11 +56,11 @@ def value(raw: Value) -> str:
     if not isinstance(raw, str):
         for item in raw:
             if "," in item or not item:
-                raise ConfError(f"The list item {quoted(item)} can not be written into Slurm's configuration: it is empty or has a comma.")
+                raise ConfError(f"The list item {quoted(item)} cannot be written into Slurm's configuration: it is empty or has a comma.")
         raw = ",".join(raw)
     reason = refusal(raw)
     if reason:
-        raise ConfError(f"The value {quoted(raw)} can not be written into Slurm's configuration: it {reason}; remove it.")
+        raise ConfError(f"The value {quoted(raw)} cannot be written into Slurm's configuration: it {reason}; remove it.")
     return f'"{raw}"' if not raw or _SPACE.search(raw) else raw
 
 
@@ -138,6 +137,8 @@ _KINDS = {
     "mpidefault": "mpi",
     "prepplugins": "prep",
 }
+# Plugins that are in the file of another (observed with 24.11).
+_FILES = {"cred_slurm": "auth_slurm"}
 
 
 def plugins(text: str) -> dict[str, str]:
@@ -148,7 +149,8 @@ def plugins(text: str) -> dict[str, str]:
             kind, slash, one = name.rpartition("/")
             kind = kind if slash else _KINDS.get(key.lower(), "")
             if kind and one and one.lower() != "none":
-                found[f"{key}={name}"] = f"{kind}_{one}.so"
+                file = f"{kind}_{one}"
+                found[f"{key}={name}"] = f"{_FILES.get(file, file)}.so"
     return found
 
 
@@ -157,7 +159,7 @@ _UNREADABLE = ("Unable to process configuration file", "Could not open/read/pars
 
 
 def refused(stderr: str) -> str:
-    """Return what Slurm's parser found wrong, out of what a command of Slurm's says on its standard error when it can not read a file."""
+    """Return what Slurm's parser found wrong, out of what a command of Slurm's says on its standard error when it cannot read a file."""
     lines = [re.sub(r"^[\w-]+: (error|fatal): (_\w+: )?", "", line).strip().rstrip(".") for line in stderr.splitlines()]
     return "; ".join(dict.fromkeys(line for line in lines if line and not line.startswith(_UNREADABLE)))
 
@@ -168,7 +170,7 @@ def plugin_line(required: bool, path: str, arguments: Sequence[tuple[str, str]] 
     for part in parts:
         reason = "has white space" if _SPACE.search(part) else refusal(part)
         if reason:
-            raise ConfError(f"{quoted(part)} can not be written into plugstack.conf: it {reason}; remove it.")
+            raise ConfError(f"{quoted(part)} cannot be written into plugstack.conf: it {reason}; remove it.")
     return " ".join(parts)
 
 
@@ -180,7 +182,7 @@ def parse_plugin(raw: str) -> str:
     for part in parts:
         reason = refusal(part)
         if reason:
-            raise ConfError(f"{quoted(part)} can not be written into plugstack.conf: it {reason}; remove it.")
+            raise ConfError(f"{quoted(part)} cannot be written into plugstack.conf: it {reason}; remove it.")
     return " ".join(parts)
 
 
@@ -191,5 +193,5 @@ def text(header: Sequence[str], lines: Iterable[str]) -> str:
     for written in every:
         control = _CONTROL.search(written)
         if control:
-            raise ConfError(f"The line {quoted(written)} can not be written: it has the control character U+{ord(control[0]):04X}.")
+            raise ConfError(f"The line {quoted(written)} cannot be written: it has the control character U+{ord(control[0]):04X}.")
     return "\n".join(every) + "\n"

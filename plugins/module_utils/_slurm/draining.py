@@ -125,7 +125,7 @@ def tasks(text: str) -> list[Task]:
 def naming(text: str, mark: str, nodes: Collection[str]) -> list[Named]:
     """Return the jobs that name some of ``nodes``, of squeue's lines in the format jobs.NAMES. Raises OutputError.
 
-    Each line begins with ``mark``, which users can not know: their jobs' names may have line breaks, and would else be lines of their own.
+    Each line begins with ``mark``, which users cannot know: their jobs' names may have line breaks, and would else be lines of their own.
     """
     before, *lines = f"\n{text}".split(f"\n{mark}|")
     if before.strip():

@@ -32,7 +32,7 @@ _FORBIDDEN = re.compile(r"[\[\],\s\x00-\x1f\x7f]")
 
 
 class HostlistError(CorralError):
-    """A hostlist that Slurm would not read, or a name that can not stand in one."""
+    """A hostlist that Slurm would not read, or a name that cannot stand in one."""
 
 
 def expand(hostlist: str) -> list[str]:
@@ -183,7 +183,7 @@ def _numbers(part: str | _Ranges) -> Iterable[str]:
 def _places(name: str) -> list[tuple[tuple[str, str], str]]:
     """``r1n07`` → ``[(("r1n", ""), "07"), (("r", "n07"), "1")]``: each number, last first, with the text around it."""
     if not name or _FORBIDDEN.search(name):
-        raise HostlistError(f"{quoted(name)} can not stand in a hostlist: a name is not empty and has no bracket, comma or white space.")
+        raise HostlistError(f"{quoted(name)} cannot stand in a hostlist: a name is not empty and has no bracket, comma or white space.")
     found = [((name[: match.start()], name[match.end() :]), match[0]) for match in _DIGITS.finditer(name) if len(match[0]) <= _MAX_DIGITS]
     return found[::-1]
 

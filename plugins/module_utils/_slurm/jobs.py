@@ -116,7 +116,7 @@ def submission(params: dict[str, Any]) -> tuple[list[str], str]:
         option = str(name).replace("_", "-")
         if not _OPTION.fullmatch(option) or option in _TAKEN or (option == "comment" and params.get("comment")):
             raise CorralError(
-                f"The option {name!r} can not be given to sbatch here; use the module's own options for name, chdir and command."
+                f"The option {name!r} cannot be given to sbatch here; use the module's own options for name, chdir and command."
             )
         if isinstance(value, bool):
             arguments += [f"--{option}"] if value else []

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the corral authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which keys Slurm's configuration files have, what kind of value each takes, and which settings can not stand together.
+"""Which keys Slurm's configuration files have, what kind of value each takes, and which settings cannot stand together.
 
 Slurm's daemons do not start with a key that they do not know, nor with a number that is none. The names are those that the parser of Slurm 24.11
 takes, and the ones that later versions brought, up to 26.05. Keys have no case.
@@ -26,7 +26,7 @@ _CONSUMABLE = ("cr_core", "cr_cpu", "cr_socket")
 _NUMBER = re.compile("[0-9]+|0x[0-9a-f]+")
 
 
-# Keys of slurm.conf whose value is a plugin, with what its name begins with: slurmctld ends where it can not load one.
+# Keys of slurm.conf whose value is a plugin, with what its name begins with: slurmctld ends where it cannot load one.
 PLUGINS = {
     "accountingstoragetype": "accounting_storage",
     "acctgatherenergytype": "acct_gather_energy",

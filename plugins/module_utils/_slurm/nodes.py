@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import output
 
-# A node with one of these can not run jobs, whatever else its state says (slurm/slurm.h: NODE_STATE_FLAGS).
+# A node with one of these cannot run jobs, whatever else its state says (slurm/slurm.h: NODE_STATE_FLAGS).
 _AWAY = frozenset(
     {
         "DOWN",

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the output of all of Slurm's programs with ``--json`` has in common (Slurm 24.11, data parser v0.0.42 and its neighbours). Pure.
 
-slurmctld that can not be reached gives no JSON but a line on stderr; a name that it does not know gives an empty list and exit code 0.
+slurmctld that cannot be reached gives no JSON but a line on stderr; a name that it does not know gives an empty list and exit code 0.
 """
 
 from __future__ import annotations

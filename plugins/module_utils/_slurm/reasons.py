@@ -43,10 +43,10 @@ class Kind:
 
 
 def write(owner: str, text: str) -> str:
-    """Return the reason of a drain by ``owner``. Raises CorralError for what can not be one."""
+    """Return the reason of a drain by ``owner``. Raises CorralError for what cannot be one."""
     if not _OWNER.fullmatch(owner):
         raise CorralError(
-            f"The owner {owner!r} of a drain can not be written into a reason; it has small letters, digits and hyphens, such as admin."
+            f"The owner {owner!r} of a drain cannot be written into a reason; it has small letters, digits and hyphens, such as admin."
         )
     prefix = f"corral: {owner}:"
     text = printable(text, "reason").removeprefix(prefix).strip()

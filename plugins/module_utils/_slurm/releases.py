@@ -31,7 +31,7 @@ def version(text: str, what: str) -> str:
 
 
 def refusal(running: str, wanted: str, others: Iterable[str] = (), slurmdbd: str = "") -> str:
-    """Explain why slurmctld of version ``wanted`` can not follow on ``running``, with ``others`` (slurmds) that talk to it meanwhile; "" where it can.
+    """Explain why slurmctld of version ``wanted`` cannot follow on ``running``, with ``others`` (slurmds) that talk to it meanwhile; "" where it can.
 
     ``slurmdbd`` is the version of the one that runs, "" without one. It comes before slurmctld, so it may be newer after an upgrade that was interrupted.
     """

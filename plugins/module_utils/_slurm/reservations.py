@@ -168,9 +168,9 @@ def difference(live: Reservation | None, desired: Wanted) -> tuple[dict[str, Any
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
 
-    def compare(key: str, has: Any, shall: Any) -> None:
-        if has != shall:
-            before[key], after[key] = has, shall
+    def compare(key: str, has: Any, target: Any) -> None:
+        if has != target:
+            before[key], after[key] = has, target
 
     if live is None:
         return {}, _asked(desired)

@@ -54,8 +54,8 @@ class Size:
 @dataclass
 class Step:
     """The result of one query of slurmctld. ``drain`` and ``resume`` are plans; ``stay`` says for each set that
-    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that can not be removed yet, and ``unknown`` the nodes that slurmctld lacks.
-    Of removed partitions, ``close`` are those that still take jobs, and ``partitions`` has the tasks in each that can not be removed yet."""
+    shrinks how many nodes it must keep now; ``waiting`` has the tasks on each node that cannot be removed yet, and ``unknown`` the nodes that slurmctld lacks.
+    Of removed partitions, ``close`` are those that still take jobs, and ``partitions`` has the tasks in each that cannot be removed yet."""
 
     drain: node_plan.Plan
     resume: node_plan.Plan
@@ -91,7 +91,7 @@ def step(
     ``now`` is slurmctld's time in seconds since 1970. ``named`` are the jobs that name victims. With ``taken`` victims count as out of service, as
     they are once the drains are made: for check mode. ``lines`` are the nodes of the live slurm.conf, None where there is none: a victim that neither
     it nor slurmctld has was never a node, and goes; that is what a StatefulSet has more that somebody has scaled by hand.
-    Raises OutputError for answers that can not be.
+    Raises OutputError for answers that cannot be.
     """
     sizes, known = list(sizes), {node.name: node for node in nodes}
     if not known:
@@ -184,7 +184,7 @@ def retained_config(
     """Return what has to be retained of the live configuration ``text`` (slurm.conf): ``{"nodes", "partitions"}``, {} where nothing has to.
 
     ``stay`` has for each set that shrinks how many nodes it keeps; ``ending`` are others whose pods have not ended yet. ``nodes`` are lines as lists of
-    pairs, narrowed to the nodes that go but can not yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was; those of
+    pairs, narrowed to the nodes that go but cannot yet. ``partitions`` have ``name``, ``nodes`` (those nodes in it) and ``line`` as it was; those of
     ``retain`` have the nodes that stay, too. ``gres`` (gres.conf) adds ``gres``, the lines of such nodes. ``plugstack`` (plugstack.conf) adds ``jail`` to a
     partition whose jobs have a jail of their own: the words that lead them there. ``unknown`` are nodes that slurmctld does not know, so that they need
     no line.

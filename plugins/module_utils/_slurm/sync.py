@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Slurm nodes on Kubernetes nodes that are to be emptied: which are drained, which are resumed, and which pods may be evicted. Pure.
 
-What is not known changes nothing: a node without a Kubernetes node, and one whose Kubernetes node can not be read, stay as they are. A node is free when
+What is not known changes nothing: a node without a Kubernetes node, and one whose Kubernetes node cannot be read, stay as they are. A node is free when
 the two commands agree (see scaling.py), and, unless an idle one will do, when it is drained besides, for longer than until its own health check
 finds it well: else a job may come in the next moment.
 """

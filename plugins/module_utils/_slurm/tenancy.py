@@ -129,14 +129,14 @@ class WantedAssociation:
 
 @dataclass
 class Desired:
-    """All that is asked for; with ``prune`` what this collection has made and is not in it shall go."""
+    """All that is asked for; with ``prune`` what this collection has made and is not in it is removed."""
 
     qos: dict[str, WantedQos] = field(default_factory=dict)
     accounts: dict[str, WantedAccount] = field(default_factory=dict)
     users: dict[str, WantedUser] = field(default_factory=dict)
     associations: dict[Key, WantedAssociation] = field(default_factory=dict)
     prune: bool = False
-    # What shall go in any case, whoever has made it.
+    # What is removed in any case, whoever has made it.
     absent_qos: frozenset[str] = frozenset()
     absent: frozenset[Key] = frozenset()
     # The associations whose jobs are held, all others being released; None leaves holds as they are.
@@ -203,7 +203,7 @@ class Reader:
                 self._user(desired, name, one, path)
 
     def qos(self, one: dict[str, Any], path: str, *, exact: bool) -> WantedQos:
-        """Return a QoS; ``exact``: what is not named shall not be set."""
+        """Return a QoS; ``exact``: what is not named must not be set."""
         fields = self._fields(one, path, _QOS_WORDS, accounting.QOS_LIMITS, accounting.QOS_FIELDS)
         for flag in _tuple(fields.get("Flags")):
             if flag not in FLAGS:
@@ -218,7 +218,7 @@ class Reader:
         )
 
     def account(self, one: dict[str, Any], path: str, *, exact: bool) -> WantedAccount:
-        """Return an account; ``exact``: what is not named shall not be set."""
+        """Return an account; ``exact``: what is not named must not be set."""
         if one.get("name") == ROOT:
             self.wrong(
                 f"{path}.name", "is root, which is Slurm's own account above all; leave it out, and set limits at the accounts below it."
@@ -455,7 +455,7 @@ class Check:
 
     def _unknown(self, path: str, what: str, name: str, known: frozenset[str]) -> None:
         leaving = (name in self.live.qos) if what == "QoS" else self.live.account(name) is not None
-        why = "which shall go, as the document does not name it" if leaving else f"and there is no {what} of that name"
+        why = "which is to be removed, because the document does not name it" if leaving else f"and there is no {what} of that name"
         self._say(path, f"is {name}, {why}; make it first, or correct the name: {_near(name, sorted(known))}.")
 
     def _account(self, name: str, account: WantedAccount) -> bool:
@@ -581,7 +581,7 @@ def finished(reader: Reader, desired: Desired) -> Desired:
 
 
 def check(desired: Desired, live: Live) -> Callable[[str], list[str]]:
-    """Return what gives of an account it and those above it, as they will be. Raises Problems for what can not be."""
+    """Return what gives of an account it and those above it, as they will be. Raises Problems for what cannot be."""
     found = Check(desired, live)
     if found.all():
         raise Problems(found.problems)

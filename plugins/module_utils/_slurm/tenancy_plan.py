@@ -45,9 +45,9 @@ class Plan:
         """Yield names by line."""
         yield from (names[start : start + self.names_a_line] for start in range(0, len(names), self.names_a_line))
 
-    def differs(self, what: str, has: Any, shall: Any) -> None:
+    def differs(self, what: str, has: Any, target: Any) -> None:
         """Note a difference for the diff."""
-        self.before[what], self.after[what] = has, shall
+        self.before[what], self.after[what] = has, target
 
     def add(self, text: str, weight: int = 1) -> None:
         """Add a line."""
@@ -73,7 +73,7 @@ class Plan:
 
 
 def make(desired: Desired, live: Live, names_a_line: int = NAMES_A_LINE) -> Plan:
-    """Return the plan. Raises Problems, before anything is planned, for what can not be."""
+    """Return the plan. Raises Problems, before anything is planned, for what cannot be."""
     chain = check(desired, live)
     plan = Plan(names_a_line=names_a_line)
     _qos(plan, desired, live)
@@ -105,8 +105,8 @@ def _qos(plan: Plan, desired: Desired, live: Live) -> None:
             plan.add(" ".join([f"modify qos where name={name} set", *words]))
         if known is not None and (words or preempt):
             has = {"description": known.description} if description is not None else {}
-            shall = {"description": one.description} if description is not None else {}
-            plan.differs(f"qos {name}", {**_changed(before, one.fields), **has}, {**_changing(before, one.fields), **shall})
+            target = {"description": one.description} if description is not None else {}
+            plan.differs(f"qos {name}", {**_changed(before, one.fields), **has}, {**_changing(before, one.fields), **target})
         if preempt:
             later.append(f"modify qos where name={name} set {preempt[0]}")
     for text in later:
@@ -145,13 +145,13 @@ def _accounts(plan: Plan, desired: Desired, live: Live, chain: Callable[[str], l
             plan.add(" ".join([f"modify account where name={name} set", *texts]))
         if words or texts:
             has: dict[str, Any] = _changed(own.fields, one.fields)
-            shall: dict[str, Any] = _changing(own.fields, one.fields)
+            target: dict[str, Any] = _changing(own.fields, one.fields)
             if one.parent is not None and one.parent != (own.parent or ROOT):
-                has["parent"], shall["parent"] = own.parent, one.parent
+                has["parent"], target["parent"] = own.parent, one.parent
             for key, text in _descriptions(one).items():
                 if stored is not None and getattr(stored, key) != text:
-                    has[key], shall[key] = getattr(stored, key), text
-            plan.differs(f"account {name}", has, shall)
+                    has[key], target[key] = getattr(stored, key), text
+            plan.differs(f"account {name}", has, target)
 
 
 def _descriptions(one: WantedAccount) -> dict[str, str]:
@@ -221,17 +221,17 @@ def _users(plan: Plan, desired: Desired, live: Live, gone: frozenset[Key], new: 
         had_level = known.admin_level if known else ADMIN_LEVELS[0]
         had_default = known.default_account if known else ""
         has: dict[str, Any] = {}
-        shall: dict[str, Any] = {}
+        target: dict[str, Any] = {}
         if one.admin_level is not None and one.admin_level != had_level:
             levels.setdefault(one.admin_level, []).append(name)
-            has["admin_level"], shall["admin_level"] = had_level, one.admin_level
+            has["admin_level"], target["admin_level"] = had_level, one.admin_level
         if one.default_account is not None and one.default_account != had_default:
             # An association that is new brings its default account along.
             if (one.default_account, name, "") in live.associations or name not in new:
                 defaults.setdefault(one.default_account, []).append(name)
-            has["default_account"], shall["default_account"] = had_default, one.default_account
-        if shall:
-            plan.differs(f"user {name}", has if known else None, shall)
+            has["default_account"], target["default_account"] = had_default, one.default_account
+        if target:
+            plan.differs(f"user {name}", has if known else None, target)
     for name, going in _leavers(desired, live, gone):
         left = [one for one in live.by_user[name] if one.key not in gone]
         if left and live.users[name].default_account in going:
@@ -388,11 +388,11 @@ def _words(kinds: dict[str, str], before: Fields, after: Fields) -> list[str]:
 
 
 def _changed(before: Fields, after: Fields) -> dict[str, Any]:
-    return accounting.plain({name: before.get(name) for name, shall in after.items() if before.get(name) != shall})
+    return accounting.plain({name: before.get(name) for name, target in after.items() if before.get(name) != target})
 
 
 def _changing(before: Fields, after: Fields) -> dict[str, Any]:
-    return accounting.plain({name: shall for name, shall in after.items() if before.get(name) != shall})
+    return accounting.plain({name: target for name, target in after.items() if before.get(name) != target})
 
 
 def _title(key: Key) -> str:

@@ -23,7 +23,6 @@ from zoneinfo import ZoneInfo
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import output
 
-DIMENSIONS = ("account", "user", "qos", "partition")
 RESOURCES = ("cpu", "gpu", "node", "billing")
 _DAY = 86400
 _HOUR = 3600

@@ -177,12 +177,13 @@ class _Database:
         return int(match[1]) if done.code == 0 and match else 0
 
     def _restart_slurmdbd(self) -> None:
-        """Delete slurmdbd's pod, and return when it does not write any more."""
-        for pod in self._slurmctld.cluster_pods("accounting"):
-            metadata = pod["metadata"]
-            ref = Ref(BUILTIN["", "Pod"], self._slurmctld.namespace, str(metadata["name"]))
-            delete(self._client, ref, uid=str(metadata["uid"]), propagation="Background")
-            wait_gone(self._client, ref, str(metadata["uid"]), timeout=_ENDING)
+        """Delete slurmdbd's pods, and return when none writes any more. All at once: a backup takes over."""
+        pods = [pod["metadata"] for pod in self._slurmctld.cluster_pods("accounting")]
+        refs = [(Ref(BUILTIN["", "Pod"], self._slurmctld.namespace, str(pod["name"])), str(pod["uid"])) for pod in pods]
+        for ref, uid in refs:
+            delete(self._client, ref, uid=uid, propagation="Background")
+        for ref, uid in refs:
+            wait_gone(self._client, ref, uid, timeout=_ENDING)
 
     def _slurmdbd(self) -> tuple[None, str]:
         pods = self._slurmctld.cluster_pods("accounting")

@@ -224,7 +224,7 @@ def _as_user(
 
 
 def _output(slurmctld: Slurmctld, params: dict[str, Any], job: jobs.Job, place: tuple[str, str] | None) -> str:
-    """Return the end of a job's output as its user may read it; "" where that can not be had."""
+    """Return the end of a job's output as its user may read it; "" where that cannot be had."""
     if job.tasks > 1 or not job.output.startswith("/") or job.output == "/dev/null":
         return ""
     try:

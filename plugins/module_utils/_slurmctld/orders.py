@@ -38,7 +38,7 @@ class Orders:
         self.changed |= bool(actions)
 
     def give(self, slurmctld: Slurmctld, plans: Iterable[node_plan.Plan], actions: Iterable[draining.Action]) -> bool:
-        """Run the commands; True when there were any. A job gets one action; one that can not be requeued is waited for."""
+        """Run the commands; True when there were any. A job gets one action; one that cannot be requeued is waited for."""
         executed = False
         for plan in plans:
             for command in plan.commands():

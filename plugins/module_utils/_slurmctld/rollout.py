@@ -300,7 +300,7 @@ class _Work:
 
     def _unmounted(self, ref: Ref, pod: Object) -> Trouble | None:
         missing, _warning = evidence.of_mounts(self._client, ref, pod, since=None)
-        return Trouble("event", "FailedMount", f"pod {ref.name} can not have its volumes: {missing}") if missing else None
+        return Trouble("event", "FailedMount", f"pod {ref.name} cannot have its volumes: {missing}") if missing else None
 
     def _explain(self, name: str, trouble: Trouble | None) -> str:
         """Explain why a node does not come up, as the end of a sentence."""

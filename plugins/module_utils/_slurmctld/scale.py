@@ -10,6 +10,7 @@ outlive the pods. Orders to slurmctld are given later in the pass (``order``), a
 from __future__ import annotations
 
 import io
+import re
 import secrets
 import tarfile
 from typing import Any
@@ -39,7 +40,7 @@ _STATEFUL_SETS = BUILTIN["apps", "StatefulSet"]
 # States in which a partition takes no new jobs.
 _CLOSED = frozenset({"DRAIN", "INACTIVE"})
 _LATER = "A later run goes on from here."
-# Slurm's own parser reads a file that is to come, in the controller's pod, as every command of Slurm's does before anything else. Where it can not read
+# Slurm's own parser reads a file that is to come, in the controller's pod, as every command of Slurm's does before anything else. Where it cannot read
 # the file that is there either, something else is wrong, which is not to be told as a fault of the new one. The arguments are plugins that are new: slurmctld
 # itself is started with each, for it ends where one lacks a library or symbol; -V has it end, too. Those of task/ are slurmd's alone. slurmd -G reads
 # cgroup.conf first of all, and ends at munge's socket, which it is told to be elsewhere. Nothing of Slurm's reads the other files but the daemon on its node.
@@ -161,6 +162,7 @@ class _Work:
         before = live.get("slurm.conf")
         if before is None or wanted == live:
             return
+        self._refuse_other_auth(before, text)
         slurmctld = Slurmctld(self._client, self._params)
         if not self._has_image(slurmctld):
             return
@@ -175,9 +177,9 @@ class _Work:
             wrong = f"{new.get(file, file)} is a plugin that the image does not have"
         elif done.code == _UNLOADABLE:
             file, _line, output = done.stdout.partition("\n")
-            wrong = f"{new.get(file, file)} is a plugin that slurmctld can not load ({' '.join(output.split())[:300]})"
+            wrong = f"{new.get(file, file)} is a plugin that slurmctld cannot load ({' '.join(output.split())[:300]})"
         elif done.code in (_BROKEN, _CGROUP):
-            wrong = conf.refused(done.stdout) or "it can not be read"
+            wrong = conf.refused(done.stdout) or "it cannot be read"
         else:
             return
         name, field = ("cgroup.conf", "extraCgroupConfig") if done.code == _CGROUP else ("slurm.conf", "extraConfig")
@@ -185,6 +187,23 @@ class _Work:
             f"Slurm itself refuses the {name} that the document makes: {wrong}. "
             f"slurmctld, nodes and jobs were left as they are; correct the document (mostly spec.slurm.{field}) and run again."
         )
+
+    def _refuse_other_auth(self, before: str, text: str) -> None:
+        """Raise CorralError where pods that stay would authenticate in another way than slurmctld: it would take their nodes for lost, with their jobs."""
+        was, wanted = (re.search(r"^AuthType=auth/(\S+)$", one, re.MULTILINE) for one in (before, text))
+        if not was or not wanted or was[1] == wanted[1]:
+            return
+        path, query = BUILTIN["", "Pod"].path(self._namespace), {"labelSelector": str(self._params["users_of_auth"])}
+        pods = sorted(
+            str(pod["metadata"]["name"]) for pod in self._client.items(path, what="list pods of workers and login nodes", query=query)
+        )
+        if pods:
+            names = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
+            raise CorralError(
+                f"spec.slurm.auth is {wanted[1]}, but pods run with {was[1]} ({names}), and slurmctld would lose their nodes and jobs. Nothing was changed; "
+                f"set auth: {was[1]} and maintenance: WorkersAndLogin, run until these pods are gone, then set auth: {wanted[1]} and run, and "
+                "end the maintenance."
+            )
 
     def _has_image(self, slurmctld: Slurmctld) -> bool:
         """True when the controller's pod is of the image that the document wants, or nobody says which that is."""
@@ -196,7 +215,7 @@ class _Work:
         return not image or any(one["name"] == slurmctld.container and one.get("image") == image for one in found["spec"]["containers"])
 
     def observe(self) -> None:
-        """Find out what can be removed, without changing anything. Where slurmctld can not be asked, all stays."""
+        """Find out what can be removed, without changing anything. Where slurmctld cannot be asked, all stays."""
         if not self.shrinks:
             return
         try:
@@ -254,7 +273,7 @@ class _Work:
         return sentence
 
     def waiting(self) -> list[dict[str, Any]]:
-        """Return the nodes that can not go yet with the jobs on them, and those that require them by name."""
+        """Return the nodes that cannot go yet with the jobs on them, and those that require them by name."""
         found = self._last.waiting if self._last else {}
         return [{"node": name, "jobs": [task.to_dict() for task in tasks]} for name, tasks in found.items()]
 

@@ -81,7 +81,7 @@ class Slurmctld:
         self.pod, self.ref = pod, Ref(BUILTIN["", "Pod"], self.namespace, pod)
 
     def _run(self, command: list[str], failed: str, stdin: bytes | None = None, timeout: float = COMMAND) -> Output:
-        """Run a command. Raises KubeError, whose sentence begins with ``failed``, where it can not be run."""
+        """Run a command. Raises KubeError, whose sentence begins with ``failed``, where it cannot be run."""
         try:
             return self.run(command, stdin, timeout)
         except (ApiError, ExecError) as error:
@@ -90,10 +90,10 @@ class Slurmctld:
             raise KubeError(f"{failed}: {error}{self._state()}") from error
 
     def ask(self, command: list[str], what: str, timeout: float = COMMAND) -> str:
-        """Return what a command prints. Raises KubeError: ``what`` completes "slurmctld can not be asked for"."""
-        done = self._run(command, f"slurmctld in {self.ref} can not be asked for {what}", timeout=timeout)
+        """Return what a command prints. Raises KubeError: ``what`` completes "slurmctld cannot be asked for"."""
+        done = self._run(command, f"slurmctld in {self.ref} cannot be asked for {what}", timeout=timeout)
         if done.code != 0:
-            raise KubeError(f"slurmctld in {self.ref} can not be asked for {what}: {done.summary.rstrip('.')}; see its log.")
+            raise KubeError(f"slurmctld in {self.ref} cannot be asked for {what}: {done.summary.rstrip('.')}; see its log.")
         return done.stdout
 
     def execute(self, command: list[str], what: str) -> None:
@@ -203,7 +203,7 @@ class Slurmctld:
         raise KubeError(f"{where} should hold one pod that runs slurmctld and holds {found}.")
 
     def _state(self) -> str:
-        """Describe the pod, where that explains why it can not be asked."""
+        """Describe the pod, where that explains why it cannot be asked."""
         try:
             words = describe(self.client.get(self.ref.path, what=f"read {self.ref}").data)
         except KubeError:
@@ -229,7 +229,7 @@ def other_controller(pod: str) -> str | None:
 def run_in_controller(
     client: Client, *, namespace: str, pod: str, container: str, command: list[str], timeout: float, stdin: bytes | None = None
 ) -> tuple[str, Output]:
-    """Run a command as run_in_pod does; where it can not begin there, in the pod of the cluster's other slurmctld. Return where, and the output.
+    """Run a command as run_in_pod does; where it cannot begin there, in the pod of the cluster's other slurmctld. Return where, and the output.
 
     scontrol finds the active slurmctld from either. A command that may have begun is never run again. Raises what run_in_pod does, of ``pod``.
     """

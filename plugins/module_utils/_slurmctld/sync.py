@@ -115,7 +115,7 @@ class _Work:
             _PROGRESS.info("%s", message)
 
     def _causes(self) -> dict[str, str] | None:
-        """Return for each Kubernetes node why it is to be emptied, "" for none; None where Kubernetes nodes can not be read."""
+        """Return for each Kubernetes node why it is to be emptied, "" for none; None where Kubernetes nodes cannot be read."""
         try:
             found = self._client.items("/api/v1/nodes", what="list the Kubernetes nodes", query={})
         except Forbidden as error:

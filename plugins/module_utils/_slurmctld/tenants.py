@@ -10,14 +10,13 @@ refused.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Resource
-from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import Forbidden, KubeError, NotFound
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting, tenancy, tenancy_plan
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import Key, Live
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Desired
@@ -28,7 +27,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld 
     Slurmctld,
     connected,
     difference,
-    until,
+    wait,
 )
 
 # Its prompt repeats each line, and what it prints for that line follows, whichever stream it is for. sacctmgr reads by readline, which may take the
@@ -49,7 +48,7 @@ OBJECTS = Resource("corral.hpc", "v1alpha1", tenancy.KIND, "slurmtenants", names
 Params = dict[str, Any]
 
 
-class Absent(CorralError):
+class Absent(Refused):
     """There is no slurmctld, or one without accounting."""
 
 
@@ -242,7 +241,7 @@ def read(slurmctld: Slurmctld) -> Live:
 
 
 def ask(slurmctld: Slurmctld, command: list[str], what: str, timeout: float) -> str:
-    """Return what a command prints that asks slurmdbd. Raises CorralError: ``what`` completes "slurmctld can not be asked for"."""
+    """Return what a command prints that asks slurmdbd. Raises CorralError: ``what`` completes "slurmctld cannot be asked for"."""
     try:
         return slurmctld.ask(command, what, timeout)
     except KubeError as error:
@@ -260,22 +259,16 @@ def ask(slurmctld: Slurmctld, command: list[str], what: str, timeout: float) -> 
 
 def _awaited(slurmctld: Slurmctld, timeout: float) -> Live:
     """Return what is on record, as soon as slurmdbd responds and knows the cluster."""
-    deadline = time.monotonic() + timeout
-    for _left in until(deadline):
-        try:
-            return read(slurmctld)
-        except (Absent, Forbidden):
-            raise
-        except CorralError:
-            if time.monotonic() >= deadline:
-                raise
-    return read(slurmctld)
+    live, missing = wait(timeout, lambda: (read(slurmctld), ""), "slurmdbd responds")
+    if live is None:
+        raise KubeError(missing)
+    return live
 
 
 def converge(
     slurmctld: Slurmctld, desired: Callable[[Live], Desired], *, check: bool, keeps: bool = False, timeout: float = 0.0
 ) -> tuple[Live, Plan, Live]:
-    """Write what differs; return what was there, the plan, and what is there then. ``keeps``: what can not go is an error."""
+    """Write what differs; return what was there, the plan, and what is there then. ``keeps``: what cannot go is an error."""
     before = _awaited(slurmctld, timeout)
     wanted = desired(before)
     plan = tenancy_plan.make(wanted, before)

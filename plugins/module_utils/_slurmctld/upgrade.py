@@ -17,7 +17,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld 
 
 
 def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
-    """Compare versions; the parameters are those of the module slurm_upgrade_check. Raises CorralError where one can not follow on the other.
+    """Compare versions; the parameters are those of the module slurm_upgrade_check. Raises CorralError where one cannot follow on the other.
 
     Returns ``changed``, ``running``, ``wanted``, ``slurmdbd`` (its version), ``database`` (whether its database gets another slurmdbd), ``nodes`` (number
     of nodes by the version of their slurmd), ``msg``, ``requests``.
@@ -69,19 +69,22 @@ def _result(client: Client, message: str, *, running: str, wanted: str, slurmdbd
 
 
 def _slurmdbd(slurmctld: Slurmctld) -> str:
-    """Return the version of the cluster's slurmdbd; "" without one. Raises KubeError where it can not be asked."""
-    pods = slurmctld.cluster_pods("accounting")
-    if not pods:
-        return ""
-    pod = str(pods[0]["metadata"]["name"])
-    what = f"slurmdbd in pod {slurmctld.namespace}/{pod}"
-    try:
-        done = run_in_pod(
-            slurmctld.client, namespace=slurmctld.namespace, pod=pod, container="slurmdbd", command=["slurmdbd", "-V"], timeout=COMMAND
-        )
-    except ExecError as error:
-        raise KubeError(f"{what} can not be asked for its version, and it has the database: {error}") from error
-    return releases.version(done.stdout, what)
+    """Return the version of the cluster's slurmdbd; "" without one. Raises KubeError where it cannot be asked."""
+    failed: KubeError | None = None
+    # The primary first; its backup has the same release, or already the next.
+    for name in sorted(str(pod["metadata"]["name"]) for pod in slurmctld.cluster_pods("accounting")):
+        what = f"slurmdbd in pod {slurmctld.namespace}/{name}"
+        try:
+            done = run_in_pod(
+                slurmctld.client, namespace=slurmctld.namespace, pod=name, container="slurmdbd", command=["slurmdbd", "-V"], timeout=COMMAND
+            )
+        except ExecError as error:
+            failed = failed or KubeError(f"{what} cannot be asked for its version, and it has the database: {error}")
+            continue
+        return releases.version(done.stdout, what)
+    if failed:
+        raise failed
+    return ""
 
 
 def _message(pod: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@
 # node_profiles.sh keep|check: the files of /profiles in the node's folder /node, and only these. PROFILES is present or absent.
 set -eu
 
-# True where the node is as it shall be; else it says what is not.
+# True where the node has all profiles; else it prints what is missing.
 as_wanted() {
 	for file in /profiles/*.json; do
 		target=/node/${file##*/}

@@ -165,7 +165,7 @@ def _first_process(command: Sequence[str], script: str, words: Mapping[str, str]
     said = process.stdout.readline().strip()
     if not said.isdigit():
         process.wait()
-        raise MachineError("a machine can not be made: its reason stands above; root is needed, and a kernel with overlayfs")
+        raise MachineError("a machine cannot be made: its reason stands above; root is needed, and a kernel with overlayfs")
     return process, int(said)
 
 

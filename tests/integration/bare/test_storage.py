@@ -102,8 +102,8 @@ FILL = "chown 10001:10001 .; i=0; while touch $i; do i=$((i + 1)); done 2>/dev/n
 FAULTS = {
     "not mounted": Fault("has no marker file etc/corral-jail", lambda node: mounted(node, "mode=0755")),
     "wrong permissions": Fault("is writable by others than root (mode 0777)", lambda node: mounted(node, "mode=0777")),
-    "stale handle": Fault("can not be read (Stale file handle)", lambda node: file_server(node, errno.ESTALE)),
-    "disk error": Fault("can not be read (Input/output error)", lambda node: file_server(node, errno.EIO)),
+    "stale handle": Fault("cannot be read (Stale file handle)", lambda node: file_server(node, errno.ESTALE)),
+    "disk error": Fault("cannot be read (Input/output error)", lambda node: file_server(node, errno.EIO)),
     "hung": Fault("s: its volume hangs", lambda node: file_server(node, None)),
     "full disk of the node": Fault(
         "No space left on device",
@@ -134,7 +134,7 @@ def goes_out_and_comes_back(site: Cluster, words: str, mend: Callable[[], object
 @pytest.mark.parametrize("kind", FAULTS)
 def test_nothing_runs_and_its_user_reads_why(site: Cluster, kind: str) -> None:
     fault = FAULTS[kind]
-    told = "corral: jail: node n1 can not run this, tell the administrator: "
+    told = "corral: jail: node n1 cannot run this, tell the administrator: "
     with ExitStack() as stack:
         stack.enter_context(fault.on(site.machines["n1"]))
         begun = time.monotonic()
@@ -193,5 +193,5 @@ def test_a_batch_script_and_salloc_are_told_of_a_step(site: Cluster) -> None:
         eventually(lambda: not site.head.sh("squeue -h"), "the batch script has ended")
         said = site.head.run("salloc", "-w", "n1", "srun", "hostname", user="ada", check=False).stderr
     for text in (site.head.read(f"{JAIL}/srv/steps/out.txt"), said):
-        assert text.count("node n1 can not run this, tell the administrator:") == 1 and "has no marker file" in text, text
+        assert text.count("node n1 cannot run this, tell the administrator:") == 1 and "has no marker file" in text, text
         assert "srun: error: task 0 launch failed: " in text

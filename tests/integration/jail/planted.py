@@ -747,7 +747,7 @@ def point(world: World) -> Reach:
     assert script("srun -w one-0 stat -f -c %i:%T /etc") == before
     if "it ran" not in said:
         log = world.cluster.kubectl("logs", "-n", world.cluster.namespace, WORKER[0], "-c", WORKER[1], "--tail=100")
-        assert f"{SPOOL} can not be shown in the jail: the jail has no such mount point" in log
+        assert f"{SPOOL} cannot be shown in the jail: the jail has no such mount point" in log
     return reached(done, lambda _what, _role: {POD} if "it ran" in said else set())
 
 

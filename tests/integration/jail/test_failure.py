@@ -37,9 +37,9 @@ def broken(root: Path, kind: str) -> tuple[str, Callable[[], object]]:
         return "writable by others than root (mode 0777)", lambda: root.chmod(0o755)
     if kind == "removed mount point":
         (root / "opt" / "corral").rmdir()
-        return "/opt/corral can not be shown in the jail", (root / "opt" / "corral").mkdir
+        return "/opt/corral cannot be shown in the jail", (root / "opt" / "corral").mkdir
     away = (root / "proc").rename(root / "proc.away")
-    return "/proc can not be shown in the jail", lambda: away.rename(root / "proc")
+    return "/proc cannot be shown in the jail", lambda: away.rename(root / "proc")
 
 
 def held(cluster: Cluster) -> bool:
@@ -62,7 +62,7 @@ def test_a_jail_that_is_gone_for_a_while(cluster: Cluster, script: Script, root:
     on, and all is well again without a hand."""
     through = submit(script, "-N2 -o through.txt", command="touch begun; until test -e go; do sleep 0.5; done; echo went on; srun hostname")
     # Slurm says RUNNING before slurmd has begun, and what finds no jail when it begins is queued again.
-    eventually(lambda: script("test -e begun && rm begun && echo yes", check=False) == "yes", "the job that shall go on has begun")
+    eventually(lambda: script("test -e begun && rm begun && echo yes", check=False) == "yes", "the job that should continue has begun")
     words, mend = broken(root, kind)
     try:
         eventually(lambda: held(cluster) and len(reasons(cluster)) == 1, "new jobs are held, and one node is out")

@@ -103,7 +103,7 @@ def test_two_changes_within_one_second_are_both_seen(engine: Engine) -> None:
 
 
 def test_beginning_to_own_a_field_is_a_write_without_a_time(engine: Engine) -> None:
-    """The case that managedFields' time can not tell: the value is there already, written by another manager."""
+    """The case that managedFields' time cannot tell: the value is there already, written by another manager."""
     engine.kubectl("create", "configmap", "m", "-n", engine.namespace, "--from-literal=key=1")
     wanted = engine.config_map("m", key="1")
     wanted["metadata"].pop("labels")

@@ -145,7 +145,7 @@ def test_files_that_do_not_come_are_told(box: tuple[Engine, Client]) -> None:
 
 def test_nodes_are_asked_for_and_waited_for(box: tuple[Engine, Client]) -> None:
     engine, _dummy = box
-    with pytest.raises(CorralError, match=r"can not be asked for its nodes: .*Unable to contact slurm controller"):
+    with pytest.raises(CorralError, match=r"cannot be asked for its nodes: .*Unable to contact slurm controller"):
         _converge.node_info(params(engine, nodes="cpu-[0-1]"), check=False, diff=False)
     down = '{"nodes": [{"name": "cpu-0", "state": ["IDLE"]}, {"name": "cpu-1", "state": ["IDLE", "NOT_RESPONDING"]}]}'
     sh(box, f"echo '{down}' > /tmp/nodes.json")
@@ -161,5 +161,5 @@ def test_a_pod_that_is_not_there(engine: Engine) -> None:
     assert _converge.reconfigure(params(engine, config_hash="one"), check=True, diff=True)["changed"]
     with pytest.raises(CorralError, match="does not exist, so there is no slurmctld"):
         _converge.reconfigure(params(engine, config_hash="one"), check=False, diff=False)
-    with pytest.raises(CorralError, match="can not be asked for its nodes"):
+    with pytest.raises(CorralError, match="cannot be asked for its nodes"):
         _converge.node_info(params(engine), check=False, diff=False)

@@ -171,7 +171,7 @@ def test_what_somebody_made_anew_with_other_fixed_fields_is_told_with_the_comman
         "create", "-n", engine.namespace, "-f", "-", stdin=json.dumps({**wanted, "spec": {**wanted["spec"], "serviceName": "other"}})
     )
     for check in (True, False):
-        words = rf"spec.serviceName can not be changed in an object that exists: 'kubectl -n {engine.namespace} delete statefulset s --cascade=orphan'"
+        words = rf"spec.serviceName cannot be changed in an object that exists: 'kubectl -n {engine.namespace} delete statefulset s --cascade=orphan'"
         with pytest.raises(KubeError, match=words):
             engine.apply(wanted, foreign_fields=[], force=True, check=check)
 
@@ -199,7 +199,7 @@ def test_each_wording_of_a_fixed_field_is_told_with_the_command(
     try:
         for check in (True, False):
             with pytest.raises(
-                KubeError, match=rf"can not be changed in an object that exists: 'kubectl.* delete {kind.lower()} {engine.namespace}'"
+                KubeError, match=rf"cannot be changed in an object that exists: 'kubectl.* delete {kind.lower()} {engine.namespace}'"
             ):
                 engine.apply({**wanted, **other}, force=True, check=check)
     finally:

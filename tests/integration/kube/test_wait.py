@@ -125,7 +125,7 @@ def test_an_image_that_can_not_be_had_is_told_after_its_grace(engine: Engine) ->
     began = time.monotonic()
     with pytest.raises(
         WaitFailed,
-        match=r"StatefulSet .*/s: pod s-0, container main: the image localhost/there/is:none can not be had \(\w+: .*pull secrets",
+        match=r"StatefulSet .*/s: pod s-0, container main: the image localhost/there/is:none cannot be had \(\w+: .*pull secrets",
     ):
         engine.apply(stateful_set("s", template), wait=True, wait_timeout=120)
     assert 5 < time.monotonic() - began < 40, "neither at first sight nor at the time-out"
@@ -153,7 +153,7 @@ def test_a_crash_loop_is_told_with_exit_code_and_last_words(engine: Engine, imag
 def test_what_a_container_refers_to_and_is_not_there_is_told(engine: Engine, image: str) -> None:
     missing = {"envFrom": [{"secretRef": {"name": "nowhere"}}]}
     with pytest.raises(
-        WaitFailed, match=r'can not be started \(CreateContainerConfigError: secret "nowhere" not found\); make what it refers to'
+        WaitFailed, match=r'cannot be started \(CreateContainerConfigError: secret "nowhere" not found\); make what it refers to'
     ):
         engine.apply(stateful_set("s", pod_template(image, "true", container=missing)), wait=True, wait_timeout=60)
 
@@ -198,7 +198,7 @@ def test_a_failed_job_quotes_its_pod_and_is_made_anew_once_on_demand(engine: Eng
 def test_a_job_that_somebody_has_suspended_is_told_or_taken_back(engine: Engine, image: str) -> None:
     wanted = job("j", pod_template(image, "true"))
     held = {**wanted, "spec": {**wanted["spec"], "suspend": True}}
-    assert engine.apply(held, wait=True, wait_timeout=30)["changed"], "it is as it shall be"
+    assert engine.apply(held, wait=True, wait_timeout=30)["changed"], "it is as it should be"
     engine.absent(objects=[wanted], wait=True)
     engine.kubectl("create", "-n", engine.namespace, "-f", "-", stdin=json.dumps(held))
     with pytest.raises(WaitTimeout, match=r"Job .*/j: it is suspended; kubectl patch job j -n .* has it go on"):
@@ -255,7 +255,7 @@ def test_claims(engine: Engine) -> None:
     try:
         began = time.monotonic()
         engine.apply(late, claim(engine.namespace), wait=True, wait_timeout=30)
-        assert time.monotonic() - began < 5, "a claim that binds at its first pod is as it shall be"
+        assert time.monotonic() - began < 5, "a claim that binds at its first pod is as it should be"
         engine.absent(objects=[claim("")], wait=True)
         engine.apply(volume, claim(""), wait=True, wait_timeout=30)
         assert engine.get("pvc", "c")["status"]["phase"] == "Bound"
@@ -331,4 +331,4 @@ def test_a_volume_of_a_secret_that_is_not_there_is_told(engine: Engine, image: s
     template = pod_template(image, "sleep 1000", container=mounted, volumes=[{"name": "key", "secret": {"secretName": "nosuch"}}])
     with pytest.raises(WaitFailed) as told:
         engine.apply(stateful_set("mounts", template), wait=True, wait_timeout=60)
-    assert "pod mounts-0: it can not have its volumes" in str(told.value) and '"nosuch" not found' in str(told.value)
+    assert "pod mounts-0: it cannot have its volumes" in str(told.value) and '"nosuch" not found' in str(told.value)

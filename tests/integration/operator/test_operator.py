@@ -637,12 +637,16 @@ SELDOM: dict[Right, str] = {
     ("", "secrets", "patch"): "a key that a newer version adds",
     ("", "events", "patch"): "the same event once more",
     ("", "events", "list"): "why something is not ready for long",
-    ("", "pods", "delete"): "a roll-out of another template, and pods that can not start: test_rollout.py, test_rights.py",
+    ("", "pods", "delete"): "a roll-out of another template, and pods that cannot start: test_rollout.py, test_rights.py",
     ("", "pods/log", "get"): "why a pod does not start: kube/test_wait.py",
     ("", "pods/status", "patch"): "corral.slurm.sync: test_sync.py",
     **{("batch", "cronjobs", verb): "dumps of the accounting database by a schedule: test_accounting_backup.py" for verb in CHANGES},
     **{
         ("k8s.mariadb.com", "mariadbs", verb): "a database of mariadb-operator's: kube/test_mariadb.py"
+        for verb in (*CHANGES, "list", "watch")
+    },
+    **{
+        ("cert-manager.io", "certificates", verb): "a certificate of cert-manager's: kube/test_certificate.py"
         for verb in (*CHANGES, "list", "watch")
     },
     ("corral.hpc", "slurmtenants/status", "patch"): "the outcome of an object: test_tenants.py",
@@ -691,7 +695,7 @@ def test_no_right_was_given_in_vain_and_none_was_missing(operator: Operator) -> 
     assert not [right for right in granted if "*" in "".join(right)]
     used, refused = asked(operator)
     assert granted - used - SELDOM.keys() == set()
-    # Secrets can not be listed, on purpose; and in a namespace without rights it has none.
+    # Secrets cannot be listed, on purpose; and in a namespace without rights it has none.
     assert {right for right, namespace in refused if namespace != "test-unserved"} <= {("", "secrets", "list")}
 
 

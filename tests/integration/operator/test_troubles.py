@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults around the operator: a cluster that can not be created, beside one that can; watches that break in every way; and no key in any output.
+"""Faults around the operator: a cluster that cannot be created, beside one that can; watches that break in every way; and no key in any output.
 
 The operator runs beside the lab, and the fault proxy stands before its API server. The clusters have no nodes, so that each is made in seconds.
 """
@@ -86,7 +86,7 @@ def test_a_cluster_that_can_not_be_created_reports_why_and_is_retried_less_and_l
     said = broken.condition("Ready")["message"]
     # The task, the object, the reason, and what to do next.
     assert said.startswith(f"Write the users into the shared jail: Job {broken.namespace}/broken-jail-users-"), said
-    assert f"container users: the image {MISSING} can not be had" in said, said
+    assert f"container users: the image {MISSING} cannot be had" in said, said
     assert said.endswith("; check the name and the pull secrets."), said
     eventually(lambda: events(broken, "RunFailed") != [], "an event reports it")
     [event] = events(broken, "RunFailed")[:1]

@@ -33,11 +33,11 @@ SAVE = "start with '-i' to ignore this. Warning: using -i will lose the data tha
 # As slurmctld 24.11.5 says it, of files that were cut in half or overwritten.
 FATAL = {
     f"slurmctld: fatal: Incomplete job state save file, {SAVE}": "job_state",
-    f"slurmctld: fatal: Can not recover job state, incompatible version, got 1 need >= 9984 <= 10752, {SAVE}": "job_state",
+    f"slurmctld: fatal: Cannot recover job state, incompatible version, got 1 need >= 9984 <= 10752, {SAVE}": "job_state",
     f"slurmctld: fatal: Incomplete node data checkpoint file, {SAVE}": "node_state",
     f"slurmctld: fatal: Incomplete reservation data checkpoint file, {SAVE}": "resv_state",
     f"slurmctld: fatal: Incomplete trigger data checkpoint file, {SAVE}": "trigger_state",
-    f"slurmctld: fatal: Can not recover last_conf_lite, incompatible version, (20718 not between 9984 and 10752), {SAVE}": "last_config_lite",
+    f"slurmctld: fatal: Cannot recover last_conf_lite, incompatible version, (20718 not between 9984 and 10752), {SAVE}": "last_config_lite",
     f"slurmctld: fatal: Incomplete last_config_lite checkpoint file, {SAVE}": "last_config_lite",
 }
 
@@ -124,7 +124,7 @@ def test_an_unreadable_heartbeat_ends_nobody() -> None:
 @pytest.mark.parametrize(("line", "file"), FATAL.items())
 def test_a_damaged_file_is_named_and_no_one_is_told_to_throw_it_away(line: str, file: str, tmp_path: pathlib.Path) -> None:
     said = explain(["slurmctld: Recovered state of 2 nodes", line, "slurmctld: x"], tmp_path)
-    assert said.startswith(f"the state file {tmp_path}/{file} can not be read (")
+    assert said.startswith(f"the state file {tmp_path}/{file} cannot be read (")
     assert "nothing was thrown away" in said and "from a backup" in said and "-i" not in said.split()
     # Runs quote as much of a termination message.
     assert len(said) - len(str(tmp_path)) * 2 + len("/var/spool/slurmctld") * 2 <= 400
@@ -188,7 +188,7 @@ def test_a_full_volume(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) 
         said = fullness(tmp_path)
         assert bool(said) is full
         assert not full or f"({free >> 10} KiB of 1024 MiB are left)" in said
-    assert "can not be read" in fullness(tmp_path / "none") or not (tmp_path / "none").exists()
+    assert "cannot be read" in fullness(tmp_path / "none") or not (tmp_path / "none").exists()
 
 
 def test_lost_jobs_are_not_taken_for_a_new_cluster(tmp_path: pathlib.Path) -> None:
@@ -391,7 +391,7 @@ def test_it_ends_with_the_pod_while_it_waits_for_its_database(begin: Begin, with
 
 @pytest.mark.parametrize("hosts", ["one", "one two"])
 def test_nobody_starts_beside_an_active_backup(begin: Begin, tmp_path: pathlib.Path, hosts: str) -> None:
-    """It can not be asked here (nobody listens), or is not known: its heartbeat is enough."""
+    """It cannot be asked here (nobody listens), or is not known: its heartbeat is enough."""
     beat(tmp_path, 1)
     life = begin("one", hosts, patience=60)
     time.sleep(1.5)
@@ -410,5 +410,5 @@ def test_a_damaged_state_is_left_where_kubernetes_reads_it(begin: Begin, tmp_pat
     code, said = life.end()
     assert code == 1
     message = (tmp_path / "message").read_text()
-    assert f"{tmp_path}/job_state can not be read (Incomplete job state save file)" in message
+    assert f"{tmp_path}/job_state cannot be read (Incomplete job state save file)" in message
     assert message.strip() in said

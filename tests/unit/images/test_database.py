@@ -7,7 +7,9 @@ from __future__ import annotations
 import gzip
 import os
 import pathlib
+import socket
 import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
@@ -147,6 +149,28 @@ def test_a_dump_that_ends_early_leaves_the_database_closed(pod: Pod) -> None:
     assert "COMMIT" not in (pod.folder / "sent").read_text()
 
 
+def slurmdbd(script: Callable[[str, dict[str, str]], str], folder: pathlib.Path, does: str, config: str = "") -> str:
+    """Return slurmdbd.sh with a daemon that ``does`` this, and whatever it has in ``folder``."""
+    for name, text in {"slurmdbd.conf": config, "password": "secret"}.items():
+        (folder / name).write_text(text)
+    daemon = folder / "slurmdbd"
+    daemon.write_text(f'#!/bin/bash\n[ "$1" = -D ] || {{ echo slurm 24.11.5; exit; }}\n{does}\n')
+    daemon.chmod(0o755)
+    (folder / "run").mkdir()
+    return script(
+        "slurmdbd.sh",
+        {
+            ". /usr/local/lib/corral/common.sh": "die() { exit 9; }; install_token_key() { :; }; wait_for_auth() { :; }",
+            "/etc/slurm/slurmdbd.conf": str(folder / "slurmdbd.conf"),
+            "/etc/corral/database/password": str(folder / "password"),
+            "/usr/sbin/slurmdbd": str(daemon),
+            "/run/slurm": str(folder / "run"),
+            "/dev/termination-log": str(folder / "said"),
+            "sleep 5": "sleep 0.1",
+        },
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -160,25 +184,73 @@ def test_a_dump_that_ends_early_leaves_the_database_closed(pod: Pod) -> None:
 def test_why_slurmdbd_ended_is_in_the_status_of_its_pod(
     script: Callable[[str, dict[str, str]], str], tmp_path: pathlib.Path, line: str, words: str
 ) -> None:
-    for name, text in {"slurmdbd.conf": "", "password": "secret"}.items():
-        (tmp_path / name).write_text(text)
-    daemon = tmp_path / "slurmdbd"
-    daemon.write_text(f'#!/bin/sh\n[ "$1" = -D ] || {{ echo slurm 24.11.5; exit; }}\necho "{line}" >&2\nexit 7\n')
-    daemon.chmod(0o755)
-    own = tmp_path / "run"
-    own.mkdir()
-    text = script(
-        "slurmdbd.sh",
-        {
-            ". /usr/local/lib/corral/common.sh": "die() { exit 9; }; install_token_key() { :; }; wait_for_munge() { :; }",
-            "/etc/slurm/slurmdbd.conf": str(tmp_path / "slurmdbd.conf"),
-            "/etc/corral/database/password": str(tmp_path / "password"),
-            "/usr/sbin/slurmdbd": str(daemon),
-            "/run/slurm": str(own),
-            "/dev/termination-log": str(tmp_path / "said"),
-        },
-    )
+    text = slurmdbd(script, tmp_path, f'echo "{line}" >&2; exit 7')
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
     assert done.returncode == 7, done.stderr
     assert line in done.stderr
     assert words in (tmp_path / "said").read_text()
+
+
+def closed_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def backup(text: str, database: int, host: str = "demo-accounting-1") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "HOSTNAME": host, "CORRAL_DATABASE_ADDRESS": f"127.0.0.1:{database}", "CORRAL_PRIMARY_SECONDS": "2"}
+    # bash sets HOSTNAME itself where the environment has none; here it is the caller's.
+    return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False, env=environment, timeout=60)
+
+
+def paired(primary: int) -> str:
+    return f"DbdHost=demo-accounting-0\nDbdAddr=127.0.0.1\nDbdBackupHost=demo-accounting-1\nDbdPort={primary}\n"
+
+
+def test_a_backup_waits_for_the_primary_but_not_for_ever(script: Callable[[str, dict[str, str]], str], tmp_path: pathlib.Path) -> None:
+    waiting = tmp_path / "run" / "waiting"
+    with socket.create_server(("127.0.0.1", 0)) as database:
+        port = database.getsockname()[1]
+        text = slurmdbd(script, tmp_path, f"[ ! -e {waiting} ] || exit 8; exit 7", paired(closed_port()))
+        began = time.monotonic()
+        assert backup(text, port).returncode == 7
+        assert time.monotonic() - began >= 2
+        # The primary itself, and a backup whose primary is there, start at once.
+        for host, primary in (("demo-accounting-0", closed_port()), ("demo-accounting-1", port)):
+            (tmp_path / "slurmdbd.conf").write_text(paired(primary))
+            began = time.monotonic()
+            assert backup(text, port, host).returncode == 7
+            assert time.monotonic() - began < 2, host
+
+
+def test_a_backup_that_is_told_to_end_while_it_waits_ends(script: Callable[[str, dict[str, str]], str], tmp_path: pathlib.Path) -> None:
+    text = slurmdbd(script, tmp_path, "exit 7", paired(closed_port()))
+    environment = {**os.environ, "HOSTNAME": "demo-accounting-1", "CORRAL_DATABASE_ADDRESS": f"127.0.0.1:{closed_port()}"}
+    with subprocess.Popen(["bash", "-c", text], env=environment, stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 20
+        while not (tmp_path / "run" / "waiting").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_a_backup_is_tried_again_until_the_primary_has_changed_the_tables(
+    script: Callable[[str, dict[str, str]], str], tmp_path: pathlib.Path
+) -> None:
+    """And Kubernetes replaces the primary only once the backup is ready, which the file standby means."""
+    does = f"""
+echo run >>{tmp_path}/runs
+if [ "$(wc -l <{tmp_path}/runs)" -lt 3 ]; then
+    echo 'slurmdbd: fatal: Backup DBD can not convert database, please start the primary DBD before starting the backup.' >&2
+    exit 1
+fi
+echo 'slurmdbd: slurmdbd running in background mode' >&2
+[ -e {tmp_path}/run/standby ] && [ ! -e {tmp_path}/run/waiting ] && exit 7
+"""
+    with socket.create_server(("127.0.0.1", 0)) as primary:
+        port = primary.getsockname()[1]
+        done = backup(slurmdbd(script, tmp_path, does, paired(port)), port)
+    assert done.returncode == 7, done.stderr
+    assert (tmp_path / "runs").read_text().split() == ["run"] * 3
+    assert "which the primary changes first" in done.stderr
+    assert not (tmp_path / "said").exists()

@@ -31,7 +31,7 @@ def test_a_home_of_another_name_below_a_folder(jail: pathlib.Path) -> None:
     (jail / "home/optics").mkdir()
     assert first_login.prepare(str(jail), "/home", LEA, "/home/optics/l.e")
     assert (jail / "home/optics/l.e").stat().st_uid == 20001
-    with pytest.raises(UsersError, match="home/chemistry of the jail can not be used"):
+    with pytest.raises(UsersError, match="home/chemistry of the jail cannot be used"):
         first_login.prepare(str(jail), "/home", LEA, "/home/chemistry/lea")
 
 

@@ -39,7 +39,7 @@ class Container:
         (folder / "munged").write_text(DAEMON.format(folder=folder))
         moved = {"/usr/sbin/munged": f"{folder}/munged", "/etc/corral": f"{folder}/etc/corral", "/run/munge": f"{folder}/run/munge"}
         # The dynamic linker would complain of a library that is not there, each time.
-        library = {"/usr/local/lib/corral/munged_for_users.so": "libm.so.6"}
+        library = {"/usr/local/lib/corral/auth_for_users.so": "libm.so.6"}
         (folder / "munged.sh").write_text(script("munged.sh", {**moved, **library}))
         for name in ("munged", "munged.sh"):
             (folder / name).chmod(0o755)

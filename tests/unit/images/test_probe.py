@@ -35,7 +35,7 @@ class Pod:
         for family in ("tcp", "tcp6"):
             self.file(f"proc/net/{family}", TCP if family == "tcp" else "")
         self.file("proc/net/unix", f"0000000000000000: 00000002 00000000 00010000 0001 01 12345 {folder}/run/slurmrestd/rest.sock\n")
-        for path in ("run/munge/munge.socket.2", "run/munge/jail/munge.socket.2"):
+        for path in ("run/munge/munge.socket.2", "run/munge/jail/munge.socket.2", "run/slurm/sack.socket", "run/slurm/jail/sack.socket"):
             self.file(path)
         self.file("common.sh", "attach_submounts() { :; }\n")
         for name in ("munge", "scontrol", "jail-exec", "sleep"):
@@ -77,7 +77,7 @@ def pod(tmp_path: Path, script: Callable[..., str]) -> Pod:
     return Pod(tmp_path, script)
 
 
-@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "slurmdbd", "slurmrestd", "sackd", "sshd", "munged"])
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd", "slurmdbd", "slurmrestd", "sackd", "sshd", "munged", "sack"])
 def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
     for depth in ((), ("alive",), ("10",)):
         assert pod.look(daemon, *depth) == (0, "")
@@ -101,6 +101,9 @@ def test_a_daemon_that_works(pod: Pod, daemon: str) -> None:
         ("sshd", "mnt/jail/etc/corral-jail", "is not mounted or not populated", True),
         ("munged", "run/munge/munge.socket.2", "/run/munge/munge.socket.2", False),
         ("munged", "run/munge/jail/munge.socket.2", "/run/munge/jail/munge.socket.2", False),
+        ("sack", "proc/4/comm", "sackd is not running", False),
+        ("sack", "run/slurm/sack.socket", "/run/slurm/sack.socket yet", False),
+        ("sack", "run/slurm/jail/sack.socket", "/run/slurm/jail/sack.socket yet", False),
     ],
 )
 def test_what_lacks_is_named_and_alive_asks_for_the_daemon_only(pod: Pod, daemon: str, gone: str, words: str, alive: bool) -> None:
@@ -128,6 +131,24 @@ def test_a_daemon_that_does_not_answer(pod: Pod, daemon: str, program: str, says
     pod.program(program, says)
     code, said = pod.look(daemon)
     assert code == 1 and words in said and "\n" not in said
+
+
+def test_a_backup_of_slurmdbd_is_ready_while_it_stands_by_and_listens_when_it_has_control(pod: Pod) -> None:
+    (pod.folder / "proc/net/tcp").unlink()
+    pod.file("run/slurm/standby")
+    assert pod.look("slurmdbd") == (0, "")
+    (pod.folder / "proc/6/comm").unlink()
+    assert pod.look("slurmdbd") == (1, "slurmdbd is not running")
+    # The primary has to change the tables first, for which Kubernetes waits until this one is ready.
+    pod.file("run/slurm/waiting")
+    assert pod.look("slurmdbd") == pod.look("slurmdbd", "alive") == (0, "")
+
+
+def test_a_backup_of_slurmdbd_that_waits_for_the_primary_is_not_ended_and_not_ready(pod: Pod) -> None:
+    (pod.folder / "proc/6/comm").unlink()
+    pod.file("run/slurm/waiting")
+    assert pod.look("slurmdbd", "alive") == pod.look("slurmdbd", "10") == (0, "")
+    assert pod.look("slurmdbd") == (1, "slurmdbd waits for the primary, which has to start first")
 
 
 def test_a_slurmdbd_that_changes_its_tables_is_not_ended(pod: Pod) -> None:

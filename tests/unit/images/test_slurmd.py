@@ -21,19 +21,20 @@ mkdir /var/spool/corral-overlay
 for directory in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 none $directory; done
 mount -t tmpfs -o mode=0777 none /var/spool/corral-overlay
 mount -t tmpfs -o mode=0755 none /run
-mkdir -m 0777 /run/munge /run/slurm
+mkdir -m 0777 /run/munge /run/sack /run/slurm /run/slurm-key
 mkdir -m 1777 /run/lock
 mkdir /tmp/roots
 mkdir -m 0777 /run/own
 as_user() { setpriv --reuid=10001 --regid=10001 --clear-groups "$@"; }
 as_user touch /dev/shm/corral /var/tmp/left /var/spool/corral-overlay/7
 CORRAL_CLOSED=/run/own
-rooms="/run/own /tmp /var/tmp /dev/shm /run/lock /run/munge /run/slurm /var/spool/corral-overlay"
+rooms="/run/own /tmp /var/tmp /dev/shm /run/lock /run/munge /run/sack /run/slurm /run/slurm-key /var/spool/corral-overlay"
 for room in $rooms; do as_user touch $room/before && echo before; rm -f $room/before; done
 close_to_users
 for room in $rooms; do as_user touch $room/after 2>/dev/null && echo "after: $room"; done
 ls -d /dev/shm/* /var/tmp/* /var/spool/corral-overlay/* /tmp/* 2>/dev/null || true
 setpriv --reuid=64031 --regid=64031 --clear-groups touch /run/munge/munge.socket.2 && echo munged
+setpriv --reuid=64030 --regid=64030 --clear-groups touch /run/sack/sack.socket /run/slurm-key/slurm.key && echo sackd
 """
 
 
@@ -43,7 +44,7 @@ def test_no_directory_of_the_pod_is_for_users() -> None:
     assert found
     done = subprocess.run(["unshare", "-m", "bash", "-c", found[0] + POD], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n") == [*["before"] * 8, "/tmp/roots", "munged", ""], done.stdout
+    assert done.stdout.split("\n") == [*["before"] * 10, "/tmp/roots", "munged", "sackd", ""], done.stdout
 
 
 # A /dev as runtimes make it, and a device over a file of /proc. What is opened there as the user gets another mode by root, as slurmd does for sbcast.

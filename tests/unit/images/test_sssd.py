@@ -85,7 +85,7 @@ WORKS = BE + "[fo_set_port_status] (0x0100): [RID#3] Marking port 636 of server 
             "[sss_ldap_init_sys_connect_done] (0x0020): ldap_install_tls failed: [Connect error] [TLS: hostname does not match name]",
             "ldaps://ldap.example.org is not accepted (TLS: hostname does not match name)",
         ),
-        ("[sssd_async_connect_done] (0x0020): connect failed [111][Connection refused].", "can not be reached (Connection refused)"),
+        ("[sssd_async_connect_done] (0x0020): connect failed [111][Connection refused].", "cannot be reached (Connection refused)"),
         (
             "[fo_resolve_service_done] (0x0020): Failed to resolve server 'ldap.example.org': Domain name not found",
             "the host ldap.example.org of ldap_uri is not found (Domain name not found)",

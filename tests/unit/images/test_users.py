@@ -573,7 +573,7 @@ def test_watch_takes_a_document_only_when_it_is_whole(tmp_path: pathlib.Path, mo
         ("until it is whole", lambda: last.write_text("new"), ["onetwo", "newnewnew"], note),
         ("it fits into one file, and the parts are there still", only("{}"), ["onetwo", "newnewnew", "{}"], note),
         ("they are pruned", lambda: (late.unlink(), last.unlink()), ["onetwo", "newnewnew", "{}"], note),
-        ("it can not be written", only('{"bad": 1}'), ["onetwo", "newnewnew", "{}"], lambda: "it is bad"),
+        ("it cannot be written", only('{"bad": 1}'), ["onetwo", "newnewnew", "{}"], lambda: "it is bad"),
         ("that of before is back", only("{}"), ["onetwo", "newnewnew", "{}", "{}"], note),
     ]
     split(tmp_path, "one", "two")

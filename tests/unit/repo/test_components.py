@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The registry of components against what is made of it, and against what can not be: the templates' objects, and the rights that YAML gives."""
+"""The registry of components against what is made of it, and against what cannot be: the templates' objects, and the rights that YAML gives."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def documents() -> list[Json]:
         "purge": {"jobs": "12months"},
         "archive": {"volume": {"hostPath": "/srv/e", "size": "1Gi"}},
     }
+    more["spec"]["rest"] = {**full["spec"]["rest"], "tls": {"secret": "rest-certificate"}}
     operated = {
         **full,
         "spec": {**full["spec"], "accounting": {**more["spec"]["accounting"], "database": {"mariadbOperator": {}, "backup": kept}}},
@@ -116,7 +117,7 @@ def test_components_go_in_the_other_order_than_they_come() -> None:
     ]
     found = [list(model.components) for model, _objects in made()]
     assert found[0] == [name for name in PARTS if name not in ("database", "mariadb")], "somebody else's database"
-    assert found[1] == [name for name in PARTS if name != "mariadb"], "the cluster's own"
+    assert found[1] == [name for name in PARTS if name not in ("mariadb", "certificate")], "the cluster's own"
     assert found[2] == [name for name in PARTS if name != "database"], "one that another operator makes"
     assert found[3] == [name for name, part in PARTS.items() if not part.field]
 

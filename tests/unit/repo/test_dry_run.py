@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
@@ -50,9 +52,25 @@ def test_an_object_that_no_dry_run_can_try_is_told_and_stops_nothing(tmp_path: P
             assert result["warnings"] == [f"ConfigMap demo/strict is not checked, since {NO_DRY_RUN[1]}; a run asks it."]
 
 
-def test_a_kind_of_another_operator_that_is_missing_ends_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "fields", "words"),
+    [
+        (
+            "accounting",
+            {"database": {"mariadbOperator": {}}},
+            "needs mariadb-operator, and the API server has no kind MariaDB in k8s.mariadb.com/v1alpha1; install",
+        ),
+        (
+            "rest",
+            {"tls": {"issuerRef": {"name": "own"}}},
+            "needs cert-manager, and the API server has no kind Certificate in cert-manager.io/v1; install",
+        ),
+    ],
+)
+def test_a_kind_of_another_operator_that_is_missing_ends_the_run(tmp_path: Path, part: str, fields: dict[str, Any], words: str) -> None:
     document = yaml.safe_load((ROOT / "examples" / "full.yml").read_text())
-    document["spec"]["accounting"]["database"] = {"mariadbOperator": {}}
+    document["spec"]["rest"]["tls"] = {"secret": "rest-certificate"}
+    document["spec"][part] |= fields
     file = tmp_path / "full.yml"
     file.write_text(yaml.safe_dump(document))
     with serving() as server:
@@ -60,5 +78,5 @@ def test_a_kind_of_another_operator_that_is_missing_ends_the_run(tmp_path: Path)
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "ANSIBLE_NOCOLOR": "1"}
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stdout + done.stderr
-        assert "needs mariadb-operator, and the API server has no kind MariaDB in k8s.mariadb.com/v1alpha1; install" in done.stdout
+        assert words in done.stdout
         assert len([path for path in server.written if "/configmaps/" in path]) == 1

@@ -29,15 +29,15 @@ static void a_jail(void)
 static void not_there(void)
 {
 	make_pod();
-	refuses(POD "/none", "can not be opened as a directory");
-	refuses(POD "/iam-pod", "can not be opened as a directory");
+	refuses(POD "/none", "cannot be opened as a directory");
+	refuses(POD "/iam-pod", "cannot be opened as a directory");
 }
 
 static void a_link_to_a_jail(void)
 {
 	make_pod();
 	CHECK(symlink(JAIL, POD "/link") == 0);
-	refuses(POD "/link", "can not be opened as a directory");
+	refuses(POD "/link", "cannot be opened as a directory");
 }
 
 static void of_somebody_else(void)

@@ -151,7 +151,7 @@ static bool shows(const struct stat *cgroups, bool read_only)
 	       statvfs("/sys/fs/cgroup", &status) == 0 && ((status.f_flag & ST_RDONLY) != 0) == read_only;
 }
 
-/* It makes those of steps at the pod's path after it has entered; the steps themselves shall not. */
+/* It makes those of steps at the pod's path after it has entered; the steps themselves must not. */
 static void slurmstepd_writes_cgroups_and_its_task_reads_them(void)
 {
 	struct statvfs status;

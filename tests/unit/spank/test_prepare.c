@@ -126,7 +126,7 @@ static void a_mount_that_was_lost_comes_back_and_the_devices_live(void)
 	CHECK(prepare() == 0);
 	CHECK(umount2(JAIL "/proc", MNT_DETACH) == 0 && rmdir(JAIL "/proc") == 0);
 	CHECK(prepare() == -1);
-	CHECK_HAS(error.text, "/proc can not be shown in the jail");
+	CHECK_HAS(error.text, "/proc cannot be shown in the jail");
 	make_directory(JAIL "/proc", 0755);
 	CHECK(prepare() == 0);
 	CHECK(there_is(JAIL "/proc/self"));

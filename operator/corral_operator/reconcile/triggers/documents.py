@@ -58,7 +58,7 @@ class DocumentTriggers:
                 Collection(path, "SlurmClusters", settings.selector, defined=True),
                 replace=functools.partial(self._listed, namespace),
                 on_event=self._on_event,
-                refused=lambda error: log.error("SlurmClusters can not be watched", extra={"error": str(error)}),
+                refused=lambda error: log.error("SlurmClusters cannot be watched", extra={"error": str(error)}),
                 relist=settings.relist,
                 before=self._read_definition,
             )

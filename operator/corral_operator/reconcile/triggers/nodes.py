@@ -44,7 +44,7 @@ class NodeTriggers:
         first, cache.kubernetes_nodes_refused = not cache.kubernetes_nodes_refused, str(error)
         if first:
             log.warning(
-                "Kubernetes nodes can not be listed: cordons reach Slurm only by corral.slurm.sync with another account",
+                "Kubernetes nodes cannot be listed: cordons reach Slurm only by corral.slurm.sync with another account",
                 extra={"error": str(error)},
             )
         if first or cache.kubernetes_nodes.known:

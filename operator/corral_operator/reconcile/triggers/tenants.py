@@ -24,7 +24,7 @@ class TenantsTriggers:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        # The namespaces, "" for all, that have not been listed yet, and those that can not be.
+        # The namespaces, "" for all, that have not been listed yet, and those that cannot be.
         self._missing: set[str] = set()
         self._refused_in: set[str] = set()
 
@@ -50,7 +50,7 @@ class TenantsTriggers:
         # Clusters with objects learn the reason from their next run, which reads them by itself.
         if scope not in self._refused_in:
             self._refused_in.add(scope)
-            log.warning("SlurmTenants can not be watched", extra={"error": str(error)})
+            log.warning("SlurmTenants cannot be watched", extra={"error": str(error)})
             self._replace(scope, {})
 
     def _listed(self, scope: str, found: list[Json]) -> None:

@@ -62,6 +62,8 @@ def one(kind: Kind, found: Json) -> list[Child]:
         ("SlurmNodeSet", {"status": {"replicas": 2}, "metadata__resourceVersion": "8"}, False),
         ("MariaDB", {"metadata__resourceVersion": "8"}, False),
         ("MariaDB", {"metadata__generation": 4}, True),
+        ("Certificate", {"metadata__resourceVersion": "8"}, False),
+        ("Certificate", {"metadata__generation": 4}, True),
         ("Pod", {"metadata__annotations": {"x": "y"}, "metadata__resourceVersion": "8"}, False),
         ("Pod", {"metadata__uid": "2"}, True),
     ],
@@ -196,6 +198,16 @@ def test_an_object_whose_label_was_taken_off_or_changed_is_drift_of_the_cluster_
 def test_the_last_job_of_a_cron_job_counts(status: Json, message: str) -> None:
     (found,) = one(KIND["CronJob"], made(status=status))
     assert (found.ready, found.message) == (not message, message)
+
+
+def test_a_certificate_is_as_cert_manager_says() -> None:
+    (found,) = one(KIND["Certificate"], made(status={}))
+    assert (found.ready, found.message) == (False, "cert-manager has not reported on Certificate a-cpu")
+    said = {"type": "Ready", "status": "False", "message": "Issuer own not found"}
+    (found,) = one(KIND["Certificate"], made(status={"conditions": [said]}))
+    assert (found.ready, found.message) == (False, "Certificate a-cpu is not ready: Issuer own not found")
+    (found,) = one(KIND["Certificate"], made(status={"conditions": [{**said, "status": "True"}]}))
+    assert (found.ready, found.message) == (True, "")
 
 
 def test_a_mariadb_is_as_its_operator_says() -> None:

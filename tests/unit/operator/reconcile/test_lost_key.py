@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A key that is lost, where the operator may not watch Secrets: the first pod that can not start for it starts a run, which says so."""
+"""A key that is lost, where the operator may not watch Secrets: the first pod that cannot start for it starts a run, which says so."""
 
 from __future__ import annotations
 

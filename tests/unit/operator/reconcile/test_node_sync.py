@@ -204,7 +204,7 @@ def test_a_slurmctld_that_restarts_between_two_probes_is_not_reported(tmp_path: 
 
 def test_probes_repeat_no_warnings_and_leave_the_output_of_other_runs(tmp_path: Path) -> None:
     async def steps(world: Syncs) -> None:
-        world.reported = [{**_counts(2, 0)[0], "warnings": ["Kubernetes nodes can not be listed."]}]
+        world.reported = [{**_counts(2, 0)[0], "warnings": ["Kubernetes nodes cannot be listed."]}]
         events = world.events()
         await asyncio.sleep(120)
         assert world.events() == events

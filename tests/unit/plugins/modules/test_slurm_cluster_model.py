@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What users read when the document can not even be had."""
+"""What users read when the document cannot even be had."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEMO = Path(__file__).resolve().parents[4] / "examples" / "demo.yml"
 
 def refused(**params: object) -> str:
     with pytest.raises(CorralError) as caught:
-        slurm_cluster_model.run({"path": None, "document": None, **params}, check=False, diff=False)
+        slurm_cluster_model.backend({"path": None, "document": None, **params}, check=False, diff=False)
     return str(caught.value)
 
 
@@ -51,5 +51,5 @@ def test_a_file_and_the_document_itself_give_the_same_model() -> None:
     import yaml
 
     given = {"path": None, "document": yaml.safe_load(DEMO.read_text())}
-    of_file = slurm_cluster_model.run({"path": str(DEMO), "document": None}, check=False, diff=False)
-    assert slurm_cluster_model.run(given, check=True, diff=True) == of_file
+    of_file = slurm_cluster_model.backend({"path": str(DEMO), "document": None}, check=False, diff=False)
+    assert slurm_cluster_model.backend(given, check=True, diff=True) == of_file

@@ -51,7 +51,7 @@ def edited(path: str, value: Any) -> dict[str, Any]:
 
 
 def accounts(model: dict[str, Any]) -> dict[str, Any]:
-    """What the jails shall have, of a model's ConfigMaps."""
+    """What the jails must have, of a model's ConfigMaps."""
     maps = model["users"]["maps"]
     texts = [maps[0]["data"]["users.json"]] if len(maps) == 1 else [one["data"][f"users.json.{number}"] for number, one in enumerate(maps)]
     found: dict[str, Any] = json.loads("".join(texts))

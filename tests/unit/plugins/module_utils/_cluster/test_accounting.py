@@ -71,7 +71,7 @@ def test_by_default_the_database_is_the_clusters_own() -> None:
     assert "StoragePass" not in wrote
     slurm = settings(found["config"]["files"]["slurm.conf"])
     assert slurm["AccountingStorageType"] == "accounting_storage/slurmdbd"
-    assert slurm["AccountingStorageHost"] == mine["address"]
+    assert slurm["AccountingStorageHost"] == mine["hosts"][0]["address"]
     assert "AccountingStorageEnforce" not in slurm
     assert ("PersistentVolumeClaim", f"{name}-database") in [(one["kind"], one["metadata"]["name"]) for one in found["teardown"]["data"]]
 
@@ -173,6 +173,43 @@ def test_what_the_document_says_of_records() -> None:
     assert slurm["AccountingStorageTRES"].endswith("license/matlab")
 
 
+def test_two_slurmdbd() -> None:
+    found = model(replicas=2)
+    name, domain = found["name"], f"{found['namespace']}.svc.cluster.local"
+    wrote = slurmdbd(found)
+    # Each compares these with the name of its pod; the address is where the backup finds the primary.
+    assert (wrote["DbdHost"], wrote["DbdBackupHost"]) == (f"{name}-accounting-0", f"{name}-accounting-1")
+    assert wrote["DbdAddr"] == f"{name}-accounting.{domain}"
+    slurm = settings(found["config"]["files"]["slurm.conf"])
+    assert slurm["AccountingStorageHost"] == wrote["DbdAddr"]
+    assert slurm["AccountingStorageBackupHost"] == f"{name}-accounting-1.{domain}"
+    mine = found["accounting"]
+    assert [one["service"] for one in mine["hosts"]] == [f"{name}-accounting", f"{name}-accounting-1"]
+    assert [one["selector"]["statefulset.kubernetes.io/pod-name"] for one in mine["hosts"]] == [
+        f"{name}-accounting-0",
+        f"{name}-accounting-1",
+    ]
+    assert mine["pods"] == 2 and "podAntiAffinity" in mine["affinity"]
+
+
+def test_one_slurmdbd_has_the_same_address_and_no_backup() -> None:
+    found, pair = model(), model(replicas=2)
+    assert found["accounting"]["hosts"][0]["address"] == pair["accounting"]["hosts"][0]["address"]
+    assert (found["accounting"]["pods"], found["accounting"]["affinity"]) == (1, {})
+    assert not {"DbdAddr", "DbdBackupHost"} & set(slurmdbd(found))
+    assert "AccountingStorageBackupHost" not in found["config"]["files"]["slurm.conf"]
+
+
+def test_two_slurmdbd_archive_to_a_volume_that_both_mount() -> None:
+    purge = {"jobs": "36months"}
+    found = model(replicas=2, purge=purge, archive={"volume": {"storageClassName": "nfs", "size": "5Gi", "accessMode": "ReadWriteMany"}})
+    assert found["accounting"]["archive"]["access_mode"] == "ReadWriteMany"
+    assert model(replicas=2, purge=purge, archive={"volume": {"claimName": "mine"}})["accounting"]["pods"] == 2
+    for volume in ({"storageClassName": "fast", "size": "5Gi"}, {"hostPath": "/a", "size": "5Gi", "accessMode": "ReadWriteOnce"}):
+        (said,) = mistakes(with_accounting(replicas=2, purge=purge, archive={"volume": volume}))
+        assert "spec.accounting.replicas is 2, but spec.accounting.archive.volume.accessMode is ReadWriteOnce, a volume for one" in said
+
+
 def test_what_is_purged_is_archived() -> None:
     found = model(purge={"jobs": "36months", "usage": "60months"}, archive={"volume": {"storageClassName": "fast", "size": "5Gi"}})
     wrote = slurmdbd(found)
@@ -223,7 +260,7 @@ def test_who_reaches_whom() -> None:
     reach = {
         one["selector"][component]: [peer["podSelector"]["matchLabels"][component] for peer in one["peers"]] for one in found["ingress"]
     }
-    assert reach == {"database": ["accounting", "backup"], "accounting": ["controller", "worker", "login"]}
+    assert reach == {"database": ["accounting", "backup"], "accounting": ["accounting", "controller", "worker", "login"]}
 
 
 @pytest.mark.parametrize(
@@ -238,6 +275,8 @@ def test_who_reaches_whom() -> None:
         ({"enforce": ["limits"]}, "limits without associations"),
         ({"extraConfig": ["StoragePass=x"]}, "sets StoragePass, which corral sets itself: set spec.accounting.database; remove the line."),
         ({"extraConfig": ["PurgeJobAfter=1month"]}, "set spec.accounting.purge.jobs"),
+        ({"extraConfig": ["DbdBackupHost=other"]}, "set spec.accounting.replicas"),
+        ({"replicas": 3}, "spec.accounting.replicas"),
         (
             {"extraConfig": ["Commitdelay=1", "CommitDelay=2"]},
             "spec.accounting.extraConfig[1] sets CommitDelay, as spec.accounting.extraConfig[0] does; remove one.",
@@ -280,7 +319,7 @@ def test_who_reaches_whom() -> None:
         ({"database": {"mariadbOperator": {"spec": {"image": "\ud800"}}}}, "mariadbOperator.spec.image has half of a surrogate pair"),
         (
             {"database": {"mariadbOperator": {"spec": {"timeZone": float("nan")}}}},
-            "mariadbOperator.spec.timeZone is nan, which Kubernetes can not keep",
+            "mariadbOperator.spec.timeZone is nan, which Kubernetes cannot keep",
         ),
         (
             {"database": {"mariadbOperator": {"resources": {"limits": {"memory": "128Mi"}}}}},

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.validate import InvalidDocument
@@ -19,7 +18,6 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.render import r
 from .documents import edited, good
 
 TEMPLATE = Path(__file__).resolve().parents[5] / "roles" / "cluster_base" / "templates" / "network_policy.yml.j2"
-TASKS = yaml.safe_load((TEMPLATE.parents[1] / "tasks" / "main.yml").read_text())
 API_SERVER = ["10.96.0.1/32", "192.0.2.10/32", "fd00::1/128"]
 RECORD = "Service/kubernetes=10.96.0.1/32"
 # Where clouds tell a machine about itself, by their own documents.

@@ -46,7 +46,7 @@ def test_slurmctld_and_slurmdbd_verify_tokens_and_slurmrestd_has_no_key() -> Non
     mine = settings(found["rest"]["files"]["slurm.conf"])
     assert mine["AuthType"] == "auth/jwt"
     assert not {"AuthInfo", "AuthAltTypes", "AuthAltParameters", "NodeName", "PartitionName"} & set(mine)
-    assert "SlurmctldHost" in mine and mine["AccountingStorageHost"] == found["accounting"]["address"]
+    assert "SlurmctldHost" in mine and mine["AccountingStorageHost"] == found["accounting"]["hosts"][0]["address"]
     (secret,) = [one for one in found["secrets"] if one["name"] == found["rest"]["jwt_secret"]]
     assert secret["data"] == {"jwt.key": {"random_bytes": 32}}
 
@@ -99,6 +99,44 @@ def test_its_port_is_open_and_no_other_and_it_connects_to_its_cluster_alone() ->
     assert egress["rules"][0] == {"to": [{"podSelector": selector}]}
 
 
+def test_it_reaches_slurmdbd() -> None:
+    found = model(accounting={"database": {"external": EXTERNAL}})
+    (ingress,) = [one for one in found["ingress"] if one["name"].endswith("-accounting")]
+    assert {"podSelector": {"matchLabels": found["components"]["rest"]["selector"]}} in ingress["peers"]
+
+
+def test_cert_manager_keeps_the_certificate() -> None:
+    tls = {"issuerRef": {"name": "own"}, "dnsNames": ["slurm.example.com"], "ipAddresses": ["192.0.2.10", "2001:db8::1"]}
+    found = model(tls=tls)
+    name, namespace = found["name"], found["namespace"]
+    certificate = found["rest"]["certificate"]
+    assert certificate["spec"]["issuerRef"] == {"name": "own", "kind": "Issuer", "group": "cert-manager.io"}
+    own = f"{name}-rest"
+    assert certificate["spec"]["dnsNames"] == [
+        "slurm.example.com",
+        f"{own}.{namespace}.svc",
+        f"{own}.{namespace}.svc.cluster.local",
+        f"{own}.{namespace}",
+        own,
+    ]
+    assert certificate["spec"]["ipAddresses"] == tls["ipAddresses"]
+    assert certificate["spec"]["secretName"] == found["rest"]["tls_secret"] == f"{name}-rest-tls"
+    assert certificate["labels"]["app.kubernetes.io/component"] == "certificate"
+    assert found["components"]["certificate"]["applyset"]["name"] == f"{name}-rest", "it goes with the rest of it"
+    assert found["rest"]["scheme"] == "HTTPS"
+    assert "ssl crt" in found["rest"]["files"]["haproxy.cfg"]
+    assert any(f"{name}-rest-tls" in one and "cert-manager's" in one for one in found["teardown"]["left_behind"])
+    assert [one["name"] for one in found["ingress"]] == [f"{name}-base-ingress-rest"], "no pod of it is there to be reached"
+    assert not any("certificate" in str(one) for one in found["egress"]["policies"])
+
+
+def test_a_certificate_of_yours_is_asked_of_nobody() -> None:
+    found = model()
+    assert (found["rest"]["certificate"], found["rest"]["tls_secret"]) == (None, "certificate")
+    assert "certificate" not in found["components"]
+    assert f"The Secret certificate in namespace {found['namespace']} is yours and stays." in found["teardown"]["left_behind"]
+
+
 def test_two_pods_keep_away_from_one_another() -> None:
     assert model()["rest"]["affinity"] == {}
     assert "podAntiAffinity" in model(replicas=2)["rest"]["affinity"]
@@ -108,6 +146,12 @@ def test_two_pods_keep_away_from_one_another() -> None:
     ("fields", "words"),
     [
         ({}, "spec.rest.tls is missing, and a token is as good as a password"),
+        ({"tls": {}}, "spec.rest.tls has no certificate; give exactly one of secret and issuerRef"),
+        ({"tls": {"secret": "a", "issuerRef": {"name": "b"}}}, "spec.rest.tls has secret and issuerRef; give exactly one"),
+        ({"tls": {"secret": "a", "dnsNames": ["b.example.com"]}}, "spec.rest.tls.dnsNames goes with issuerRef; remove it"),
+        ({"tls": {"issuerRef": {"kind": "ClusterIssuer"}}}, "spec.rest.tls.issuerRef.name"),
+        ({"tls": {"issuerRef": {"name": "a"}, "dnsNames": ["not a name"]}}, "spec.rest.tls.dnsNames[0]"),
+        ({"tls": {"issuerRef": {"name": "a"}, "ipAddresses": ["300.1.1.1/8"]}}, "spec.rest.tls.ipAddresses[0]"),
         ({**TLS, "plainHttp": True}, "spec.rest has tls and plainHttp: true, which exclude one another"),
         ({"plainHttp": True, "service": {"type": "NodePort"}}, "spec.rest.service.type is NodePort, so tokens would leave"),
         ({**TLS, "service": {"nodePort": 30000}}, "spec.rest.service.nodePort"),

@@ -245,5 +245,5 @@ def test_a_document_of_a_file_is_that_which_the_api_server_filled_in_and_says_no
     without = good()
     without["spec"].pop("partitions", None)
     assert json.loads(resolve.model(without).document)["spec"]["partitions"] == [], (
-        "what follows from the node sets shall go on following them"
+        "what follows from the node sets must continue to follow them"
     )

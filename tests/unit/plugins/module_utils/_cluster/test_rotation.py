@@ -41,6 +41,13 @@ def test_each_has_its_recipe_its_pods_and_its_place() -> None:
     assert all("selector" not in row for row in found[2:])
 
 
+def test_workers_have_host_keys_of_their_own() -> None:
+    (row,) = rows("worker_host_keys", workers={"ssh": "WithJob"})
+    assert row["secret"]["name"] == "demo-worker-host-keys"
+    assert row["selector"].endswith("app.kubernetes.io/component=worker") and row["container"] == "slurmd"
+    assert (row["command"], row["restart"]) == (["/usr/local/lib/corral/keys.sh", "host_keys"], [])
+
+
 def test_without_accounting_tokens_are_slurmctlds_alone() -> None:
     (row,) = rows("jwt", rest={"tls": {"secret": "certificate"}})
     assert [selector.rpartition("=")[2] for selector in row["restart"]] == ["controller"]
@@ -49,14 +56,16 @@ def test_without_accounting_tokens_are_slurmctlds_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "spec", "words"),
     [
-        ("mung", {}, "rotate names 'mung'; it can be munge, host_keys, database, jwt"),
+        ("mung", {}, "rotate names 'mung'; it can be munge, host_keys, worker_host_keys, database, jwt"),
         ("database", {}, r"the document has no spec\.accounting"),
         (
             "database",
             {"accounting": {"database": {"external": EXTERNAL}}},
             r"is not the cluster's own: change the password there and in the Secret",
         ),
+        ("host_keys", {"slurm": {"auth": "slurm"}}, r"spec\.slurm\.auth is slurm, whose daemons read their key when they start"),
         ("jwt", {}, r"the document has no spec\.rest"),
+        ("worker_host_keys", {"workers": {"ssh": "Never"}}, r"spec\.workers\.ssh is Never, so workers have none"),
     ],
 )
 def test_what_the_cluster_does_not_have_is_refused(name: str, spec: dict[str, Any], words: str) -> None:

@@ -335,7 +335,7 @@ FILES = [
     ),
     ("spec.slurm.extraMpiConfig", ["PMIxTimout=6"], "sets PMIxTimout, which is no key of mpi.conf; did you mean PMIxTimeout?"),
     ("spec.slurm.extraPlugstackConfig", ["include /etc/x"], "[0]: 'include /etc/x' is no line of the form 'optional PLUGIN.so ARGUMENTS'"),
-    ("spec.slurm.extraPlugstackConfig", ["optional x.so a#b"], "'a#b' can not be written into plugstack.conf"),
+    ("spec.slurm.extraPlugstackConfig", ["optional x.so a#b"], "'a#b' cannot be written into plugstack.conf"),
     ("spec.slurm.extraPlugstackConfig", ["optional /a/spank_corral_jail.so"], "names the jail's own plugin"),
 ]
 
@@ -759,7 +759,7 @@ def test_who_may_leave_the_jail_beside_sudo() -> None:
     validate.check(document)
     document["spec"]["users"].append(document["spec"]["users"][0] | {"name": "root-to-be", "uid": 10009, "sudo": True})
     (said,) = mistakes(document)
-    assert said.startswith("spec.jail.noJailUsers can not be had beside root-to-be, who has sudo") and "noJailDespiteSudo: true" in said
+    assert said.startswith("spec.jail.noJailUsers cannot be had beside root-to-be, who has sudo") and "noJailDespiteSudo: true" in said
     document["spec"]["jail"]["noJailDespiteSudo"] = True
     validate.check(document)
 

@@ -307,10 +307,10 @@ def test_no_credentials_go_to_a_server_without_tls(tmp_path: Path, context: str)
 
 
 def test_certificates_that_are_none_are_told(kubeconfig: Path) -> None:
-    with pytest.raises(ConfigError, match="can not be used"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         auth.resolve({"kubeconfig": str(kubeconfig)}).ssl_context()
     bad = write(kubeconfig.parent, {"server": "https://x", "certificate-authority-data": "bm8gcGVt"})
-    with pytest.raises(ConfigError, match="can not be used"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         auth.resolve({"kubeconfig": str(bad)}).ssl_context()
 
 

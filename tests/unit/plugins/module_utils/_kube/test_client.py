@@ -238,7 +238,7 @@ def test_pages(server: Scripted, client: Client) -> None:
 
 def test_what_is_no_json_is_told(client: Client) -> None:
     for bad in ({"a": float("nan")}, {"a": "\ud800"}, {"a": {1, 2}}):
-        with pytest.raises(KubeError, match=r"Could not do: the object can not be sent as JSON"):
+        with pytest.raises(KubeError, match=r"Could not do: the object cannot be sent as JSON"):
             client.request("PATCH", "/x", what="do", body=bad)
 
 

@@ -53,7 +53,7 @@ class Fake:
         ),
         (
             {"scratch": "Bound", "homes": "secret"},
-            "its volumes (scratch, homes) can not be used on any node that it may run on: choose nodes that reach them, or volumes",
+            "its volumes (scratch, homes) cannot be used on any node that it may run on: choose nodes that reach them, or volumes",
         ),
     ],
 )

@@ -139,10 +139,10 @@ def test_a_profile_that_is_not_there_may_come_within_the_grace() -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (pod(phase="Failed", reason="AppArmor", message="no"), "pod p-0: its node can not confine it (no)"),
+        (pod(phase="Failed", reason="AppArmor", message="no"), "pod p-0: its node cannot confine it (no)"),
         (
             pod(waiting("ErrImagePull", "no such\n host")),
-            "pod p-0: container main: the image img can not be had (ErrImagePull: no such host)",
+            "pod p-0: container main: the image img cannot be had (ErrImagePull: no such host)",
         ),
         (crash(1), "pod p-0: container main: it crashes again and again (exit code 1: no key)"),
         (unschedulable(), "pod p-0: 0/2 nodes are available"),
@@ -154,7 +154,7 @@ def test_a_profile_that_is_not_there_may_come_within_the_grace() -> None:
         (pod(phase="Succeeded"), ""),
         (pod(), "pod p-0 is Pending"),
         ({"metadata": {"name": "p-0", "deletionTimestamp": "now"}, "status": {}}, "pod p-0 is being deleted"),
-        (pod(initContainerStatuses=[waiting("RunContainerError", "exec: no")]), "it can not be started (RunContainerError: exec: no)"),
+        (pod(initContainerStatuses=[waiting("RunContainerError", "exec: no")]), "it cannot be started (RunContainerError: exec: no)"),
     ],
 )
 def test_describe(state: dict[str, Any], words: str) -> None:

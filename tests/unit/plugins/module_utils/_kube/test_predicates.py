@@ -14,6 +14,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube import predicat
 def obj(kind: str, spec: dict[str, Any] | None = None, *, generation: int = 1, **status: Any) -> dict[str, Any]:
     group = {"StatefulSet": "apps/v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1", "Job": "batch/v1"}
     group["MariaDB"] = "k8s.mariadb.com/v1alpha1"
+    group["Certificate"] = "cert-manager.io/v1"
     group["CustomResourceDefinition"] = "apiextensions.k8s.io/v1"
     return {
         "apiVersion": group.get(kind, "v1"),
@@ -86,6 +87,9 @@ CASES: list[tuple[dict[str, Any], str]] = [
     (obj("MariaDB", **condition("Ready")), ""),
     (obj("MariaDB", **condition("Ready", "False", reason="StatefulSetNotReady", message="Not ready")), "StatefulSetNotReady: Not ready"),
     (obj("MariaDB"), "mariadb-operator has not reported on it; see whether its pod runs"),
+    (obj("Certificate", **condition("Ready")), ""),
+    (obj("Certificate", **condition("Ready", "False", reason="DoesNotExist", message="Issuing.")), "DoesNotExist: Issuing"),
+    (obj("Certificate"), "cert-manager has not reported on it; see whether its pod runs"),
     (obj("Namespace", phase="Active"), ""),
     (obj("Namespace", phase="Terminating"), "Terminating"),
     (obj("Service", {"type": "LoadBalancer"}), ""),

@@ -171,7 +171,7 @@ def test_pods_that_nobody_uses_go_one_after_the_other(monkeypatch: pytest.Monkey
 def test_a_pod_that_can_not_be_asked_is_in_use_and_one_that_does_not_run_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     ask(monkeypatch, {"web-0": ExecError("no answer."), "web-1": Output(7, "", "x")})
     api = Api(stateful_set(), pod(0, "old"), pod(1, "old"), pod(2, "old", main=CRASHES))
-    assert replaced(api) == ("web-2", {"web-0": "it can not be asked (no answer)", "web-1": "its check ended with exit code 7"})
+    assert replaced(api) == ("web-2", {"web-0": "it cannot be asked (no answer)", "web-1": "its check ended with exit code 7"})
 
 
 def leaving(api: Api, *, check: bool = False, before: dict[str, Any] | None = None, result: str = "configured") -> dict[str, str]:
@@ -219,7 +219,7 @@ def test_who_uses_pods_whose_set_is_taken_away_is_told(monkeypatch: pytest.Monke
     found = idle.ending(Api(stateful_set(), *pods), refs, idle.Question("main", ["true"]))  # type: ignore[arg-type]
     assert [(one.ref.name, one.users, one.grace) for one in found] == [
         ("web-0", "1 processes of bob", 90),
-        ("web-1", "it can not be asked (pods/exec is forbidden)", 90),
+        ("web-1", "it cannot be asked (pods/exec is forbidden)", 90),
     ]
 
 

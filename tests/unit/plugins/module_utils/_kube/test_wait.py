@@ -193,7 +193,7 @@ def test_a_pod_whose_claims_were_bound_just_after_the_scheduler_looked_is_not_gi
     client.claims = "Bound"
     other = unscheduled("0/2 nodes are available: 2 node(s) had volume node affinity conflict.")
     seconds, words = judged(monkeypatch, client, 330, other, pods[1])
-    assert seconds == 30 and "can not be used on any node" in words
+    assert seconds == 30 and "cannot be used on any node" in words
 
 
 @pytest.mark.parametrize(("wanted", "waits"), [({}, True), ({"suspend": True}, False)])

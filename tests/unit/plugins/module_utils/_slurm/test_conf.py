@@ -118,6 +118,8 @@ def test_a_line_without_some_nodes() -> None:
         ("GresTypes=gpu", []),
         ("TopologyPlugin=topology/tree", ["topology_tree.so"]),
         ("AuthAltTypes=auth/jwt", ["auth_jwt.so"]),
+        ("CredType=cred/munge", ["cred_munge.so"]),
+        ("CredType=cred/slurm", ["auth_slurm.so"]),
         ("PrEpPlugins=script,prep/mine", ["prep_script.so", "prep_mine.so"]),
     ],
 )

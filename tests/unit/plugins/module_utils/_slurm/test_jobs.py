@@ -96,9 +96,9 @@ def test_a_submission() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"options": {"uid": "root"}}, "'uid' can not be given"),
-        ({"options": {"job_name": "x"}}, "can not be given"),
-        ({"options": {"--nodes": 1}}, "can not be given"),
+        ({"options": {"uid": "root"}}, "'uid' cannot be given"),
+        ({"options": {"job_name": "x"}}, "cannot be given"),
+        ({"options": {"--nodes": 1}}, "cannot be given"),
         ({"options": {"nodes": "1\n2"}}, "line break"),
         ({"name": "a,b"}, "has a comma"),
         ({"name": " "}, "is empty"),

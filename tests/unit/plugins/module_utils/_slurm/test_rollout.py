@@ -491,7 +491,7 @@ def test_in_no_window_it_waits_for_one() -> None:
 @pytest.mark.parametrize("pod", [FORMER, OLD])
 def test_a_drain_that_ends_by_itself_is_taken_over_before_anything_is_done(pod: rollout.Pod) -> None:
     """Else a job could start on the node between the look and the deed."""
-    found = step([pod, NEW], node("cpu-0", "IDLE", "DRAIN", reason="corral: jail: it can not be entered"))
+    found = step([pod, NEW], node("cpu-0", "IDLE", "DRAIN", reason="corral: jail: it cannot be entered"))
     assert (drained(found), found.config_updates, found.replace) == ("cpu-0", [], [])
 
 

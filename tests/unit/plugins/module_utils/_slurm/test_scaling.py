@@ -378,7 +378,7 @@ def test_names_and_addresses_stay_side_by_side() -> None:
 @pytest.mark.parametrize(
     "live",
     [
-        node("cpu-3", "IDLE", "DRAIN", reason="corral: jail: it can not be entered"),
+        node("cpu-3", "IDLE", "DRAIN", reason="corral: jail: it cannot be entered"),
         node("cpu-3", "IDLE", "DRAIN", "INVALID_REG", reason="Low RealMemory (reported:1 < 100.00% of configured:2)"),
         node("cpu-3", "DOWN", "NOT_RESPONDING", reason="Not responding"),
     ],

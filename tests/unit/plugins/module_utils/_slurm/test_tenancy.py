@@ -243,7 +243,8 @@ def test_what_prune_takes_can_not_be_referred_to() -> None:
     del document["qos"][0]["preempt"]
     assert lines(document)
     assert any(
-        "accounts[0].qos is scavenger, which shall go, as the document does not name it;" in one for one in problems(document, prune=True)
+        "accounts[0].qos is scavenger, which is to be removed, because the document does not name it;" in one
+        for one in problems(document, prune=True)
     )
 
 

@@ -114,7 +114,7 @@ def test_an_unknown_name_changes_nothing(fake: Fake) -> None:
 def test_slurmctld_that_can_not_be_asked(fake: Fake) -> None:
     fake.pods[0]["status"] = {"phase": "Pending"}
     fake.answers[("scontrol",)] = UNREACHABLE
-    with pytest.raises(KubeError, match=r"can not be asked for its nodes: .* Now pod demo-controller-0 is Pending"):
+    with pytest.raises(KubeError, match=r"cannot be asked for its nodes: .* Now pod demo-controller-0 is Pending"):
         set_node(nodes="cpu-0", state="drained")
     fake.answers[("scontrol",)] = refusal("slurm_load_node error: Unable to contact slurm controller (connect failure)")
     with pytest.raises(KubeError, match="Unable to contact slurm controller"):
@@ -278,7 +278,7 @@ def test_that_nobody_could_be_asked_for_their_jobs_is_a_warning_too(fake: Fake) 
     fake.answers[("squeue",)] = refusal("slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
     (told,) = leavers("alice", "bob")
     assert told.startswith(
-        "It is not known which jobs are of alice, bob, whom the document no longer has: slurmctld in Pod demo/demo-controller-0 can not be"
+        "It is not known which jobs are of alice, bob, whom the document no longer has: slurmctld in Pod demo/demo-controller-0 cannot be"
     )
     with pytest.raises(KubeError):
         job.info({**CONNECTION, "user": ["alice"]}, check=False, diff=False)
@@ -426,7 +426,7 @@ def test_a_command_that_may_have_begun_is_not_run_again(fake: Fake) -> None:
 
 def test_with_both_controllers_gone_the_named_one_is_told(fake: Fake) -> None:
     fake.away = {"demo-controller-0", "demo-controller-1"}
-    with pytest.raises(KubeError, match="Pod demo/demo-controller-0 can not be asked"):
+    with pytest.raises(KubeError, match="Pod demo/demo-controller-0 cannot be asked"):
         set_node(nodes="cpu-1", state="drained")
 
 

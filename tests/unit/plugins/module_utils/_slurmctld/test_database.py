@@ -140,6 +140,25 @@ def test_the_database_is_closed_before_slurmdbd_ends_and_slurmdbd_ends_before_an
     ]
 
 
+def test_a_backup_ends_with_its_primary(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lives on takes over, and writes."""
+    paper.pods.append(pod("demo-accounting-1", "accounting"))
+
+    def gone(_client: Any, ref: Any, _uid: str, **_more: Any) -> None:
+        paper.told.append(f"gone {ref.name}")
+
+    monkeypatch.setattr(database, "wait_gone", gone)
+    run("restored")
+    after = paper.told[paper.told.index("close") + 1 :]
+    assert after[:5] == [
+        "DELETE demo-accounting-0",
+        "DELETE demo-accounting-1",
+        "gone demo-accounting-0",
+        "gone demo-accounting-1",
+        "restore demo 318 demo-1.sql.gz",
+    ]
+
+
 def test_a_file_is_sent(paper: Paper, tmp_path: Path) -> None:
     path = tmp_path / "demo.sql.gz"
     path.write_bytes(paper.dump)

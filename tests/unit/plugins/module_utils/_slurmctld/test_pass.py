@@ -23,7 +23,6 @@ STEP = {
     "drain_only": False, "outdated": None, "previous": {}, "register_timeout": 1, "wait_timeout": 0, "scale_timeout": 0, "scale_must_finish": False,
     "rollout_timeout": 0, "rollout_must_finish": False,
 }  # fmt: skip
-ADDRESSES = {"clusterIPs": ["10.96.0.1"]}
 
 
 class Cluster:

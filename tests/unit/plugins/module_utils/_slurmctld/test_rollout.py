@@ -179,7 +179,7 @@ def test_a_template_that_does_not_work_stops_with_the_pods_own_words(world: Fake
 
 
 def test_a_run_that_fails_waits_for_the_pods_that_may_still_come_up(world: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """cpu-2's machine can not pull the image; that of cpu-1 needs a moment longer for it."""
+    """cpu-2's machine cannot pull the image; that of cpu-1 needs a moment longer for it."""
     request = world.request
 
     def then(method: str, path: str, **more: Any) -> Any:

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node sets that shrink, against a slurmctld of paper: what it costs where nothing shrinks, and that nothing goes where slurmctld can not be believed."""
+"""Node sets that shrink, against a slurmctld of paper: what it costs where nothing shrinks, and that nothing goes where slurmctld cannot be believed."""
 
 from __future__ import annotations
 
@@ -584,7 +584,7 @@ def test_a_slurm_conf_that_is_served_already_costs_nothing(world: Fake) -> None:
         (
             5,
             "priority_nope.so\nslurmctld: symbol lookup error: /opt/corral/lib/slurm/priority_nope.so: undefined symbol: conf\n",
-            "PriorityType=priority/nope is a plugin that slurmctld can not load (slurmctld: symbol lookup error: /opt/corral/lib/slurm/priority_nope.so:",
+            "PriorityType=priority/nope is a plugin that slurmctld cannot load (slurmctld: symbol lookup error: /opt/corral/lib/slurm/priority_nope.so:",
         ),
     ],
 )
@@ -596,6 +596,19 @@ def test_a_slurm_conf_that_slurms_parser_refuses_is_told_before_anything_is_done
     assert words in str(caught.value), caught.value
     assert [command[0] for command in world.execs] == ["sh"], "a node was drained before the file was read"
     assert world.execs[0][4:] == ["priority_nope.so"] and unpacked(world) == {"slurm.conf": new}
+
+
+@pytest.mark.parametrize(("was", "wanted"), [("munge", "slurm"), ("slurm", "munge")])
+def test_another_way_to_authenticate_waits_until_no_pod_is_left_that_has_the_former(world: Fake, was: str, wanted: str) -> None:
+    world.config_map["data"] = {"slurm.conf": f"{CONFIG}AuthType=auth/{was}\n"}
+    new = f"{CONFIG}AuthType=auth/{wanted}\n"
+    with pytest.raises(
+        CorralError, match=f"spec.slurm.auth is {wanted}, but pods run with {was} .*Nothing was changed; set auth: {was} and maintenance"
+    ):
+        decide(3, slurm_conf=new, users_of_auth="workers")
+    assert not world.execs
+    world.pods.clear()
+    decide(3, slurm_conf=new, users_of_auth="workers")
 
 
 def unpacked(world: Fake) -> dict[str, str]:

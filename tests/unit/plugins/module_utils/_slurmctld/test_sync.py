@@ -269,7 +269,7 @@ def test_without_the_right_to_write_conditions_the_rest_is_done(world: Fake) -> 
 def test_a_slurmctld_that_does_not_answer_changes_nothing(world: Fake) -> None:
     cordon(world)
     world.answers["scontrol", "show"] = UNREACHABLE
-    with pytest.raises(KubeError, match="can not be asked for its nodes"):
+    with pytest.raises(KubeError, match="cannot be asked for its nodes"):
         run()
     assert world.patches == []
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +72,6 @@ DOCUMENT: dict[str, Any] = {
         {"name": "carol", "associations": [{"account": "chemistry"}]},
     ],
 }
-
-Database = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -288,7 +285,7 @@ def test_a_run_that_breaks_off_may_have_changed_something(
         ),
         (
             "sacctmgr: error: Sending PersistInit msg: Connection refused",
-            "can not be asked for accounts, users and QoS: .*Connection refused; see its log",
+            "cannot be asked for accounts, users and QoS: .*Connection refused; see its log",
         ),
     ],
 )
@@ -483,7 +480,7 @@ def test_a_dry_run_before_there_is_a_cluster(monkeypatch: pytest.MonkeyPatch) ->
     planned = converge(OWN, check=True)
     assert planned["changed"]
     assert "there is no accounting yet" in planned["warnings"][0]
-    with pytest.raises(CorralError, match="can not be asked for accounts"):
+    with pytest.raises(CorralError, match="cannot be asked for accounts"):
         converge(OWN)
     with pytest.raises(CorralError, match=r"accounts\[0\].name is 'Science'"):
         converge({"accounts": [{"name": "Science"}]}, check=True)

@@ -79,14 +79,33 @@ def test_a_slurmdbd_that_was_upgraded_stays(fake: Fake) -> None:
 def test_a_slurmdbd_that_does_not_run_stands_in_the_way(fake: Fake) -> None:
     with_slurmdbd(fake, ExecError("Could not run slurmdbd: no such container."))
     with pytest.raises(
-        CorralError, match="slurmdbd in pod demo/demo-accounting-0 can not be asked for its version, and it has the database"
+        CorralError, match="slurmdbd in pod demo/demo-accounting-0 cannot be asked for its version, and it has the database"
     ):
         check(fake, "slurm 26.05.1")
 
 
+def test_the_primary_is_asked_and_its_backup_where_it_can_not_be(fake: Fake) -> None:
+    with_slurmdbd(fake, "24.11.5")
+    fake.pods.insert(0, pod("demo-accounting-1", "accounting"))
+    assert check(fake, "slurm 26.05.1")["slurmdbd"] == "24.11.5"
+    asked: list[str] = []
+    real = upgrade.run_in_pod
+
+    def one_away(client: Any, **more: Any) -> Output:
+        asked.append(more["pod"])
+        if more["pod"] == "demo-accounting-0":
+            raise ExecError("Could not run slurmdbd: the node is away.")
+        return real(client, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upgrade, "run_in_pod", one_away)
+        assert check(fake, "slurm 26.05.1")["slurmdbd"] == "24.11.5"
+    assert asked == ["demo-accounting-0", "demo-accounting-1"]
+
+
 def test_a_slurmctld_that_does_not_answer_stands_in_the_way_of_an_upgrade_and_not_of_the_way_back(fake: Fake) -> None:
     gone = Output(1, "", "Unable to contact slurm controller")
-    with pytest.raises(CorralError, match="can not be asked for its version"):
+    with pytest.raises(CorralError, match="cannot be asked for its version"):
         check(fake, "slurm 24.11.5", running=gone)
     found = check(fake, "slurm 24.11.5", running=gone, silent=True)
     assert (found["running"], found["wanted"]) == ("", "24.11.5")

@@ -41,7 +41,7 @@ print(*struct.unpack("3i", one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED,
     ],
 )
 def test_who_asks(build: Callable[..., Path], user: int, group: int, seen: str) -> None:
-    library = build("munged_for_users.c")
+    library = build("auth_for_users.c")
     command = [sys.executable, "-c", ASK, str(user), str(group)]
     plain = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert plain == f"{user} {group} 1", "without the library it is told the truth"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  * Copyright: (c) 2026, the corral authors
  *
- * Preloaded into the munged that a jail's users talk to. munged believes the kernel who asks, and who asks as root, or as Slurm's own account, may
- * command each daemon of the cluster: slurmd writes a file for such a one anywhere in its pod (sbcast), and for munged's account where
+ * Preloaded into the munged, or the sackd, that a jail's users talk to. Both believe the kernel who asks, and who asks as root, or as Slurm's own
+ * account, may command each daemon of the cluster: slurmd writes a file for such a one anywhere in its pod (sbcast), and for munged's account where
  * munged's socket is. Root of a jail is no root of the pods, and can become any account. So those that a pod has of its own are nobody here, and
- * no user has their numbers; the pod's daemons have another munged.
+ * no user has their numbers; the pod's daemons have another munged, or sackd.
  *
- * gcc -O2 -fPIC -shared -o munged_for_users.so munged_for_users.c
+ * gcc -O2 -fPIC -shared -o auth_for_users.so auth_for_users.c
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
