@@ -65,9 +65,9 @@ options:
     elements: dict
   strict:
     description:
-      - If V(true), a slurmctld that can not be asked is an error, too. Otherwise it is a warning, and the cluster's workers are missing.
+      - If V(true), a slurmctld that cannot be asked is an error, too. Otherwise it is a warning, and the cluster's workers are missing.
 notes:
-  - What can not be read ends the inventory with an error. By default Ansible continues without an inventory then;
+  - What cannot be read ends the inventory with an error. By default Ansible continues without an inventory then;
     E(ANSIBLE_INVENTORY_UNPARSED_FAILED) and E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) change that.
   - The options of the connection become variables of the cluster's group, but for O(api_key), which nobody should print. Hosts need E(K8S_AUTH_API_KEY) then,
     or C(ansible_pod_api_key).

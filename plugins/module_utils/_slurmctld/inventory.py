@@ -56,7 +56,7 @@ def read(sources: Iterable[dict[str, Any]], *, strict: bool) -> Found:
     ``parents``, ``warnings`` and the number of ``requests``.
 
     A source has the connection options, ``namespaces``, ``clusters``, ``jail`` and ``suffix``. Raises CorralError where a source has no cluster, or not
-    those that it names, or two hosts have one name; with ``strict``, also where a slurmctld can not be asked, which is a warning otherwise.
+    those that it names, or two hosts have one name; with ``strict``, also where a slurmctld cannot be asked, which is a warning otherwise.
     """
     hosts: dict[str, Found] = {}
     variables: dict[str, Found] = {}

@@ -230,9 +230,9 @@ def test_a_slurmctld_that_is_away_costs_its_workers_and_no_more(server: Pods) ->
     assert [host["name"] for host in found["hosts"]] == ["lab-controller-0", "lab-login-0", "lab-rest-0"]
     assert len(found["warnings"]) == 1
     assert found["warnings"][0].startswith(
-        "The nodes of cluster slurm/lab are not known: slurmctld in Pod slurm/lab-controller-0 can not be asked"
+        "The nodes of cluster slurm/lab are not known: slurmctld in Pod slurm/lab-controller-0 cannot be asked"
     )
-    with pytest.raises(CorralError, match="can not be asked for its nodes"):
+    with pytest.raises(CorralError, match="cannot be asked for its nodes"):
         read([{"namespaces": ["slurm"]}], strict=True)
     del server.pods[0]
     found = read([{"namespaces": ["slurm"]}], strict=False)
