@@ -198,13 +198,7 @@ class Connection(ConnectionBase):
 
     def _run(self, command: list[str], stdin: Input | None, sink: Sink | None = None) -> Output:
         """Run a command where the options say. Raises AnsibleConnectionFailure where that cannot be."""
-<<<<<<< HEAD
-        self._connect()
-        client = self._client
-        assert client is not None
-=======
         client = self._open()
->>>>>>> inventory
         jail = bool(self.get_option("jail"))
         with _unreachable():
             done = run_in_pod(
