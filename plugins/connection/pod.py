@@ -165,8 +165,9 @@ class Connection(ConnectionBase):
         """Write a file there; it is not held in memory."""
         if not Path(in_path).exists():
             raise AnsibleFileNotFound(f"The file {in_path} does not exist here, so it cannot be written in a pod; correct the path.")
+        # The shell keeps its standard output: where that is closed, the container's runtime gives a command no more of its input.
         with Path(in_path).open("rb") as file:
-            done = self._run(["/bin/sh", "-c", 'exec cat >"$1"', "sh", plain(out_path)], file)
+            done = self._run(["/bin/sh", "-c", 'cat >"$1"; exit "$?"', "sh", plain(out_path)], file)
         if done.code != 0:
             raise AnsibleError(f"{out_path} could not be written in {self._place}: {done.summary.rstrip('.')}.")
 
