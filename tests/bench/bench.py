@@ -186,6 +186,17 @@ def steps_in_the_jail() -> list[dict[str, Any]]:
     ]
 
 
+def checking_a_node() -> list[dict[str, Any]]:
+    """On this machine, so that this part needs no lab."""
+    from ansible_collections.corral.slurm.tests.bench import health
+
+    found = health.measure()
+    return [
+        result("the health checks of a node without GPUs", found.seconds, "s", 1, f"{found.cpu_seconds:.2f} CPU-seconds"),
+        result("their memory, all processes together", found.mebibytes, "MiB", 50, "absolute, the goal is one"),
+    ]
+
+
 def ten_thousand_nodes() -> list[dict[str, Any]]:
     from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
 
@@ -383,6 +394,7 @@ def main() -> None:
         results.extend(a_thousand_nodes(options.document, Path(scratch)))
         results.extend(accounting(options.document, Path(scratch)))
         results.extend(steps_in_the_jail())
+        results.extend(checking_a_node())
         results.extend(runs_of_the_operator(options.document, Path(scratch), runner))
         results.extend(edits_and_drift(options.document, Path(scratch)))
         results.extend(a_hundred_clusters(options.document, Path(scratch)))

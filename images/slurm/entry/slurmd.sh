@@ -90,7 +90,7 @@ attach_submounts
 same_paths
 close_to_users
 mkdir -p "$spool" /run/slurm
-echo "$name" >/run/corral-node # for health.sh
+echo "$name" >/run/corral-node # for health.py
 chmod 0755 "$spool"
 steps_live || clean_spool
 wait_for_auth

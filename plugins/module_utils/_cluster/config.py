@@ -151,8 +151,8 @@ def files(
     """Return the files by name, with config.hash among them, and the hash (16 hexadecimal digits).
 
     ``controllers`` are host name and address of the primary and of its backup; ``slurm`` is spec.slurm with its defaults; ``jail`` are
-    the arguments of the jail's plugin; ``more`` are the settings of slurm.conf that follow from spec.slurm.auth, spec.accounting and spec.rest;
-    ``constrain_devices`` is whether a job can open no other device files than its own, with cgroup tracking. ``notes`` are comments at the top of slurm.conf.
+    the arguments of the jail's plugin; ``more`` are the settings of slurm.conf that follow from other parts of the spec; ``constrain_devices``
+    is whether a job can open no other device files than its own, with cgroup tracking. ``notes`` are comments at the top of slurm.conf.
     Raises ConfError.
     """
     process_tracking: str = slurm["processTracking"]

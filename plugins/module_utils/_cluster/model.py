@@ -200,7 +200,8 @@ class NodeSet(Pods):
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """All node sets, behind one headless service. ``process_tracking`` is ``cgroup`` or ``linuxproc``, ``ssh`` is ``WithJob`` or ``Never``."""
+    """All node sets, behind one headless service. ``process_tracking`` is ``cgroup`` or ``linuxproc``, ``ssh`` is ``WithJob`` or ``Never``.
+    ``health_files`` are those of the health check, by name, for the ConfigMap ``health_config_map``."""
 
     service: str
     port: int
@@ -208,6 +209,8 @@ class Workers:
     ssh: str
     host_keys_secret: str
     capabilities: list[str]
+    health_config_map: str
+    health_files: dict[str, str]
     node_sets: list[NodeSet]
 
 

@@ -42,7 +42,14 @@ def _named(model: Model) -> Iterator[tuple[str, str]]:
     services = (model.workers.service, model.login.service, model.login.pods_service, *(host.service for host in model.controller.hosts))
     yield from (("Service", name) for name in services)
     yield from (("Secret", secret["name"]) for secret in model.secrets)
-    maps = (model.config.name, revisions.name(model.name), model.jail.kind, model.login.init_config_map, *model.users.names)
+    maps = (
+        model.config.name,
+        revisions.name(model.name),
+        model.jail.kind,
+        model.login.init_config_map,
+        model.workers.health_config_map,
+        *model.users.names,
+    )
     yield from (("ConfigMap", name) for name in maps)
     yield from (("ConfigMap", one.init_config_map) for one in model.workers.node_sets)
     yield from (("ConfigMap", applyset.name) for applyset in model.teardown.applysets)

@@ -19,6 +19,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     config,
     defaults,
     egress,
+    health,
     quantity,
     rest,
     revisions,
@@ -213,6 +214,7 @@ class _Resolver:
             constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
             more={
                 **self.auth_settings(),
+                **health.slurm_conf(self.spec["health"]),
                 **(
                     accounting.slurm_settings(
                         self.spec["accounting"], slurmdbd.hosts, gpus=any("gpu" in one for one in self.spec["nodeSets"])
@@ -644,6 +646,8 @@ class _Resolver:
             ssh=self.spec["workers"]["ssh"],
             host_keys_secret=f"{name}-host-keys",
             capabilities=list(WORKER_CAPABILITIES),
+            health_config_map=f"{name}-health",
+            health_files=health.files(self.spec),
             node_sets=node_sets,
         )
 

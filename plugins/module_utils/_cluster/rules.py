@@ -20,6 +20,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     config,
     defaults,
     egress,
+    health,
     quantity,
     rest,
     schema,
@@ -191,6 +192,7 @@ def errors(metadata: Json, spec: Json, written: Json) -> Iterator[str]:
     yield from egress.errors(spec)
     yield from accounting.errors(spec)
     yield from rest.errors(spec)
+    yield from health.errors(spec)
 
 
 def _declared(value: Any, rules: Json, path: str, document: shapes.Document) -> Iterator[str]:

@@ -15,7 +15,7 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import health, quantity
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.shapes import (
     Condition,
     Refers,
@@ -752,6 +752,101 @@ def _probes(daemon: str, *, startup: str, failures: int, readiness: str, livenes
             ),
             "readiness": probe(readiness, 30, 10),
             "liveness": probe(liveness, 120, 30, 3),
+        },
+        default={},
+    )
+
+
+def _health() -> Schema:
+    return _object(
+        "The health checks of nodes. A node that fails one is drained, with a reason that begins with corral: health:, and resumed when it is well again.",
+        {
+            "enabled": _boolean("false: no node is checked, so a node that cannot enter its jail stays in service.", True),
+            "intervalSeconds": _integer("Time from one run of all checks on a node to the next.", 10, 86400, 60),
+            "guardPercent": _integer(
+                "The share of all nodes that one check may drain, one node at least. Further nodes stay in service, and their comments say so.",
+                1,
+                100,
+                25,
+            ),
+            "disabledChecks": _list(
+                "Checks of the catalogue that are not run, see docs/health.md.",
+                _string("A check.", enum=health.CHECKS),
+                maximum=64,
+                unique=True,
+                default=[],
+            ),
+            "thresholds": _object(
+                "Limits of checks on all nodes.",
+                {
+                    "diskPercent": _integer("From what use on a file system is full.", 1, 100, 95),
+                    "inodePercent": _integer("The same for its inodes.", 1, 100, 95),
+                    "memoryPercent": _integer("How much of the memory in slurm.conf a node must have.", 1, 100, 97),
+                    "clockOffsetMilliseconds": _integer("How far the clock may be off.", 1, 60000, 100),
+                    "infinibandPorts": _integer("How many InfiniBand ports of a node must be up. Without it, those that were.", 1, 64),
+                    "infinibandGbps": _integer("Their rate. Without it, the best that each had.", 1, 10000),
+                },
+                default={},
+            ),
+            "gpuThresholds": _list(
+                "Limits of checks on nodes with GPUs of a type.",
+                _object(
+                    "The limits of one type.",
+                    {
+                        "type": _string("The type, as in gpu.type of a node set.", _GPU_TYPE, max_length=63),
+                        "nvlinks": _integer("How many NVLinks of each GPU must be up. Without it, those there are.", 1, 64),
+                        "pcieWidth": _integer("How many PCIe lanes each GPU must have. Without it, as many as it can have.", 1, 32),
+                        "pcieGeneration": _integer("The generation of the PCIe link while the GPU is busy.", 1, 8),
+                        "temperatureCelsius": _integer(
+                            "From what temperature on it is too hot. Without it, where its hardware slows it down.", 1, 150
+                        ),
+                        "correctedErrors": _integer("How many corrected memory errors are too many. Without it, 20 million.", 1, 2**40),
+                        "idleMemoryMebibytes": _integer("How much memory may be in use without a job. Without it, 1024.", 1, 2**20),
+                    },
+                    required=("type",),
+                ),
+                maximum=64,
+                keys=("type",),
+                default=[],
+            ),
+            "checks": _list(
+                "Further checks. One ends with 0 if all is well; with 2 and a line on stdout, which becomes the reason, if not; with 1 and a line for a "
+                "warning, which only the node's comment has. Anything else, such as a time-out, is a broken check and drains nothing.",
+                _object(
+                    "A check: a script, or a command.",
+                    {
+                        "name": _string("Its name, for reasons.", _LABEL, max_length=40),
+                        "script": _string("Its text, beginning with a line such as #!/bin/bash.", _SCRIPT, min_length=4, max_length=8192),
+                        "command": _list(
+                            "A program with its arguments.", _string("A word.", _LINE, max_length=1024), minimum=1, maximum=64
+                        ),
+                        "in": _string(
+                            "Where it runs, as root: in the pod, or in the jail, where whoever has root there decides about its result.",
+                            enum=("Pod", "Jail"),
+                            default="Pod",
+                        ),
+                        "contexts": _list(
+                            "When it runs. Start: once, when slurmd starts. Interval: later. What failed runs until it is well again.",
+                            _string("A context.", enum=("Start", "Interval")),
+                            minimum=1,
+                            maximum=2,
+                            unique=True,
+                            default=["Start", "Interval"],
+                        ),
+                        "timeoutSeconds": _integer("How long it may take. All checks of a run together may take 40.", 1, 30, 10),
+                        "onFailure": _string(
+                            "Drain: the node is drained until it is well again. Comment: the node's comment says so. Log: only the log and metrics do.",
+                            enum=("Drain", "Comment", "Log"),
+                            default="Drain",
+                        ),
+                    },
+                    required=("name",),
+                    rules=(one_of("script", "command"),),
+                ),
+                maximum=16,
+                keys=("name",),
+                default=[],
+            ),
         },
         default={},
     )
@@ -1883,6 +1978,7 @@ def spec() -> Schema:
                 enum=("None", "Workers", "WorkersAndLogin"),
                 default="None",
             ),
+            "health": _health(),
             "foreignFields": _list(
                 "Fields of the objects that may be somebody else's. What others add to pod templates, Services, NetworkPolicies, ConfigMaps, roles and "
                 "bindings is taken back otherwise.",

@@ -19,10 +19,10 @@ _OURS = re.compile(r"corral: ([a-z0-9-]+): ?(.*)", re.DOTALL)
 _OWNER = re.compile(r"[a-z][a-z0-9-]*")
 # How a node began; over once slurmd has registered.
 _BEGINNINGS = frozenset({"no-address", "pod"})
-# Whose drains are taken back by whoever made them, at any time: health.sh, ready.sh, and the next pod's registration.
-PASSING = frozenset({"jail", "pod", "start"})
+# Whose drains are taken back by whoever made them, at any time: the health check, ready.sh, and the next pod's registration.
+PASSING = frozenset({"health", "jail", "pod", "start"})
 # In slurmctld's own words (validate_node_specs and gres.c of 24.11.5 and 26.05.5), why it refuses a registration and drains the node. A good one leaves the
-# drain as it is, and health.sh, which knows the same words, takes it back.
+# drain as it is, and the health check (images/slurm/corral_health/scheduler.py), which knows the same words, takes it back.
 _REFUSAL = (
     r"(?:Low socket\*core\*thread count|Low CPUs|Low TmpDisk|Low RealMemory \(reported:[^()]*\)"
     r"|[^ ,]+ count (?:reported lower than configured|too low) \([^()]*\))"
@@ -130,6 +130,12 @@ OURS = (
         "",
         "its health check could not enter the jail ({text})",
         "repair the jail's volume; the health check resumes the node within a minute, so do not resume it by hand",
+    ),
+    _kind(
+        "health",
+        "",
+        "its health check found a fault ({text})",
+        f"repair that; the health check resumes the node within a minute; only after an Xid {_RESUME}",
     ),
     _kind(
         "start",

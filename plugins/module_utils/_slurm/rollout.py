@@ -25,7 +25,7 @@ REASON = reasons.write(OWNER, "its pod is replaced by one of the new template wh
 
 # slurmctld's flag of a node that a reservation with the flag MAINT holds now.
 _MAINTENANCE = "MAINTENANCE"
-# Made with that flag by the workers' health check (images/slurm/entry/health.sh), on all nodes: nobody's window.
+# Made with that flag by the workers' health check (images/slurm/health.py), on all nodes: nobody's window.
 _JAIL_OUTAGE = "corral-jail-outage"
 _NEVER = 2**63
 # Seconds for which a node that slurmctld refuses is one that will be taken.

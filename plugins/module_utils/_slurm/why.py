@@ -32,7 +32,7 @@ _FLAGS: tuple[tuple[str, str, str, str], ...] = (
      "check that pod {pod} runs and its Kubernetes node is reachable; it comes back by itself when slurmd answers"),
     ("UNKNOWN", "unregistered", "slurmd has not registered since slurmctld started", "check that pod {pod} runs; it comes into service when slurmd registers"),
 )  # fmt: skip
-# Made by the workers' health check (images/slurm/entry/health.sh) instead of draining the whole cluster.
+# Made by the workers' health check (images/slurm/health.py) instead of draining the whole cluster.
 _JAIL_OUTAGE = "corral-jail-outage"
 _OPEN = (
     f"if the document says so, set its state to UP there and run {reasons.SITE}, else open it with slurm_partition "
@@ -192,7 +192,13 @@ def _cause(node: Node, standing: str) -> tuple[str, str, str, str]:
 def _who(node: Node, standing: str, kind: reasons.Kind) -> str:
     name = reasons.owner(standing)
     if name:
-        names = {"jail": "the jail's health check", "start": "its pod's start", "admin": "an administrator", "pod": "its pod"}
+        names = {
+            "jail": "the jail's health check",
+            "health": "its health check",
+            "start": "its pod's start",
+            "admin": "an administrator",
+            "pod": "its pod",
+        }
         return names.get(name, f"corral ({name})")
     if kind is not reasons.PERSON:
         return "Slurm itself"

@@ -1,107 +1,15 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""health.sh of many nodes, against a scheduler of a few lines that keeps what it is told. The real one is asked in the lab, with two nodes."""
+"""The health check of many nodes, against a scheduler of a few lines that keeps what it is told. The real one is asked in the lab."""
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "entry" / "health.sh"
-OUTAGE = "corral-jail-outage"
-
-# scontrol and sinfo as far as the script uses them; anything else is an error.
-SCHEDULER = f"""\
-#!{sys.executable}
-import json, os, sys
-path = {{path!r}}
-with open(path) as file: state = json.load(file)
-verb, *words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
-given = dict(word.split("=", 1) for word in words if "=" in word)
-if verb == "sinfo":
-    assert words == ["-h", "-N", "-o", "%N %T %E"], words
-    for name, node in state["nodes"].items():
-        for partition in range(2):
-            print(name, "drained" if node["drain"] else "maint" if state["held"] else "idle", node["reason"] or "none")
-elif words[:2] == ["show", "node"]:
-    node = state["nodes"][words[2]]
-    flags = "+DRAIN" * node["drain"] + "+INVALID_REG" * node.get("refused", False) + "+MAINTENANCE" * state["held"]
-    flags += "+FAIL" * node.get("fail", False)
-    print(f"NodeName={{words[2]}} State={{node.get('base', 'IDLE')}}{{flags}} " + (f"Reason={{node['reason']}}" if node["reason"] else ""))
-elif words[:2] == ["show", "reservation"]:
-    sys.exit(0 if state["held"] else 1)
-elif words[0] == "update" and "reservation" in given:
-    sys.exit(0 if state["held"] else 1)
-elif words[0] == "create":
-    assert given["nodes"] == "ALL" and given["reservationname"] == {OUTAGE!r} and not state["held"], words
-    state["held"] = True
-elif words[0] == "delete":
-    state["held"] = False
-elif words[0] == "update":
-    node = state["nodes"][given["nodename"]]
-    node["drain"] = given["state"] == "drain"
-    node["reason"] = given.get("reason", node["reason"])
-    if given["state"] == "resume":
-        node.update(base="IDLE", fail=False)
-else:
-    sys.exit(f"not known here: {{words}}")
-with open(path, "w") as file: json.dump(state, file)
-"""
-
-
-class Nodes:
-    def __init__(self, folder: Path, count: int) -> None:
-        self.folder = folder
-        self.path = folder / "state.json"
-        self.names = [f"n{number:03}" for number in range(count)]
-        self.save({"held": False, "nodes": {name: {"drain": False, "reason": ""} for name in self.names}})
-        for name in ("scontrol", "sinfo"):
-            self._program(name, SCHEDULER.replace("{path!r}", repr(str(self.path))).replace("{{", "{").replace("}}", "}"))
-        conf = folder / "plugstack.conf"
-        conf.write_text("required /opt/corral/lib/corral/spank_corral_jail.so jail=/mnt/jail\n")
-        text = SCRIPT.read_text()
-        for old, new in (
-            ("/run/corral-node", folder / "node"),
-            ("/opt/corral/bin/jail-exec", folder / "jail-exec"),
-            ("/run/slurm/conf/plugstack.conf", conf),
-        ):
-            assert old in text
-            text = text.replace(old, str(new))
-        self._program("health.sh", text)
-        self.jail(True)
-
-    def _program(self, name: str, text: str) -> None:
-        path = self.folder / name
-        path.write_text(text)
-        path.chmod(0o755)
-
-    def save(self, state: dict[str, Any]) -> None:
-        self.path.write_text(json.dumps(state))
-
-    def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.path.read_text())
-        return found
-
-    def jail(self, there: bool) -> None:
-        said = "" if there else "echo 'jail-exec: /mnt/jail has no marker file' >&2; exit 125"
-        # A program of the jail is root's there, and its status would be an answer of whoever that is.
-        nothing_run = 'case " $* " in *" -- "*) exit 125 ;; *" --try "*) ;; *) exit 125 ;; esac'
-        self._program("jail-exec", f"#!/bin/sh\n{nothing_run}\n{said}\n")
-
-    def check(self, *names: str) -> None:
-        for name in names or self.names:
-            (self.folder / "node").write_text(name + "\n")
-            path = f"{self.folder}:{os.environ['PATH']}"
-            subprocess.run([self.folder / "health.sh"], env={"PATH": path}, check=True, capture_output=True, text=True)
-
-    def out(self) -> list[str]:
-        return [name for name, node in self.state()["nodes"].items() if node["drain"]]
+from health_nodes import Nodes
 
 
 @pytest.mark.parametrize(("count", "most"), [(1, 1), (2, 1), (8, 2), (12, 3)])
@@ -168,7 +76,9 @@ def test_what_others_did_outlives_a_broken_jail_and_its_repair(tmp_path: Path, r
     for there in (False, True):
         nodes.jail(there)
         nodes.check()
-        assert nodes.state()["nodes"]["n000"] == taken
+        found = nodes.state()["nodes"]["n000"]
+        assert found.pop("comment", "") == ("" if there else "corral: health: jail: /mnt/jail has no marker file")
+        assert found == taken
 
 
 @pytest.mark.parametrize(

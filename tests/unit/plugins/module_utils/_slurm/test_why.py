@@ -66,6 +66,7 @@ def out(reason: str, state: str = "IDLE+DRAIN", **more: Any) -> Node:
         ),
         (out("Node unexpectedly rebooted", "DOWN"), "rebooted", "Slurm itself", "describe pod -n demo demo-cpu-1"),
         (out("corral: jail: no marker"), "jail", "the jail's health check", "do not resume it by hand"),
+        (out("corral: health: gpu-count: 7 of 8 GPUs are there"), "health", "its health check", "gpu-count: 7 of 8 GPUs are there"),
         (out("corral: scale-in: 4 to 2"), "owned", "corral (scale-in)", "corral.slurm.site"),
         (
             replace(IDLE, state=["IDLE", "MAINTENANCE"], reservation="fans"),
