@@ -62,7 +62,7 @@ def test_who_is_late_is_killed_with_all_that_it_started(tmp_path: pathlib.Path) 
 def test_what_a_process_leaves_behind_holds_nobody_up() -> None:
     began = time.monotonic()
     assert all_of({"left": Work(20, ("sh", "-c", "sleep 30 & echo done"))})["left"].stdout == "done\n"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 def test_how_a_process_can_fail() -> None:
@@ -89,7 +89,7 @@ def test_the_run_as_a_whole_has_an_end() -> None:
     work = {f"s{number}": Work(20, ("sleep", "20")) for number in range(8)}
     began = time.monotonic()
     found = all_of(work, until=time.monotonic() + 0.5)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     assert sorted(one.problem for one in found.values())[-1] == "there was no time left for it" and all(
         one.problem for one in found.values()
     )
