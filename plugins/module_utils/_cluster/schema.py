@@ -1348,7 +1348,7 @@ _QOS_LIMITS = (
 
 
 def _tenants() -> dict[str, Schema]:
-    """Accounts, users and QoS. What they may say besides their types is slurm_tenants' to check, for it takes the same from elsewhere.
+    """Accounts, users, QoS and reservations. What they may say besides their types is slurm_tenants' to check, for it takes the same from elsewhere.
 
     The lists are atomic: the API server would note the writer of each entry of others, which takes more room than the entries.
     """
@@ -1396,6 +1396,20 @@ def _tenants() -> dict[str, Schema]:
         "coordinators": some("Users who may manage it.", "A user.", 1000),
         **association,
     }
+    time = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{4,15}(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+    reservation = {
+        "name": _string("Its name."),
+        "start": _string("When it begins, such as 2026-01-31T08:00:00Z. Without an offset, UTC.", time),
+        "end": _string("When it ends. Exactly one of end and duration.", time),
+        "duration": _quantity("How long it lasts, in minutes, or a time such as 1-00:00:00 in quotes.", _DURATION),
+        "nodes": _string("Its nodes, such as gpu-[0-3], or ALL."),
+        "nodeCount": _integer("How many nodes Slurm chooses for it.", 1, 2**31 - 1),
+        "users": some("Users who may use it. It needs users or accounts.", "A user.", 1000),
+        "accounts": some("Accounts whose users may use it.", "An account.", 1000),
+        "partition": _string("The partition whose nodes it has."),
+        "features": _string("What its nodes have."),
+        "flags": some("Slurm's flags, such as WEEKLY or IGNORE_JOBS.", "A flag."),
+    }
     one = {"account": _string("The account."), "partition": _string("The partition. Without one, all."), **association}
     user = {
         "name": _string("Their name."),
@@ -1407,6 +1421,9 @@ def _tenants() -> dict[str, Schema]:
         "qos": _list("Qualities of service.", _object("A QoS.", qos, required=("name",)), maximum=1000),
         "accounts": _list("Accounts. Their order does not matter.", _object("An account.", account, required=("name",)), maximum=20000),
         "users": _list("Users of accounts.", _object("A user.", user, required=("name",)), maximum=20000),
+        "reservations": _list(
+            "Reservations of nodes.", _object("A reservation.", reservation, required=("name", "start")), maximum=1000
+        ),
     }
 
 
@@ -1560,7 +1577,7 @@ def _accounting() -> Schema:
                 default=[],
             ),
             "tenants": _object(
-                "Accounts, users and QoS of the database. Without it, nothing of them is changed.",
+                "Accounts, users and QoS of the database, and reservations. Without it, nothing of them is changed.",
                 {
                     **_tenants(),
                     "objects": _boolean("Whether the SlurmTenants of the namespace that name this cluster count too.", False),
