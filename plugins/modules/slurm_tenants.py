@@ -34,8 +34,8 @@ options:
     description:
       - Whether to remove what this collection has made and the document no longer names. A document without any account is refused then.
       - What it has made is known by a mark. Associations, those of accounts among them, have the comment C(corral); a QoS has C([corral]) at
-        the end of its description, and a reservation the comment C(corral). The mark is set when something is created, never on what existed before. So what others have made stays,
-        whether the document names it or not.
+        the end of its description, and a reservation the comment C(corral). The mark is set when something is created, never on what existed
+        before. So what others have made stays, whether the document names it or not.
       - A user has no mark. They lose the associations that have it, and slurmdbd removes a user with the last one.
       - slurmdbd keeps the jobs and the usage of everything that is removed. The description of an account stays in the database.
       - An account with something below it that stays, or a QoS that something refers to, stays too, and RV(kept) has the reason.

@@ -304,7 +304,9 @@ def test_tenants_are_a_part_of_the_clusters_document(cluster: Cluster) -> None:
 
 def test_reservations_are_tenancy_data(cluster: Cluster) -> None:
     """They are made behind the account that they are for, changed in place, and pruned; one made by hand stays."""
-    cluster.slurm("scontrol", "create", "reservation", "reservationname=hand", "starttime=now+30days", "duration=60", "nodes=ALL", "users=root")
+    cluster.slurm(
+        "scontrol", "create", "reservation", "reservationname=hand", "starttime=now+30days", "duration=60", "nodes=ALL", "users=root"
+    )
     asked: dict[str, Any] = {"prune": True, "accounts": [{"name": "chemistry"}, {"name": "geology"}]}
     future = {"start": "2037-01-12T06:00:00Z", "duration": "04:00:00", "nodes": "ALL", "flags": ["MAINT", "IGNORE_JOBS"]}
     weekly = {"start": "2026-01-01T08:00:00Z", "duration": 120, "nodeCount": 1, "flags": ["WEEKLY"], "users": ["root"]}
@@ -332,7 +334,9 @@ def test_reservations_are_tenancy_data(cluster: Cluster) -> None:
         assert (run.rc, run.changed, live()["field"]["Duration"]) == (0, 1, "05:00:00"), run.output
         asked["reservations"][1]["nodeCount"] = 10000
         wrong = playbook("tenants", cluster.write())
-        assert wrong.rc != 0 and "reservation weekly (spec.accounting.tenants.reservations[1])" in " ".join(wrong.output.split()), wrong.output
+        assert wrong.rc != 0 and "reservation weekly (spec.accounting.tenants.reservations[1])" in " ".join(wrong.output.split()), (
+            wrong.output
+        )
         del asked["reservations"]
         run = playbook("tenants", cluster.write())
         assert (run.rc, set(live())) == (0, {"hand"}), run.output

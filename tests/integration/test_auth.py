@@ -23,7 +23,9 @@ pytestmark = pytest.mark.lab
 NAME = "auth"
 SMALL = {"requests": {"cpu": "5m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}}
 REFUSED = "Invalid user id"
-ERRORS = re.compile(r"Protocol authentication error|has authentication error|could not find kid|jwt_decode|expired key|Invalid credential|sack_verify failure")
+ERRORS = re.compile(
+    r"Protocol authentication error|has authentication error|could not find kid|jwt_decode|expired key|Invalid credential|sack_verify failure"
+)
 
 
 @pytest.fixture(scope="module")

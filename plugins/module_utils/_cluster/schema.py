@@ -1421,9 +1421,7 @@ def _tenants() -> dict[str, Schema]:
         "qos": _list("Qualities of service.", _object("A QoS.", qos, required=("name",)), maximum=1000),
         "accounts": _list("Accounts. Their order does not matter.", _object("An account.", account, required=("name",)), maximum=20000),
         "users": _list("Users of accounts.", _object("A user.", user, required=("name",)), maximum=20000),
-        "reservations": _list(
-            "Reservations of nodes.", _object("A reservation.", reservation, required=("name", "start")), maximum=1000
-        ),
+        "reservations": _list("Reservations of nodes.", _object("A reservation.", reservation, required=("name", "start")), maximum=1000),
     }
 
 

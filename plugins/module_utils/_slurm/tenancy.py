@@ -300,7 +300,9 @@ class Reader:
             self.problems.append(f"{path}: {error}")
             return
         if not isinstance(wanted.start, int):
-            self.wrong(f"{path}.start", f"is {quoted(str(one['start']))}, another time in each run; write one such as 2026-01-31T08:00:00Z.")
+            self.wrong(
+                f"{path}.start", f"is {quoted(str(one['start']))}, another time in each run; write one such as 2026-01-31T08:00:00Z."
+            )
         elif wanted.end is not None and wanted.end - wanted.start < 60:
             self.wrong(f"{path}.end", "is not a minute after its start; correct one of the two.")
         elif wanted.name in desired.reservations:

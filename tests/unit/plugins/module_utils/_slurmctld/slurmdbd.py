@@ -71,7 +71,9 @@ class Slurmdbd:
                 f"ReservationName={name} StartTime=x Users={one['users']} MaxStartDelay=(null) Comment={one.get('comment', '(null)')}"
                 for name, one in self.reservations.items()
             )
-            return Output(0, json.dumps({"reservations": list(self.reservations.values())}) + f"\n#corral\n{text or 'No reservations'}\n", "")
+            return Output(
+                0, json.dumps({"reservations": list(self.reservations.values())}) + f"\n#corral\n{text or 'No reservations'}\n", ""
+            )
         if command[0] == "scontrol":
             return self.reserve(command)
         if command[0] == "env":
@@ -96,7 +98,10 @@ class Slurmdbd:
         one = self.reservations.setdefault(name, {"name": name, "flags": "", "users": "", "accounts": "", "partition": "", "features": ""})
         one.update({key: words[key] for key in ("users", "accounts", "comment", "partition") if key in words})
         one["flags"] = words.get("flags", one["flags"])
-        one["node_list"], one["node_count"] = words.get("nodes", one.get("node_list", "")), int(words.get("nodecnt", one.get("node_count", 1)))
+        one["node_list"], one["node_count"] = (
+            words.get("nodes", one.get("node_list", "")),
+            int(words.get("nodecnt", one.get("node_count", 1))),
+        )
         start = words.get("starttime", "").removeprefix("uts")
         one["start_time"] = int(time.time()) if start == "now" else int(start or one.get("start_time", 0))
         if "endtime" in words:
