@@ -262,7 +262,7 @@ def _log(text: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; always 0 where it ran, because only the start of slurmd looks at it, and would not start."""
+    """The command line; always 0 where it ran, because only the start of slurmd reads that, and would fail."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--node-file", default="/run/corral-node", help="the file that has the node's name")
     parser.add_argument("--settings", default="/etc/corral/health/health.json")

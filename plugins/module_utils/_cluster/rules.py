@@ -93,7 +93,7 @@ MAX_CPUS = 65533
 MAX_FILES = 1024
 # Names of lines times sets of GPUs: seconds of a CPU. A document of the largest size that people write has some thousand.
 MAX_COMPARED = 100_000
-# In all lines of gres.conf together: a run that keeps nodes looks at each, a second for a million.
+# In all lines of gres.conf together: a run that retains nodes reads each, a second for a million.
 MAX_GRES_NODES = 1_000_000
 # The jail's own, and what pods lay over it: a volume there would hide it from all jobs.
 OWN_PATHS = (
