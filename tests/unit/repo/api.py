@@ -59,7 +59,8 @@ class Tried(server.Server):
     def __init__(self, lacks: Collection[str], items: Mapping[str, list[dict[str, Any]]]) -> None:
         super().__init__(_Handler)
         self.lacks, self.items = lacks, items
-        named = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True} for kind in ("SlurmCluster", "SlurmNodeSet", "Certificate")]
+        kinds = ("SlurmCluster", "SlurmNodeSet", *(("Certificate",) if "certificates" in items else ()))
+        named = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True} for kind in kinds]
         self.own = [one for one in named if one["name"] not in lacks]
         self.written: list[str] = []
         # The bodies of dry runs.

@@ -46,7 +46,7 @@ def test_it_writes_what_site_sends(example: str, tmp_path: Path) -> None:
     rendered = {key(one): one for one in yaml.safe_load_all((tmp_path / "out.yml").read_text())}
     namespace = document["metadata"]["namespace"]
     there = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "uid": "1", "resourceVersion": "1"}}
-    with serving(namespaces=[there]) as server:
+    with serving(namespaces=[there], certificates=[]) as server:
         config = str(kubeconfig(tmp_path / "kubeconfig", server.url))
         done = run("site", tmp_path, *arguments, "--check", "-e", "cluster_base_dry_run=false", KUBECONFIG=config)
         assert done.returncode == 0, done.stdout + done.stderr
