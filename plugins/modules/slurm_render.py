@@ -14,13 +14,15 @@ description:
     C(corral.slurm.render) gives it the objects that C(corral.slurm.site) would apply. C(docs/render.md) has an example.
   - In a folder each object is a file. Its name begins with a number, and whoever applies the files in the order of their names applies
     what others need first. The texts of ConfigMaps, such as C(slurm.conf), are also files, C(config_maps/CONFIGMAP/KEY).
-extends_documentation_fragment:
-  - corral.slurm.kubernetes.attributes
 attributes:
   check_mode:
+    description: Can run in check mode and return what it would return otherwise.
+    support: full
     details:
       - Reports which files would be written.
   diff_mode:
+    description: Returns details on what has changed when in diff mode.
+    support: full
     details:
       - Shows the files before and after.
 options:
