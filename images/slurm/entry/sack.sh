@@ -65,13 +65,7 @@ cat >"$conf" <<-END
 END
 
 daemons=()
-end() {
-	kill "${daemons[@]}" 2>/dev/null || true
-	while [ -n "$(jobs -pr)" ]; do
-		wait || true
-	done
-}
-trap 'end; exit 0' TERM
+trap 'end_daemons; exit 0' TERM
 
 begin() {
 	local tries=0
@@ -80,7 +74,7 @@ begin() {
 	until [ -S "$sockets/sack.socket" ]; do
 		tries=$((tries + 1))
 		if [ "$tries" -ge 200 ] || ! kill -0 "$!" 2>/dev/null; then
-			end
+			end_daemons
 			die "a sackd did not make its socket: its output stands above"
 		fi
 		sleep 0.05
@@ -118,9 +112,9 @@ while :; do
 	echo "sack.sh: both sackd take the keys that the Secret has now" >&2
 	take_keys
 	if ! reload; then
-		end
+		end_daemons
 		die "a sackd did not take the new keys within 10 s; the container is started again"
 	fi
 done
-end
+end_daemons
 die "a sackd ended with status $status; the container is started again"
