@@ -303,7 +303,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jail-exec", default="/opt/corral/bin/jail-exec")
     parser.add_argument("--plugstack", default="/run/slurm/conf/plugstack.conf")
     parser.add_argument("--root", default="/", help="where /proc, /sys and /dev are")
-    parser.add_argument("--job", default="", choices=("prolog", "epilog"), help="the hook of a job that runs this: what failed is checked again")
+    parser.add_argument(
+        "--job", default="", choices=("prolog", "epilog"), help="the hook of a job that runs this: what failed is checked again"
+    )
     parser.add_argument("--checks", default="", help="with --job: checks that are run besides, separated by commas")
     parser.add_argument("--failed", default="", metavar="SCRIPT", help="with --job: a script that failed, with its detail on stdin")
     parser.add_argument("--action", default="drain", choices=("drain", "always"), help="with --failed: always takes no heed of other nodes")

@@ -848,7 +848,7 @@ def _health() -> Schema:
                 default=[],
             ),
             "prolog": _object(
-                "What slurmd runs as root in the pod before each job, on each of its nodes. Where it refuses a job, the node is drained and the job is requeued.",
+                "What slurmd runs as root in the pod before each job, on each of its nodes. Where it fails, the node is drained and the job requeued.",
                 {
                     "checks": _hook_checks(
                         "Checks that are run anew before each job, which costs its start some tenths of a second. Without any, the last run counts."
@@ -864,15 +864,18 @@ def _health() -> Schema:
                 "What slurmd runs as root in the pod after each job, on each of its nodes. The node takes no other job in the place of this one before.",
                 {
                     "killLeftovers": _boolean(
-                        "Kill the processes that the job's user left on the node outside of every job, if the user has no other job there.", True
+                        "Kill the processes that the job's user left on the node outside of every job, if the user has no other job there.",
+                        True,
                     ),
-                    "scripts": _hook_scripts("Scripts that are run in this order, whatever becomes of one.", "nothing else becomes of the job"),
+                    "scripts": _hook_scripts(
+                        "Scripts that are run in this order, whatever becomes of one.", "nothing else becomes of the job"
+                    ),
                     "checks": _hook_checks("Checks that are run after each job, and after the scripts."),
                 },
                 default={},
             ),
             "gpuJobMapping": _string(
-                "A directory of the pods, mounted by volumes of the node sets, in which the numbers of jobs are written for dcgm-exporter: a file for each GPU.",
+                "A directory of the pods, mounted by volumes of the node sets, where dcgm-exporter finds the jobs: a file for each GPU.",
                 _PATH,
                 max_length=200,
             ),

@@ -185,7 +185,9 @@ def test_nodes_of_one_job_that_fail_at_the_same_time(monkeypatch: pytest.MonkeyP
     seen = {"before": True}
 
     def fleet() -> scheduler.Fleet:
-        return scheduler.Fleet(frozenset((name, not seen["before"], "corral: prolog: x: full" if not seen["before"] else "") for name in names))
+        return scheduler.Fleet(
+            frozenset((name, not seen["before"], "corral: prolog: x: full" if not seen["before"] else "") for name in names)
+        )
 
     monkeypatch.setattr(hooks, "slurm", slurm)
     refused = []
@@ -204,7 +206,9 @@ def test_nodes_of_one_job_that_fail_at_the_same_time(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 @pytest.mark.parametrize(("jobs", "ended"), [(["7"], True), ([], True), (["7", "8"], False)])
-def test_leftovers_are_killed_unless_the_user_has_another_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: list[str], ended: bool) -> None:
+def test_leftovers_are_killed_unless_the_user_has_another_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: list[str], ended: bool
+) -> None:
     uid = 23457
 
     def slurm(*words: str) -> str:

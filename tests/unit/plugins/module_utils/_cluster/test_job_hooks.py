@@ -53,7 +53,9 @@ def test_where_nothing_is_to_be_done_slurm_starts_nothing() -> None:
     ],
 )
 def test_a_job_that_a_prolog_refuses_is_not_held_whatever_else_the_site_sets(given: str, made: str) -> None:
-    assert lines(edited("spec.slurm.extraConfig", [f"schedulerparameters={given}"]), "schedulerparameters") == [f"schedulerparameters={made}"]
+    assert lines(edited("spec.slurm.extraConfig", [f"schedulerparameters={given}"]), "schedulerparameters") == [
+        f"schedulerparameters={made}"
+    ]
 
 
 def test_the_order_of_what_is_run() -> None:
@@ -104,7 +106,7 @@ def test_an_image_without_the_hooks_refuses_no_job(tmp_path: Path) -> None:
         ({"prolog": {"scripts": [{"name": "x"}]}}, "give exactly one of script, command and directory"),
         ({"prolog": {"scripts": [{**SCRIPT, "timeoutSeconds": 0}]}}, "spec.health.prolog.scripts[0].timeoutSeconds"),
         ({"prolog": {"scripts": [SCRIPT, SCRIPT]}}, "spec.health.prolog.scripts[1]"),
-        ({"prolog": {"scripts": [{"name": "x", "directory": "/mnt/jail/etc/d"}]}}, "spec.health.prolog.scripts[0].directory is /mnt/jail/etc/d, which is in the jail"),
+        ({"prolog": {"scripts": [{"name": "x", "directory": "/mnt/jail/etc/d"}]}}, "scripts[0].directory is /mnt/jail/etc/d, which is in the jail"),
         ({"epilog": {"scripts": [{"name": "x", "command": ["/home/ada/x"]}]}}, "spec.health.epilog.scripts[0].command is /home/ada/x, which is in the jail"),
         ({"prolog": {"scripts": [{"name": "x", "directory": "/opt/../mnt/jail"}]}}, "which is in the jail"),
         ({"gpuJobMapping": "/home/dcgm"}, "spec.health.gpuJobMapping is /home/dcgm, which is in the jail"),
