@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable
 
 import pytest
 
-from .conftest import VOLUMES, Cluster, eventually
+from .conftest import REPOSITORY, VOLUMES, Cluster, eventually, playbook
 
 pytestmark = pytest.mark.lab
 
@@ -86,6 +87,29 @@ def test_an_unchanged_document_writes_nothing(cluster: Cluster) -> None:
     assert cluster.site("--check", "--diff").changed == 0
 
 
+def test_rendered_objects_are_what_is_there(cluster: Cluster) -> None:
+    """Applied by kubectl as the page of rendering says, they change nothing, nor has the next run anything to do."""
+    before, output = cluster.objects(), cluster.directory / "rendered"
+    run = playbook("render", cluster.write(), "-e", f"output={output}", env={"KUBECONFIG": "/dev/null"})
+    assert (run.rc, run.changed) == (0, 1), run.output
+    slurm_conf = (output / "config_maps/life-controller-config/slurm.conf").read_text()
+    assert slurm_conf == cluster.slurm("cat", "/etc/slurm/slurm.conf")
+    cluster.kubectl("apply", "--server-side", "--field-manager=corral", "-f", str(output))
+    after = cluster.objects()
+    # A render cannot know where the API server is, which policies have in them.
+    assert {name for name in before | after if before.get(name) != after.get(name)} <= {
+        name for name in before if name.startswith("NetworkPolicy/")
+    }
+    run = cluster.site()
+    assert run.rc == 0 and run.changed <= 1, run.output
+    keys = cluster.directory / "keys.yml"
+    page = (REPOSITORY / "docs/render.md").read_text()
+    play = textwrap.dedent(page.partition("```yaml\n")[2].partition("```")[0])
+    keys.write_text(play.replace("my.yml", str(cluster.write())))
+    run = playbook(str(keys), None)
+    assert (run.rc, run.changed) == (0, 0), run.output
+
+
 def test_the_plan_of_an_edit_names_exactly_what_the_edit_then_does(cluster: Cluster) -> None:
     cluster.spec["nodeSets"][0]["features"] = ["plain", "tested"]
     before = cluster.objects()
@@ -128,7 +152,7 @@ def test_a_new_user_restarts_nothing(cluster: Cluster) -> None:
 
 
 def test_a_user_who_left_the_document_gets_in_nowhere_and_his_home_stays(cluster: Cluster) -> None:
-    """Also where a session of his is left, as which root of the jail stands here. Nothing restarts; he who comes back finds what he had."""
+    """Also where a session of theirs is left, as which root of the jail stands here. Nothing restarts; who comes back finds what they had."""
     pods = cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (controller,login,worker)")
     cluster.ssh("echo kept >kept.txt", user="bob")
     bob = cluster.spec["users"].pop()
@@ -143,7 +167,7 @@ def test_a_user_who_left_the_document_gets_in_nowhere_and_his_home_stays(cluster
     assert refused.returncode and "ran" not in refused.stdout, refused.stdout
     # Slurm takes a batch job, cannot make a credential for it, and holds it.
     job = cluster.ssh(f"{left} sbatch --parsable -D /tmp -o /dev/null --wrap true").stdout.strip()
-    eventually(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%r").strip() == "JobHeldAdmin", "his batch job is held")
+    eventually(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%r").strip() == "JobHeldAdmin", "their batch job is held")
     assert cluster.slurm("sinfo", "-h", "-R") == "", "no node pays for it"
     cluster.cancel_jobs()
     assert cluster.ssh("sudo cat /home/bob/kept.txt; stat -c %u /home/bob").stdout.split() == ["kept", "10002"]
