@@ -847,8 +847,77 @@ def _health() -> Schema:
                 keys=("name",),
                 default=[],
             ),
+            "prolog": _object(
+                "What slurmd runs as root in the pod before each job, on each of its nodes. Where it fails, the node is drained and the job requeued.",
+                {
+                    "checks": _hook_checks(
+                        "Checks that are run anew before each job, which costs its start some tenths of a second. Without any, the last run counts."
+                    ),
+                    "scripts": _hook_scripts(
+                        "Scripts that are run after the checks, in this order. The last line that one prints on stdout is the reason of its failure.",
+                        "the job does not begin on this node",
+                    ),
+                },
+                default={},
+            ),
+            "epilog": _object(
+                "What slurmd runs as root in the pod after each job, on each of its nodes. The node takes no other job in the place of this one before.",
+                {
+                    "killLeftovers": _boolean(
+                        "Kill the processes that the job's user left on the node outside of every job, if the user has no other job there.",
+                        True,
+                    ),
+                    "scripts": _hook_scripts(
+                        "Scripts that are run in this order, whatever becomes of one.", "nothing else becomes of the job"
+                    ),
+                    "checks": _hook_checks("Checks that are run after each job, and after the scripts."),
+                },
+                default={},
+            ),
+            "gpuJobMapping": _string(
+                "A directory of the pods, mounted by volumes of the node sets, where dcgm-exporter finds the jobs: a file for each GPU.",
+                _PATH,
+                max_length=200,
+            ),
         },
         default={},
+    )
+
+
+def _hook_checks(description: str) -> Schema:
+    return _list(
+        description,
+        _string("The name of a check, of the catalogue (docs/health.md) or of checks.", _LABEL, max_length=40),
+        maximum=64,
+        unique=True,
+        default=[],
+    )
+
+
+def _hook_scripts(description: str, besides: str) -> Schema:
+    return _list(
+        description,
+        _object(
+            "A script, a command, or a directory of the pod whose executable files are run in the order of their names.",
+            {
+                "name": _string("Its name, for reasons and logs.", _LABEL, max_length=40),
+                "script": _string("Its text, beginning with a line such as #!/bin/bash.", _SCRIPT, min_length=4, max_length=32768),
+                "command": _list("A program with its arguments.", _string("A word.", _LINE, max_length=1024), minimum=1, maximum=64),
+                "directory": _string("A directory, such as one that a volume of the node set brings.", _PATH, max_length=200),
+                "timeoutSeconds": _integer("How long it may take, or each file of a directory. Longer is a failure.", 1, 600, 10),
+                "onFailure": _string(
+                    f"Drain: the node is drained, and {besides}; except where scripts have drained guardPercent of all nodes. DrainAlways: the same without "
+                    "the exception. Log: only the log says so.",
+                    enum=("Drain", "DrainAlways", "Log"),
+                    default="Drain",
+                ),
+            },
+            required=("name",),
+            rules=(one_of("script", "command", "directory"),),
+        ),
+        maximum=16,
+        keys=("name",),
+        default=[],
     )
 
 
