@@ -52,7 +52,9 @@ def run(params: Json, *, check: bool, diff: bool) -> Json:
         ]
         requests = client.requests
     rows = [one.to_dict() for one in dict.fromkeys(found)]
-    as_json = json.dumps({"cluster": model["name"], "namespace": model["namespace"], "findings": rows, "not_compared": not_compared}, indent=2)
+    as_json = json.dumps(
+        {"cluster": model["name"], "namespace": model["namespace"], "findings": rows, "not_compared": not_compared}, indent=2
+    )
     text = f"{as_json}\n" if params["format"] == "json" else table(rows, not_compared)
     return {"changed": False, "findings": rows, "not_compared": not_compared, "text": text, "requests": requests}
 
@@ -111,7 +113,9 @@ def _leaves(ours: Any, its: Any, path: str) -> Iterator[tuple[str, str, str]]:
         if all(isinstance(one, str) for one in both):
             ours, its = _lines(ours, its), _lines(its, ours)
     elif isinstance(ours, list) or isinstance(its, list):  # a text of one line, compared with one of several
-        ours, its = ("\n".join(side) if isinstance(side, list) and all(isinstance(one, str) for one in side) else side for side in (ours, its))
+        ours, its = (
+            "\n".join(side) if isinstance(side, list) and all(isinstance(one, str) for one in side) else side for side in (ours, its)
+        )
     yield path, _text(ours), _text(its)
 
 
@@ -161,7 +165,9 @@ def _jail(slurmctld: Slurmctld, model: Json, not_compared: list[str]) -> Iterato
             yield Finding("jail", f"/etc/corral-jail {key}", _text(ours), _text(its))
     yield from (Finding("user", where, ours or ABSENT, its or ABSENT) for where, ours, its in rows)
     not_compared += [
-        f"The jail {one['name']}, since no login pod has it; its node sets' pods write the users." for one in model["jails"] if one["name"] != "default"
+        f"The jail {one['name']}, since no login pod has it; its node sets' pods write the users."
+        for one in model["jails"]
+        if one["name"] != "default"
     ]
 
 
@@ -170,7 +176,9 @@ def table(rows: list[dict[str, str]], not_compared: list[str]) -> str:
     names = ("kind", "where", "document", "live")
     cells = [[name.upper() for name in names], *([_cut(row[name]) for name in names] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells] if rows else ["No drift."]
+    lines = (
+        ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells] if rows else ["No drift."]
+    )
     return "".join(f"{line}\n" for line in [*lines, *(f"Not compared: {one}" for one in not_compared)])
 
 

@@ -64,7 +64,9 @@ _SHOWN = frozenset(key for one, _default, other in _ONE_OF for key in (one, othe
 # Slurm adds what the given values imply.
 _COMPLETED = frozenset({"accountingstorageenforce", "accountingstoragetres", "prologflags"})
 _WORDS = {"(null)": "", "none": "", "n/a": "", "(null type)": "", "yes": "1", "no": "0", "infinite": "unlimited", "-1": "unlimited"}
-_LEVELS = dict(zip("0123456789", ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"), strict=True))
+_LEVELS = dict(
+    zip("0123456789", ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"), strict=True)
+)
 _LINE = re.compile(r"(\w+)(?:\[\d+\])? *= ?(.*)")
 _PAIR = re.compile(r"(?:^| )([A-Za-z_]+)=((?:(?! [A-Za-z_]+=).)*)")
 _UNIT = re.compile(r"(-?[\d.]+) (?:sec|min|msec|usec|ms|percent|nodes/min)")

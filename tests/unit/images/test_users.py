@@ -639,7 +639,7 @@ def edited(path: pathlib.Path, before: str, after: str) -> None:
 
 
 EDITS: dict[str, tuple[Callable[[pathlib.Path], object], dict[str, tuple[str, str]]]] = {
-    "nothing": (lambda jail: None, {}),
+    "nothing": (lambda _jail: None, {}),
     "a uid": (
         lambda jail: edited(jail / "etc/passwd", "alice:x:10001:10001", "alice:x:0:0"),
         {"/etc/passwd alice": ("alice:x:10001:10001::/home/alice:/bin/bash", "alice:x:0:0::/home/alice:/bin/bash")},
@@ -648,7 +648,10 @@ EDITS: dict[str, tuple[Callable[[pathlib.Path], object], dict[str, tuple[str, st
         lambda jail: edited(jail / "etc/passwd", "bob:x:10002:20000::/home/bob:/bin/sh\n", ""),
         {"/etc/passwd bob": ("bob:x:10002:20000::/home/bob:/bin/sh", "")},
     ),
-    "a member": (lambda jail: edited(jail / "etc/group", "20000:alice", "20000:bob"), {"/etc/group lab": ("lab:x:20000:alice", "lab:x:20000:bob")}),
+    "a member": (
+        lambda jail: edited(jail / "etc/group", "20000:alice", "20000:bob"),
+        {"/etc/group lab": ("lab:x:20000:alice", "lab:x:20000:bob")},
+    ),
     "a password, which is the user's": (lambda jail: edited(jail / "etc/shadow", "alice:*", "alice:$6$hash"), {}),
     "an account of an administrator's": (
         lambda jail: (jail / "etc/passwd").write_text((jail / "etc/passwd").read_text() + "eve:x:500:500::/:/bin/sh\n"),

@@ -16,7 +16,10 @@ from .repository import ROOT, files, load, text
 
 def test_a_report_writes_nothing_even_where_everything_differs(tmp_path: Path) -> None:
     with serving() as server:
-        server.refused["Service", "full-login"] = (422, "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range")
+        server.refused["Service", "full-login"] = (
+            422,
+            "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range",
+        )
         command = ["ansible-playbook", "corral.slurm.drift", "-e", f"slurm_cluster_file={ROOT}/examples/full.yml"]
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig(tmp_path / "kubeconfig", server.url)), "ANSIBLE_NOCOLOR": "1"}
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -30,11 +33,21 @@ def test_a_report_writes_nothing_even_where_everything_differs(tmp_path: Path) -
 
 def test_the_report_has_the_result_of_each_task_that_applies_something() -> None:
     changes = ("k8s_apply", "k8s_secret", "k8s_refresh", "slurm_reconfigure", "slurm_tenants")
-    pass_roles = {task["ansible.builtin.import_role"]["name"].rpartition(".")[2] for task in load("playbooks/tasks/pass.yml") if "ansible.builtin.import_role" in task}
-    paths = [path for path in files() if path.parts[0] == "roles" and path.parts[1] in pass_roles and path.parts[2] == "tasks" and path.stem in ("main", "tenants")]
+    pass_roles = {
+        task["ansible.builtin.import_role"]["name"].rpartition(".")[2]
+        for task in load("playbooks/tasks/pass.yml")
+        if "ansible.builtin.import_role" in task
+    }
+    paths = [
+        path
+        for path in files()
+        if path.parts[0] == "roles" and path.parts[1] in pass_roles and path.parts[2] == "tasks" and path.stem in ("main", "tenants")
+    ]
     tasks = [task for path in paths for one in load(str(path)) for task in (one, *one.get("block", ()))]
     # Objects that are only created where they are missing are shared with others, or their owner's afterwards.
-    applied = [task for task in tasks for word in changes if not (task.get(f"corral.slurm.{word}") or {"create_only": True}).get("create_only")]
+    applied = [
+        task for task in tasks for word in changes if not (task.get(f"corral.slurm.{word}") or {"create_only": True}).get("create_only")
+    ]
     assert len(applied) > 12
     report = text(Path("playbooks/drift.yml"))
     missing = [task["name"] for task in applied if not re.search(rf"\b{task.get('register', '-')}\b", report)]

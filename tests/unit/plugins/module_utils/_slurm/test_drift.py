@@ -66,7 +66,11 @@ LINES = {line.split()[0].partition("=")[2]: line for line in NODES.splitlines()}
         (LINES["cpu-1"], edit(LINES["cpu-1"], "CPUTot=64", "CPUTot=32"), ("node", "cpu-1 CPUs", "64", "32")),
         (f"{LINES['cpu-1']}\n", "", ("node", "cpu-1", "in slurm.conf", "absent")),
         (LINES["cpu-1"], f"{LINES['cpu-1']}\nNodeName=stray CPUTot=1", ("node", "stray", "absent", "in slurmctld")),
-        ("Gres=gpu:h100:4,gpu:a100:2", "Gres=gpu:h100:3,gpu:a100:2", ("node", "gpu-0 Gres", "gpu:h100:4,gpu:a100:2", "gpu:h100:3,gpu:a100:2")),
+        (
+            "Gres=gpu:h100:4,gpu:a100:2",
+            "Gres=gpu:h100:3,gpu:a100:2",
+            ("node", "gpu-0 Gres", "gpu:h100:4,gpu:a100:2", "gpu:h100:3,gpu:a100:2"),
+        ),
         ("Weight=1 ", "Weight=9 ", ("node", "cpu-[0-3] Weight", "1", "9")),
     ],
 )
@@ -80,7 +84,9 @@ def test_a_node(before: str, after: str, expected: tuple[str, ...]) -> None:
 
 def test_what_changes_in_a_healthy_cluster_is_no_drift() -> None:
     text = NODES.replace("NodeAddr=127.0.0.1", "NodeAddr=10.1.2.3").replace("State=UNKNOWN", "State=IDLE+DRAIN")
-    text = text.replace("Gres=gpu:h100:4,gpu:a100:2", "Gres=gpu:h100:4(S:0,2),gpu:a100:2(S:1)").replace("AllocTRES=", "AllocTRES= Reason=a Weight=9 of it")
+    text = text.replace("Gres=gpu:h100:4,gpu:a100:2", "Gres=gpu:h100:4(S:0,2),gpu:a100:2(S:1)").replace(
+        "AllocTRES=", "AllocTRES= Reason=a Weight=9 of it"
+    )
     assert found(nodes=text) == []
 
 

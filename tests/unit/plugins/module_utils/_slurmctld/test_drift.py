@@ -35,7 +35,9 @@ class Cluster:
         document["metadata"]["namespace"] = "demo"
         self.model = resolve.model(document).to_dict()
         written = self.model["config"]["files"]["slurm.conf"]
-        settings = [line.partition("=") for line in written.splitlines() if "=" in line and not line.startswith(("#", "NodeName", "PartitionName"))]
+        settings = [
+            line.partition("=") for line in written.splitlines() if "=" in line and not line.startswith(("#", "NodeName", "PartitionName"))
+        ]
         lines = {kind: [line for line in written.splitlines() if line.startswith(kind)] for kind in ("NodeName", "PartitionName")}
         nodes = [
             line.replace(line.split()[0], f"NodeName={name}").replace("CPUs=", "CPUTot=").replace("Feature=", "AvailableFeatures=")
@@ -45,7 +47,10 @@ class Cluster:
         self.texts = {
             "config": "".join(f"{key} = {value}\n" for key, _equals, value in settings),
             "nodes": "".join(f"{line}\n" for line in nodes),
-            "partitions": "".join(f"{line} AllowAccounts=ALL AllowQos=ALL DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED\n" for line in lines["PartitionName"]),
+            "partitions": "".join(
+                f"{line} AllowAccounts=ALL AllowQos=ALL DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED\n"
+                for line in lines["PartitionName"]
+            ),
             "marker": json.dumps({"version": 1, "image": self.model["jail"]["populate"]["image"]}),
         }
         self.users: list[dict[str, str]] = []
@@ -89,16 +94,24 @@ def container(**fields: Any) -> Json:
 CONTAINER = '.spec.template.spec.containers[name="slurmctld"]'
 EDITS: dict[str, tuple[Callable[[Cluster], object], tuple[str, str, str, str]]] = {
     "a label": (
-        lambda c: c.applied("Service", "demo-login", "configured", {"metadata": {"labels": {"a/b": "x"}}}, {"metadata": {"labels": {"a/b": "y"}}}),
+        lambda c: c.applied(
+            "Service", "demo-login", "configured", {"metadata": {"labels": {"a/b": "x"}}}, {"metadata": {"labels": {"a/b": "y"}}}
+        ),
         ("Service", "demo/demo-login .metadata.labels.a/b", "y", "x"),
     ),
     "an environment variable of another manager": (
-        lambda c: c.applied("StatefulSet", "demo-controller", "configured", container(env=[{"name": "SPY", "value": "1"}]), container(env=[])),
+        lambda c: c.applied(
+            "StatefulSet", "demo-controller", "configured", container(env=[{"name": "SPY", "value": "1"}]), container(env=[])
+        ),
         ("StatefulSet", f'demo/demo-controller {CONTAINER}.env[name="SPY"]', "absent", '{"name": "SPY", "value": "1"}'),
     ),
     "a line of a ConfigMap": (
         lambda c: c.applied(
-            "ConfigMap", "demo-controller-config", "configured", {"data": {"slurm.conf": ["A=1", "B=3"]}}, {"data": {"slurm.conf": ["A=1", "B=2"]}}
+            "ConfigMap",
+            "demo-controller-config",
+            "configured",
+            {"data": {"slurm.conf": ["A=1", "B=3"]}},
+            {"data": {"slurm.conf": ["A=1", "B=2"]}},
         ),
         ("ConfigMap", "demo/demo-controller-config .data.slurm.conf", "B=2", "B=3"),
     ),
@@ -134,7 +147,13 @@ EDITS: dict[str, tuple[Callable[[Cluster], object], tuple[str, str, str, str]]] 
     "a node's weight": (lambda c: c.edit("nodes", "Weight=1 ", "Weight=5 "), ("node", "cpu-0 Weight", "1", "5")),
     "a partition's state": (lambda c: c.edit("partitions", "State=UP", "State=DOWN"), ("partition", "main State", "UP", "DOWN")),
     "a limit of an account": (
-        lambda c: c.results.append({"diff": [{"before_header": "tenants", "before": {"account physics": {"limits": 1}}, "after": {"account physics": {"limits": 2}}}]}),
+        lambda c: c.results.append(
+            {
+                "diff": [
+                    {"before_header": "tenants", "before": {"account physics": {"limits": 1}}, "after": {"account physics": {"limits": 2}}}
+                ]
+            }
+        ),
         ("tenant", "account physics.limits", "2", "1"),
     ),
     "a user of the jail": (
@@ -150,7 +169,11 @@ EDITS: dict[str, tuple[Callable[[Cluster], object], tuple[str, str, str, str]]] 
 
 
 def test_a_cluster_as_its_document_says_has_no_drift(cluster: Cluster) -> None:
-    cluster.results = [{}, {"skipped": True}, {"changed": False, "objects": [{"kind": "Service", "name": "x", "result": "unchanged"}], "diff": []}]
+    cluster.results = [
+        {},
+        {"skipped": True},
+        {"changed": False, "objects": [{"kind": "Service", "name": "x", "result": "unchanged"}], "diff": []},
+    ]
     report = cluster.report()
     assert (report["findings"], report["text"], report["changed"]) == ([], "No drift.\n", False)
 
