@@ -25,7 +25,7 @@ Json = dict[str, Any]
 _COMPARE = ["/usr/bin/python3", "/usr/local/lib/corral/users.py", "--compare"]
 _TIMEOUT = 120.0
 # The longest value in the table; JSON has all of it.
-_WIDTH = 60
+_WIDTH = 120
 _STALE = ("of the newest template", "of an older template")
 _PRESENT = "present"
 # What tells the items of Kubernetes' lists apart.
@@ -185,4 +185,4 @@ def table(rows: list[dict[str, str]], not_compared: list[str]) -> str:
 def _cut(text: str) -> str:
     """Return one line of a value that cannot move the terminal's cursor."""
     line = "".join(one if one.isprintable() else " " for one in text.replace("\n", "; "))
-    return line if len(line) <= _WIDTH * 2 else f"{line[: _WIDTH * 2 - 1]}…"
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
