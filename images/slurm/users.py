@@ -138,6 +138,8 @@ def main(arguments: list[str] | None = None) -> int:
         write(parts.settled(given.document))
     except (UsersError, OSError) as error:
         print(f"users: {error}", file=sys.stderr)
+        if given.compare:  # somebody else's container
+            return 1
         with contextlib.suppress(OSError), open(os.open(given.termination_log, os.O_WRONLY), "w", encoding="utf-8") as file:
             file.write(f"{error}\n")
         return 1

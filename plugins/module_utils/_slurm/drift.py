@@ -68,7 +68,7 @@ _LEVELS = dict(
     zip("0123456789", ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"), strict=True)
 )
 _LINE = re.compile(r"(\w+)(?:\[\d+\])? *= ?(.*)")
-_PAIR = re.compile(r"(?:^| )([A-Za-z_]+)=((?:(?! [A-Za-z_]+=).)*)")
+_GAP = re.compile(r" +(?=[A-Za-z_]+=)")
 _UNIT = re.compile(r"(-?[\d.]+) (?:sec|min|msec|usec|ms|percent|nodes/min)")
 _ID = re.compile(r"\(\d+\)$")
 _CLOCK = re.compile(r"(?:\d+-)?\d+:\d\d:\d\d")
@@ -170,8 +170,9 @@ def _named(key: str, shown: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for line in shown.splitlines():
         pairs: dict[str, str] = {}
-        for match in _PAIR.finditer(line.strip()):
-            pairs.setdefault(match[1].lower(), match[2].strip())
+        for pair in _GAP.split(line.strip()):
+            name, _equals, raw = pair.partition("=")
+            pairs.setdefault(name.lower(), raw.strip())
         if key in pairs:
             found[pairs[key]] = pairs
     return found

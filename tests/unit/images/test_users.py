@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -696,6 +697,17 @@ def test_a_comparison_finds_each_edit_and_writes_nothing(jail: pathlib.Path, wha
     assert found["marker"] == (jail / "etc/corral-jail").read_text()
     assert snapshot(jail) == before
     assert "hash" not in json.dumps(found)
+
+
+def test_a_comparison_that_fails_says_why_and_leaves_the_containers_message_alone(
+    jail: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "termination-log"
+    log.write_text("")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("{"))
+    assert users.main(["--jail", str(jail), "--compare", "--termination-log", str(log)]) == 1
+    assert "the document of users is invalid" in capsys.readouterr().err
+    assert log.read_text() == ""
 
 
 def test_a_comparison_lists_a_removed_user_and_follows_no_link(jail: pathlib.Path, tmp_path: pathlib.Path) -> None:
