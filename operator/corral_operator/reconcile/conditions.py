@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The status of a SlurmCluster. Pure: the same facts give the same status, so that the status of an idle cluster is never written.
 
-It has no times except those of conditions' transitions and of the last repair. The conditions are those that tools know: Ready; Reconciling and Stalled, for kstatus;
-Degraded; and one for each component of the cluster.
+It has no times except those of conditions' transitions and of the last repair. The conditions are those that tools know: Ready; Reconciling and Stalled,
+for kstatus; Degraded; and one for each component of the cluster.
 """
 
 from __future__ import annotations
