@@ -119,9 +119,11 @@ def _leaves(ours: Any, its: Any, path: str) -> Iterator[tuple[str, str, str]]:
     yield path, _text(ours), _text(its)
 
 
-def _lines(ours: list[str], its: list[str]) -> str:
+def _lines(text: list[str], other: list[str]) -> str:
     """Return those lines of a text that the other one lacks."""
-    return "\n".join(line for line in ours if line not in its) or ("without these lines" if set(ours) != set(its) else "in another order")
+    return "\n".join(line for line in text if line not in other) or (
+        "without these lines" if set(text) != set(other) else "in another order"
+    )
 
 
 def _text(value: Any) -> str:
