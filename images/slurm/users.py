@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """Writes a cluster's users and groups into its jail: accounts, homes, ssh keys, sudo; and the directories that volumes are mounted on.
-A second run changes nothing. With --watch it stays, and writes them again whenever the document changes.
+A second run changes nothing. With --watch it stays, and writes them again whenever the document changes. With --compare it writes nothing, and prints what
+differs from the document on its standard input.
 
 The document (JSON):  {"groups": [{name, gid}], "users": [{name, uid, gid, groups, sshKeys, sudo, shell}], "mountPoints": [path],
 "sshConfig": text, "motd": text}; or, where that is too large for one file, which parts of it there are (corral_users/parts.py)
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 
-from corral_users import UsersError, parts, watch
+from corral_users import UsersError, compare, parts, watch
 from corral_users.accounts import Accounts, Ours, make_account_files, read_state, write_state, write_sudoers
 from corral_users.document import Document, read_document
 from corral_users.files import DIRECTORY, directory, locked, make_directories, opened, read
@@ -90,6 +92,17 @@ def apply_accounts(jail: str, wanted: Document) -> list[str]:
         os.close(root)
 
 
+def compared(jail: str, homes_at: str | None, text: str) -> str:
+    """What differs from the document, and the jail's marker, as JSON. Raises UsersError."""
+    # A login pod mounts the volume of the homes outside the jail, and a session mounts it over the jail's /home.
+    mounts = [mount.split(":") for mount in os.environ.get("CORRAL_SUBMOUNTS", "").split()]
+    homes_at = next((source for source, path, *_mode in mounts if path == "/home"), homes_at)
+    with opened(jail) as root, directory(root, "etc") as etc:
+        marker = read(etc, MARKER)
+    found = compare.differences(jail, read_document(text), homes_at) if marker else []
+    return json.dumps({"marker": marker[0] if marker else "", "differences": found})
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command line; 0 when the users are as wanted, 1 with one sentence otherwise."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
@@ -102,6 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--only", default=os.environ.get("CORRAL_ONLY", ""), choices=("", "accounts"), help="accounts: passwd, group, shadow alone"
     )
+    parser.add_argument("--compare", action="store_true", help="write nothing, and print what differs from the document on standard input")
     parser.add_argument("--watch", action="store_true", help="stay, and write the users again whenever the document changes")
     parser.add_argument("--written", default="/run/corral-users", help="with --watch: the file that names the document that was written")
     parser.add_argument("--document", default="/etc/corral/users/users.json")
@@ -116,11 +130,16 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"users: {line}", flush=True)
 
     try:
+        if given.compare:
+            print(compared(given.jail, given.homes, sys.stdin.read()))
+            return 0
         if given.watch:
             watch.follow(given.document, given.written, write)
         write(parts.settled(given.document))
     except (UsersError, OSError) as error:
         print(f"users: {error}", file=sys.stderr)
+        if given.compare:  # somebody else's container
+            return 1
         with contextlib.suppress(OSError), open(os.open(given.termination_log, os.O_WRONLY), "w", encoding="utf-8") as file:
             file.write(f"{error}\n")
         return 1

@@ -193,10 +193,15 @@ class Accounts:
             table.save()
 
 
+def sudoers(users: tuple[User, ...]) -> str:
+    """The text of our file in /etc/sudoers.d, "" where no user may become root."""
+    lines = [f"{name} ALL=(ALL:ALL) NOPASSWD: ALL\n" for name in sorted(u.name for u in users if u.sudo)]
+    return "".join(["# From the SlurmCluster's spec.users; edits are lost.\n", *lines]) if lines else ""
+
+
 def write_sudoers(etc: int, users: tuple[User, ...]) -> list[str]:
     """Lets some users become root in the jail."""
-    names = sorted(u.name for u in users if u.sudo)
-    text = "# From the SlurmCluster's spec.users; edits are lost.\n" + "".join(f"{n} ALL=(ALL:ALL) NOPASSWD: ALL\n" for n in names)
+    names, text = sorted(u.name for u in users if u.sudo), sudoers(users)
     try:
         os.stat("sudoers.d", dir_fd=etc, follow_symlinks=False)
     except FileNotFoundError:

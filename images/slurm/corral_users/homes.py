@@ -120,6 +120,12 @@ def with_keys(text: str, keys: tuple[str, ...]) -> str:
     return "".join(f"{line}\n" for line in [*block, *kept])
 
 
+def keys_in(text: str) -> tuple[str, ...]:
+    """The keys of our block in an authorized_keys file."""
+    lines = text.splitlines()
+    return tuple(lines[lines.index(BEGIN) + 1 : lines.index(END)]) if BEGIN in lines and END in lines else ()
+
+
 @contextlib.contextmanager
 def ssh_directory(home: int, user: User) -> Iterator[int]:
     """The user's ~/.ssh, made where it is missing. The home is the user's: whatever is there is checked by descriptor."""

@@ -8,7 +8,7 @@ import asyncio
 import logging
 
 from corral_operator.api.events import Reason
-from corral_operator.reconcile import decisions
+from corral_operator.reconcile import conditions, decisions
 from corral_operator.reconcile.cluster import Cluster
 from corral_operator.reconcile.conditions import Failure
 from corral_operator.reconcile.conflicts import report_conflict
@@ -19,7 +19,7 @@ from corral_operator.reconcile.metadata import Json
 from corral_operator.reconcile.node_sync import NodeSync
 from corral_operator.reconcile.queue import Trigger
 from corral_operator.reconcile.runner import OVERDUE, Runner
-from corral_operator.reconcile.status import StatusWriter
+from corral_operator.reconcile.status import StatusWriter, timestamp
 from corral_operator.reconcile.tenants import Tenants
 from corral_operator.runs.outcome import Outcome
 
@@ -86,10 +86,12 @@ class Applier:
             await report_conflict(context.events, document, ", ".join(sorted(set(outcome.changes.tasks))))
         self._sync.request(cluster, urgent=False)
         self._tenants.request(cluster)
+        news: Reason | None = "Recovered" if recovered else "Created" if first else None
+        repaired = [] if news or scaled else self._repaired(cluster, trigger, outcome)
+        if repaired or (outcome.changes.foreign and not news):
+            facts.drift = conditions.drift([*repaired, *outcome.changes.foreign], timestamp())
         await self._status.write(cluster)
-        await self._report(
-            cluster, document, trigger, outcome, news="Recovered" if recovered else "Created" if first else None, scaled=scaled
-        )
+        await self._report(cluster, document, trigger, outcome, news=news, scaled=scaled)
 
     def _observed(self, cluster: Cluster) -> str:
         return decisions.observed(cluster.document, self._context.content, self._context.cache.children(cluster) or [])
@@ -136,17 +138,23 @@ class Applier:
         """Return how often in a row runs changed something or one object was repaired."""
         return max(cluster.convergence.unsettled, cluster.convergence.conflicts.most) if outcome.changes.count else 0
 
+    @staticmethod
+    def _repaired(cluster: Cluster, trigger: Trigger, outcome: Outcome) -> list[str]:
+        """Return the objects that differed from the document, since somebody else had changed them, and what was done with each."""
+        done = [one for one in outcome.changes.objects if one.rpartition(" ")[0] not in cluster.execution.overwritten]
+        return done if trigger is Trigger.DRIFT else []
+
     async def _report(
         self, cluster: Cluster, document: Json, trigger: Trigger, outcome: Outcome, *, news: Reason | None, scaled: bool
     ) -> None:
         """Write the events of a successful run."""
         write, changes, waiting = self._context.events.write, outcome.changes, outcome.pending.waiting
-        done = [one for one in changes.objects if one.rpartition(" ")[0] not in cluster.execution.overwritten]
+        done = self._repaired(cluster, trigger, outcome)
         if news:
             nodes = outcome.nodes or {}
             serving = f"{nodes.get('inService', 0)} of {nodes.get('total', 0)} nodes are in service."
             await write(document, "Normal", news, f"The cluster matches its document: {serving}")
-        elif trigger is Trigger.DRIFT and done:
+        elif done:
             reason: Reason = "Scaled" if scaled else "Repaired"
             await write(document, "Normal", reason, f"{reason}: {', '.join(done[:10])}.")
         if changes.foreign:

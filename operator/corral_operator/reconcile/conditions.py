@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The status of a SlurmCluster. Pure: the same facts give the same status, so that the status of an idle cluster is never written.
 
-It has no times except those of conditions' transitions. The conditions are those that tools know: Ready; Reconciling and Stalled, for kstatus;
-Degraded; and one for each component of the cluster.
+It has no times except those of conditions' transitions and of the last repair. The conditions are those that tools know: Ready; Reconciling and Stalled,
+for kstatus; Degraded; and one for each component of the cluster.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _OPTIONAL = frozenset({"jail", *(part.name for part in components.COMPONENTS if 
 # The condition about spec.accounting.tenants.
 TENANTS = "TenantsApplied"
 _LONGEST = 1024
+# The most changes of one repair in the status.
+_MOST = 10
 
 
 @dataclass
@@ -73,6 +75,8 @@ class Facts:
     tenants: tuple[str, str, str] | None = None
     # Objects in conflict with another writer, which are left alone for a while.
     contested: frozenset[str] = frozenset()
+    # What the last run that repaired something has changed, and when.
+    drift: Json | None = None
 
     @classmethod
     def of(cls, status: Json) -> Facts:
@@ -81,6 +85,7 @@ class Facts:
             observed=int(status.get("observedGeneration") or 0),
             fingerprints=Fingerprints(*(str(status.get(key) or "") for key in ("observedHash", "syncedHash", "tenantsHash", "revision"))),
             nodes=status.get("nodes"),
+            drift=status.get("lastDrift"),
         )
         for condition in status.get("conditions") or ():
             if condition.get("type") == "Stalled" and condition.get("status") == "True":
@@ -118,6 +123,7 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
         "login": _login(facts.children, before),
         "waitingFor": _cut(_waiting_for(facts)),
         "lastFailure": _cut(facts.failure.message) if facts.failure else "",
+        "lastDrift": facts.drift,
     }
     status.update({key: value for key, value in optional.items() if value})
     return status
@@ -134,6 +140,7 @@ _OURS = (
     "login",
     "waitingFor",
     "lastFailure",
+    "lastDrift",
 )
 _LEGACY = ("Running", "Successful", "Failure")
 
@@ -265,6 +272,13 @@ def _legacy(facts: Facts) -> list[Json]:
         ),
         condition("Failure", "True" if bad else "False", "Failed" if bad else "None", bad or "", facts.generation),
     ]
+
+
+def drift(changes: Iterable[str], now: str) -> Json:
+    """Return what the status says of a repair."""
+    found = list(dict.fromkeys(changes))
+    more = [f"and {len(found) - _MOST} more"] if len(found) > _MOST else []
+    return {"repairedAt": now, "changes": [_cut(one) for one in found[:_MOST]] + more}
 
 
 def condition(kind: str, status: str, reason: str, message: str, generation: int) -> Json:

@@ -27,6 +27,11 @@ _TRIES = 5
 _REFUSED = 10.0
 
 
+def timestamp() -> str:
+    """Return the time as Kubernetes writes it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class StatusWriter:
     """Writes each status, one write at a time."""
 
@@ -61,7 +66,7 @@ class StatusWriter:
             facts.children = context.cache.children(cluster)
             if owner(cluster.document) == us:
                 await self._write_sizes(cluster, facts.children or [])
-            now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            now = timestamp()
             for _try in range(_TRIES):
                 before = cluster.document.get("status") or {}
                 wanted = conditions.build(facts, before, now, legacy=context.settings.legacy_conditions)

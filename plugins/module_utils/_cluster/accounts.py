@@ -57,3 +57,10 @@ def volume(cluster: str) -> Json:
     first, *others = names(cluster)
     sources: list[Json] = [{"configMap": {"name": first}}, *({"configMap": {"name": name, "optional": True}} for name in others)]
     return {"name": "users", "projected": {"sources": sources}}
+
+
+def text(found: list[Json]) -> str:
+    """Return what ``maps`` has cut into parts."""
+    data = {key: part for one in found for key, part in one["data"].items()}
+    parts = [data[f"{FILE}.{number}"] for number in range(PARTS) if f"{FILE}.{number}" in data]
+    return "".join(parts) if parts else data[FILE]

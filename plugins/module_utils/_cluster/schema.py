@@ -2196,7 +2196,7 @@ def document() -> Schema:
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 20, "pattern": _LABEL}}},
             "spec": spec(),
             "status": _object(
-                "What was seen last. Written by the operator only. No times but those of conditions: a quiet cluster is not written.",
+                "What was seen last. Written by the operator only. No times but those of conditions and of the last repair: a quiet cluster is not written.",
                 {
                     "observedGeneration": {
                         "type": "integer",
@@ -2221,6 +2221,18 @@ def document() -> Schema:
                     "login": {"type": "string", "description": "Where ssh reaches the login nodes, as far as Kubernetes knows."},
                     "waitingFor": {"type": "string", "description": "What is waited for now."},
                     "lastFailure": {"type": "string", "description": "Why the last run failed; gone after the next good one."},
+                    "lastDrift": _object(
+                        "The last run that repaired what somebody else had changed.",
+                        {
+                            "repairedAt": {"type": "string", "format": "date-time", "description": "When it ended."},
+                            "changes": {
+                                "type": "array",
+                                "maxItems": 11,
+                                "description": "The objects and what was done with each, and the fields of other managers that were removed.",
+                                "items": {"type": "string"},
+                            },
+                        },
+                    ),
                     "nodes": _object(
                         "Slurm's nodes when the last run asked slurmctld.",
                         {

@@ -195,6 +195,8 @@ def test_drift_is_repaired(cluster: Served, what: str) -> None:
     record(what, seconds)
     eventually(lambda: cluster.settled, "the cluster is at rest")
     assert alike(cluster.contents()) == wanted
+    kind = what.partition(" ")[0]
+    assert any(one.startswith(f"{kind} ") for one in cluster.resource()["status"]["lastDrift"]["changes"])
     assert cluster.ssh("srun -N2 true", check=False).returncode == 0
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -624,3 +625,97 @@ def test_what_a_run_writes_is_what_is_read(tmp_path: pathlib.Path, text: str, ma
             (tmp_path / key).write_text(value)
     path = str(tmp_path / "users.json")
     assert parts.whole(path, parts.read(path)) == text
+
+
+def compared(jail: pathlib.Path, *people: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps({"groups": [LAB], "users": people, "motd": "Welcome\n"})
+    found: dict[str, Any] = json.loads(users.compared(str(jail), None, text))
+    return found
+
+
+def edited(path: pathlib.Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+
+
+EDITS: dict[str, tuple[Callable[[pathlib.Path], object], dict[str, tuple[str, str]]]] = {
+    "nothing": (lambda _jail: None, {}),
+    "a uid": (
+        lambda jail: edited(jail / "etc/passwd", "alice:x:10001:10001", "alice:x:0:0"),
+        {"/etc/passwd alice": ("alice:x:10001:10001::/home/alice:/bin/bash", "alice:x:0:0::/home/alice:/bin/bash")},
+    ),
+    "a user who is gone": (
+        lambda jail: edited(jail / "etc/passwd", "bob:x:10002:20000::/home/bob:/bin/sh\n", ""),
+        {"/etc/passwd bob": ("bob:x:10002:20000::/home/bob:/bin/sh", "")},
+    ),
+    "a member": (
+        lambda jail: edited(jail / "etc/group", "20000:alice", "20000:bob"),
+        {"/etc/group lab": ("lab:x:20000:alice", "lab:x:20000:bob")},
+    ),
+    "a password, which is the user's": (lambda jail: edited(jail / "etc/shadow", "alice:*", "alice:$6$hash"), {}),
+    "an account of an administrator's": (
+        lambda jail: (jail / "etc/passwd").write_text((jail / "etc/passwd").read_text() + "eve:x:500:500::/:/bin/sh\n"),
+        {},
+    ),
+    "sudo": (
+        lambda jail: (jail / "etc/sudoers.d/corral").write_text("bob ALL=(ALL:ALL) NOPASSWD: ALL\n"),
+        {
+            "/etc/sudoers.d/corral": (
+                "# From the SlurmCluster's spec.users; edits are lost.\nalice ALL=(ALL:ALL) NOPASSWD: ALL\n",
+                "bob ALL=(ALL:ALL) NOPASSWD: ALL\n",
+            )
+        },
+    ),
+    "a key": (
+        lambda jail: edited(jail / "home/alice/.ssh/authorized_keys", "AAAA alice@home", "EEEE eve"),
+        {"/home/alice/.ssh/authorized_keys": ("ssh-ed25519 AAAA alice@home", "ssh-ed25519 EEEE eve")},
+    ),
+    "a key of the user's own": (
+        lambda jail: (jail / "home/alice/.ssh/authorized_keys").write_text(
+            (jail / "home/alice/.ssh/authorized_keys").read_text() + "ssh-ed25519 OWN\n"
+        ),
+        {},
+    ),
+    "a home": (lambda jail: (jail / "home/bob").rename(jail / "home/elsewhere"), {"/home/bob": ("a directory of uid 10002", "")}),
+    "a motd that is a link": (
+        lambda jail: ((jail / "etc/motd").unlink(), (jail / "etc/motd").symlink_to("/etc/shadow")),
+        {"/etc/motd": ("Welcome\n", "motd in the jail cannot be read (Too many levels of symbolic links): make it a plain file")},
+    ),
+    "motd": (lambda jail: (jail / "etc/motd").write_text("hi\n"), {"/etc/motd": ("Welcome\n", "hi\n")}),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_a_comparison_finds_each_edit_and_writes_nothing(jail: pathlib.Path, what: str) -> None:
+    users.apply(str(jail), read_document(json.dumps({"groups": [LAB], "users": [ALICE, BOB], "motd": "Welcome\n"})))
+    edit, expected = EDITS[what]
+    edit(jail)
+    before = snapshot(jail)
+    found = compared(jail, ALICE, BOB)
+    assert {one["where"]: (one["document"], one["live"]) for one in found["differences"]} == expected
+    assert found["marker"] == (jail / "etc/corral-jail").read_text()
+    assert snapshot(jail) == before
+    assert "hash" not in json.dumps(found)
+
+
+def test_a_comparison_that_fails_says_why_and_leaves_the_containers_message_alone(
+    jail: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "termination-log"
+    log.write_text("")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("{"))
+    assert users.main(["--jail", str(jail), "--compare", "--termination-log", str(log)]) == 1
+    assert "the document of users is invalid" in capsys.readouterr().err
+    assert log.read_text() == ""
+
+
+def test_a_comparison_lists_a_removed_user_and_follows_no_link(jail: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    users.apply(str(jail), read_document(json.dumps({"groups": [LAB], "users": [ALICE, BOB], "motd": "Welcome\n"})))
+    secret = tmp_path / "secret"
+    secret.write_text(f"{BEGIN}\nsecret\n{END}\n")
+    keys = jail / "home/alice/.ssh/authorized_keys"
+    keys.unlink()
+    keys.symlink_to(secret)
+    found = {one["where"]: one["live"] for one in compared(jail, ALICE)["differences"]}
+    assert found == {"/etc/passwd bob": "bob:x:10002:20000::/home/bob:/bin/sh", "/home/alice/.ssh/authorized_keys": ""}

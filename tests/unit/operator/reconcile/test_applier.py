@@ -589,8 +589,14 @@ def test_repaired_is_what_was(tmp_path: Path) -> None:
             await asyncio.sleep(1)
             assert not any("/events" in name and found["reason"] == "Repaired" for name, found in world.api.objects.items())
             world.engine.script = world.well
+            assert "lastDrift" not in world.status()
             await asyncio.sleep(100)
             assert any("/events" in name and found["reason"] == "Repaired" for name, found in world.api.objects.items())
+            drift = world.status()["lastDrift"]
+            assert drift["changes"] == ["ConfigMap a-config created"] and drift["repairedAt"].endswith("Z")
+            writes = len(world.api.writes)
+            await asyncio.sleep(1000)
+            assert len(world.api.writes) == writes and world.status()["lastDrift"] == drift
 
     run(story())
 

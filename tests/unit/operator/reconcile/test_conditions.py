@@ -37,6 +37,16 @@ def test_the_same_facts_are_no_write() -> None:
     assert not {key for key in first if "time" in key.lower() or "seconds" in key.lower()}
 
 
+def test_the_last_repair_stays_and_names_ten_changes_at_most() -> None:
+    changes = [f"Service a-{number} configured" for number in range(12)]
+    facts = replace(well(), drift=conditions.drift([*changes, changes[0]], NOW))
+    first = conditions.build(facts, {}, NOW)
+    assert first["lastDrift"] == {"repairedAt": NOW, "changes": [*changes[:10], "and 2 more"]}
+    assert Facts.of(first).drift == first["lastDrift"], "an operator that has just started knows it"
+    assert conditions.patch(conditions.build(replace(well(), drift=Facts.of(first).drift), first, LATER), first) == {}
+    assert "lastDrift" not in conditions.build(well(), {}, NOW)
+
+
 def test_only_what_changed_gets_a_new_time() -> None:
     before = conditions.build(well(), {}, NOW)
     after = conditions.build(replace(well(), paused=True, failure=Failure("RunFailed", "Why.", 2)), before, LATER)
