@@ -20,6 +20,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     defaults,
     egress,
     health,
+    monitoring,
     quantity,
     rest,
     revisions,
@@ -47,6 +48,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Maintenance,
     MariaDB,
     Model,
+    Monitoring,
     NodeSet,
     Partition,
     PodVolumes,
@@ -267,6 +269,7 @@ class _Resolver:
             ingress=self.ingress(),
             accounting=slurmdbd,
             rest=slurmrestd,
+            monitoring=self.monitoring(texts["slurm.conf"]),
             sssd=self.sssd(),
             secrets=secrets,
             users=users,
@@ -555,6 +558,34 @@ class _Resolver:
             },
         )
 
+    def monitoring(self, slurm_conf: str) -> Monitoring | None:
+        spec = self.spec["monitoring"]
+        if not spec["enabled"]:
+            return None
+        name = f"{self.name}-monitoring"
+        read_once = {"slurm.conf": monitoring.slurm_conf(slurm_conf)}
+        operator = spec["prometheusOperator"]
+        return Monitoring(
+            name=name,
+            service=name,
+            port=monitoring.PORT,
+            annotations=spec["annotations"],
+            config_map=f"{name}-config",
+            files={**read_once, "passwd": rest.accounts(self.spec)["passwd"]},
+            hash=_hash(read_once)[:16],
+            user=monitoring.user(slurm_conf),
+            arguments=monitoring.arguments(self.name, spec),
+            interval=spec["intervalSeconds"],
+            prometheus={**self.components["prometheus"].labels, **operator["labels"]} if operator["enabled"] else None,
+            runbooks=operator["runbooks"],
+            series=f'namespace="{self.namespace}",cluster="{self.name}"',
+            **self.pods(name, self.components["monitoring"], spec),
+            pods=1,
+            affinity={},
+            jail=PodVolumes([], [], []),
+            accounts=None,
+        )
+
     def daemon_accounts(self) -> PodVolumes | None:
         """For daemons that want the users' names and nothing else of a jail."""
         if self.shared:
@@ -576,7 +607,7 @@ class _Resolver:
             Ingress(
                 name=f"{self.name}-base-ingress-{part.name}",
                 selector=self.components[part.name].selector,
-                peers=[*self.peers(part), *self.operated(part)],
+                peers=[*self.peers(part), *self.operated(part), *self.readers(part)],
                 ports=[{"protocol": "TCP", "port": part.port}] if part.port else [],
             )
             for part in self.parts
@@ -586,6 +617,11 @@ class _Resolver:
     def peers(self, part: components.Part) -> list[Json]:
         """The components of this cluster that may connect to one, of those that the document has."""
         return [{"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress if name in self.components]
+
+    def readers(self, part: components.Part) -> list[Json]:
+        """Who alone reads the metrics: pods of the namespaces that the document names, if it names any."""
+        names = self.spec["monitoring"]["namespaces"] if part.name == "monitoring" else []
+        return [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in names]
 
     def operated(self, part: components.Part) -> list[Json]:
         """Who else reaches the pods of an operator's object: they one another, and the operator, wherever it runs."""
