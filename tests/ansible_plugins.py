@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plugins with options, as Ansible's loader makes them. That one can not be used where the collection has been imported the usual way before."""
+"""Plugins with options, as Ansible's loader makes them. That one cannot be used where the collection has been imported the usual way before."""
 
 from __future__ import annotations
 

@@ -364,8 +364,9 @@ class Controller:
     def _life(self) -> tuple[int, bool]:
         """One slurmctld from its start to its end: how it ended, and whether another must follow."""
         register(STATE, self.config.accounting)
-        self.daemon = daemon = Slurmctld(self.arguments)
+        # Before slurmctld starts: a heartbeat that comes while it does is none of before.
         watch = Watch(self.index, self.config.timeout, heartbeat(STATE), time.time())
+        self.daemon = daemon = Slurmctld(self.arguments)
         ended: int | None = None
         again, deadline = False, float("inf")
         while ended is None:

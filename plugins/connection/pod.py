@@ -145,11 +145,15 @@ class Connection(ConnectionBase):
 
     def _connect(self) -> Connection:
         """Make the client; it connects with the first command."""
+        self._open()
+        return self
+
+    def _open(self) -> Client:
         if self._client is None:
             with _unreachable():
                 self._client = Client(resolve({name: plain(self.get_option(name)) for name in connection_options()}))
         self._connected = True
-        return self
+        return self._client
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run a command line of Ansible's."""
@@ -161,8 +165,9 @@ class Connection(ConnectionBase):
         """Write a file there; it is not held in memory."""
         if not Path(in_path).exists():
             raise AnsibleFileNotFound(f"The file {in_path} does not exist here, so it cannot be written in a pod; correct the path.")
+        # The shell keeps its standard output: where that is closed, the container's runtime gives a command no more of its input.
         with Path(in_path).open("rb") as file:
-            done = self._run(["/bin/sh", "-c", 'exec cat >"$1"', "sh", plain(out_path)], file)
+            done = self._run(["/bin/sh", "-c", 'cat >"$1"; exit "$?"', "sh", plain(out_path)], file)
         if done.code != 0:
             raise AnsibleError(f"{out_path} could not be written in {self._place}: {done.summary.rstrip('.')}.")
 
@@ -186,24 +191,20 @@ class Connection(ConnectionBase):
 
     @property
     def _place(self) -> str:
-        pod = f"pod {self._namespace}/{self.get_option('remote_addr')}"
+        pod = f"pod {self._namespace()}/{self.get_option('remote_addr')}"
         return f"the jail of {pod}" if self.get_option("jail") else pod
 
-    @property
     def _namespace(self) -> str:
-        assert self._client is not None
-        return plain(self.get_option("namespace")) or self._client.access.namespace
+        return str(plain(self.get_option("namespace")) or self._open().access.namespace)
 
     def _run(self, command: list[str], stdin: Input | None, sink: Sink | None = None) -> Output:
         """Run a command where the options say. Raises AnsibleConnectionFailure where that cannot be."""
-        self._connect()
-        client = self._client
-        assert client is not None
+        client = self._open()
         jail = bool(self.get_option("jail"))
         with _unreachable():
             done = run_in_pod(
                 client,
-                namespace=self._namespace,
+                namespace=self._namespace(),
                 pod=plain(self.get_option("remote_addr")),
                 container=plain(self.get_option("container")),
                 command=[*_JAIL, *command] if jail else command,

@@ -9,7 +9,6 @@ nothing to the first job's output.
 from __future__ import annotations
 
 import argparse
-import compileall
 import json
 import os
 import statistics
@@ -57,8 +56,6 @@ def unchanged_site(document: Path, scratch: Path) -> list[dict[str, Any]]:
     if "changed=0" not in said:
         sys.exit(f"bench: the cluster of {document} is not at rest:\n{said}")
     requests, writes, objects = own.counts(said)
-    # As any run but the first finds it, also where PYTHONDONTWRITEBYTECODE is set.
-    compileall.compile_dir(REPOSITORY / "plugins" / "module_utils", quiet=1)
     found = pairs(timed(lambda: play(*site)), timed(lambda: play(str(empty))))
     return [
         result("unchanged site", found.ratio, "× an empty play", 2.0, str(found)),

@@ -829,7 +829,7 @@ def _health() -> Schema:
                             "When it runs. Start: once, when slurmd starts. Interval: later. What failed runs until it is well again.",
                             _string("A context.", enum=("Start", "Interval")),
                             minimum=1,
-                            maximum=2,
+                            maximum=8,
                             unique=True,
                             default=["Start", "Interval"],
                         ),

@@ -14,7 +14,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import S
 # As Kubernetes' validation words it: k8s.io/kubernetes, pkg/apis/*/validation/validation.go.
 _REFUSALS = re.compile(
     r"field is immutable|immutable when|updates to \S+ spec for fields other than|cannot change roleRef|may not change once set|is immutable after creation"
-    r"|may not be changed in an update|updates to \S+ are forbidden|pod updates may not|existing toleration cannot be modified"
+    r"|may not be changed in an update|updates to \S+ are forbidden|pod updates may not|existing toleration can not be modified"
 )
 # The API server names the fields of a StatefulSet's spec that may be changed, and not the one that was.
 _MAY_CHANGE = frozenset(

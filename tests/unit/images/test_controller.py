@@ -33,11 +33,11 @@ SAVE = "start with '-i' to ignore this. Warning: using -i will lose the data tha
 # As slurmctld 24.11.5 says it, of files that were cut in half or overwritten.
 FATAL = {
     f"slurmctld: fatal: Incomplete job state save file, {SAVE}": "job_state",
-    f"slurmctld: fatal: Cannot recover job state, incompatible version, got 1 need >= 9984 <= 10752, {SAVE}": "job_state",
+    f"slurmctld: fatal: Can not recover job state, incompatible version, got 1 need >= 9984 <= 10752, {SAVE}": "job_state",
     f"slurmctld: fatal: Incomplete node data checkpoint file, {SAVE}": "node_state",
     f"slurmctld: fatal: Incomplete reservation data checkpoint file, {SAVE}": "resv_state",
     f"slurmctld: fatal: Incomplete trigger data checkpoint file, {SAVE}": "trigger_state",
-    f"slurmctld: fatal: Cannot recover last_conf_lite, incompatible version, (20718 not between 9984 and 10752), {SAVE}": "last_config_lite",
+    f"slurmctld: fatal: Can not recover last_conf_lite, incompatible version, (20718 not between 9984 and 10752), {SAVE}": "last_config_lite",
     f"slurmctld: fatal: Incomplete last_config_lite checkpoint file, {SAVE}": "last_config_lite",
 }
 

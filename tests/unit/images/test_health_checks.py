@@ -224,20 +224,20 @@ def look(name: str, case: Case, root: pathlib.Path) -> Result:
     return BY_NAME[name].function(Facts(settings, root, case.outputs, case.node, case.counters))
 
 
-@pytest.mark.parametrize(("name", "case", "words"), TRIPS, ids=[f"{name}-{index}" for index, (name, _, _) in enumerate(TRIPS)])
+@pytest.mark.parametrize(("name", "case", "words"), TRIPS, ids=[f"{name}-{index}" for index, (name, _case, _words) in enumerate(TRIPS)])
 def test_what_trips_a_check(name: str, case: Case, words: str, tmp_path: pathlib.Path) -> None:
     found = look(name, case, tmp_path)
     assert found.status == FAILED and words in found.detail and not found.warning
 
 
-@pytest.mark.parametrize(("name", "case", "status"), WELL, ids=[f"{name}-{index}" for index, (name, _, _) in enumerate(WELL)])
+@pytest.mark.parametrize(("name", "case", "status"), WELL, ids=[f"{name}-{index}" for index, (name, _case, _status) in enumerate(WELL)])
 def test_what_does_not(name: str, case: Case, status: str, tmp_path: pathlib.Path) -> None:
     assert look(name, case, tmp_path).status == status
 
 
 def test_every_row_is_tried_both_ways() -> None:
     # The kernel's own state of the clock is judged below.
-    assert {name for name, _, _ in TRIPS} == {name for name, _, _ in WELL} == set(BY_NAME) - {"clock"}
+    assert {name for name, _case, _words in TRIPS} == {name for name, _case, _status in WELL} == set(BY_NAME) - {"clock"}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ NONSENSE: list[tuple[str, Output]] = [
 ]
 
 
-@pytest.mark.parametrize("output", [one for _, one in NONSENSE], ids=[name for name, _ in NONSENSE])
+@pytest.mark.parametrize("output", [one for _name, one in NONSENSE], ids=[name for name, _one in NONSENSE])
 @pytest.mark.parametrize("name", [name for name, check in BY_NAME.items() if check.needs[:1] == ("gpus",)])
 def test_nonsense_of_nvidia_smi_is_a_broken_check(name: str, output: Output, tmp_path: pathlib.Path) -> None:
     with pytest.raises(Broken, match=r"\S"):

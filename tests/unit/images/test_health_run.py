@@ -30,7 +30,7 @@ PYTHON = sys.executable
 
 
 def all_of(work: dict[str, Work], **more: Any) -> dict[str, Output]:
-    return {name: output for name, output, _ in processes.run(work, **more)}
+    return {name: output for name, output, _hangs in processes.run(work, **more)}
 
 
 def test_commands_and_functions_run_side_by_side(tmp_path: pathlib.Path) -> None:
@@ -283,7 +283,7 @@ def rows() -> str:
 def test_the_page_has_the_catalogue() -> None:
     page = pathlib.Path(__file__).resolve().parents[3] / "docs" / "health.md"
     begin, end = "catalogue.py -->\n", "<!-- end of the catalogue -->"
-    before, _, rest = page.read_text().partition(begin)
+    before, _begin, rest = page.read_text().partition(begin)
     text = f"{before}{begin}\n{rows()}\n\n{end}{rest.partition(end)[2]}"
     if os.environ.get("CORRAL_WRITE_DOCS"):
         page.write_text(text)
@@ -355,7 +355,7 @@ def test_an_xid_stays_until_somebody_resumes_the_node(tmp_path: pathlib.Path) ->
     nodes.check()
     assert nodes.out() == []
     kmsg.write_text("6,1,10,-;booted\n3,2,11,-;NVRM: Xid (PCI:0000:19:00): 119, pid=1, Timeout\n")
-    for _ in range(2):
+    for _turn in range(2):
         nodes.check()
         assert nodes.state()["nodes"]["n000"]["reason"] == "corral: health: gpu-xid: Xid 119 of 0000:19:00 (reset the GPU)"
         assert nodes.out() == ["n000"]
@@ -368,7 +368,7 @@ def test_an_xid_stays_until_somebody_resumes_the_node(tmp_path: pathlib.Path) ->
     state = nodes.state()
     state["nodes"]["n000"]["drain"] = False
     nodes.save(state)
-    for _ in range(2):
+    for _turn in range(2):
         nodes.check()
         assert nodes.out() == []
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import datetime
 import os
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -16,10 +15,9 @@ from ansible.playbook.task import Task
 from ansible.template import Templar
 
 from ansible_collections.corral.slurm.plugins.action import slurm_job
-from ansible_collections.corral.slurm.plugins.module_utils import _slurm
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld import job
-from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, _Finder, plain
+from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, plain
 
 
 class Subject(BackendAction):
@@ -114,19 +112,3 @@ def test_an_action_has_the_backend_of_the_module_of_its_name() -> None:
     assert slurm_job.ActionModule.backend is job.run
     assert slurm_job.ActionModule.constraints == slurm_job.ActionModule.module.CONSTRAINTS != {}
     assert BackendAction.constraints == {}
-
-
-def test_bytecode_of_module_utils_alone_is_kept(tmp_path: Path) -> None:
-    """Ansible's own finder imports all else, and whatever lies in an archive."""
-    package, folders = _slurm.__name__, list(_slurm.__path__)
-    spec = _Finder.find_spec(f"{package}.hostlist", folders)
-    assert spec is not None and spec.cached is not None and spec.cached.endswith(".pyc")
-    (tmp_path / "folder").mkdir()
-    for name, path in (
-        (f"{package}.hostlist", None),
-        (f"{package}.hostlist", [f"{tmp_path}/collection.zip/_slurm"]),
-        (f"{package}.folder", [str(tmp_path)]),
-        (package.replace("module_utils", "modules"), folders),
-        ("yaml.loader", folders),
-    ):
-        assert _Finder.find_spec(name, path) is None

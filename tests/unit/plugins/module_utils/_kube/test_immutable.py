@@ -28,7 +28,7 @@ def ref(group: str, kind: str) -> Ref:
         (Status(422, causes=(Cause("", "Forbidden: updates to provisioner are forbidden.", "provisioner"),)), True),
         (Status(422, causes=(Cause("", "Forbidden: pod updates may not change fields other than `spec.tolerations`", "spec"),)), True),
         (Status(422, causes=(Cause("", "Forbidden: pod updates may not add or remove containers", "spec.containers"),)), True),
-        (Status(422, causes=(Cause("", "Forbidden: existing toleration cannot be modified except its tolerationSeconds", "spec"),)), True),
+        (Status(422, causes=(Cause("", "Forbidden: existing toleration can not be modified except its tolerationSeconds", "spec"),)), True),
         (Status(422, message="spec.replicas: must be greater than 0"), False),
         (Status(409, message="field is immutable"), False),
     ],
