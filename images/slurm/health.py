@@ -117,6 +117,10 @@ class Run:
         """A check that failed is run until it is well again, in whatever context."""
         return self.context in check.contexts or any(self.kept.get(check.name, {}).get("last", ()))
 
+    def counters(self, check: Check) -> Mapping[str, Any]:
+        """What the check counted in its last run."""
+        return self.kept.get(check.name, {}).get("counters") or {}
+
     def measure(self) -> tuple[dict[str, Result], Node | None]:
         """Run the checks that are due."""
         facts = Facts(self.settings, Path(self.given.root))
@@ -125,7 +129,7 @@ class Run:
         work = {"node": known["node"], **{need: known[need] for check in due for need in needed(check, self.settings)}}
         for check in due:
             if check.files:
-                alone = Facts(self.settings, facts.root, counters=self.kept.get(check.name, {}).get("counters") or {})
+                alone = Facts(self.settings, facts.root, counters=self.counters(check))
                 work[f"file {check.name}"] = Work(check.timeout, function=functools.partial(_as_json, check, alone))
         stuck = {name: Stuck(*one) for name, one in self.state.get("stuck", {}).items()}
         gc.freeze()  # so that children share what is loaded
@@ -145,8 +149,7 @@ class Run:
             elif check.files:
                 results[check.name] = read_result(outputs[f"file {check.name}"])
             else:
-                before = self.kept.get(check.name, {}).get("counters") or {}
-                results[check.name] = result_of(check, Facts(self.settings, facts.root, outputs, me, before))
+                results[check.name] = result_of(check, Facts(self.settings, facts.root, outputs, me, self.counters(check)))
         return results, me
 
     def judge(self, results: Mapping[str, Result], me: Node | None) -> tuple[dict[str, str], frozenset[str]]:
@@ -259,7 +262,7 @@ def _log(text: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; always 0 where it ran, because only the start of slurmd looks at it, and would not start."""
+    """The command line; always 0 where it ran, because only the start of slurmd reads that, and would fail."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--node-file", default="/run/corral-node", help="the file that has the node's name")
     parser.add_argument("--settings", default="/etc/corral/health/health.json")

@@ -18,7 +18,7 @@ SECONDS = 5.0
 
 
 def http_answer(url: str) -> str | None:
-    """None when a daemon's own health page says 200. Its certificate is not looked at: nothing is told to it, and it is asked on this machine."""
+    """None when a daemon's own health page says 200. Its certificate is not verified: nothing is sent to it, and it is on this machine."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 0
     if parts.scheme == "https":

@@ -316,6 +316,13 @@ def runs_of_the_operator(document: Path, scratch: Path, runner: float) -> list[d
             0.3,
             f"{runner:.2f} s for one task with 40 unchanged objects; processor time {found['cpu'] * 1000:.0f} ms",
         ),
+        result(
+            "operator: a run that finds nothing, against bare PATCHes",
+            found["p50"] / found["bare"],
+            "× an empty PATCH of each object",
+            6,
+            f"{found['bare'] * 1000:.0f} ms, one after another on one connection",
+        ),
         result("operator: a run that finds nothing, writes", found["writes"], "writes", 0, asked),
         result("operator: the zygote's memory", found["memory"], "MiB", 75, "half of what both processes may have"),
     ]
@@ -338,6 +345,13 @@ def edits_and_drift(document: Path, scratch: Path) -> list[dict[str, Any]]:
             "s",
             1,
             f"of {len(live)}, median {statistics.median(live):.2f} s; {GO} 2.4 to 3.2 s",
+        ),
+        result(
+            "operator: edit → in the ConfigMap, median",
+            statistics.median(live) / statistics.median(found["bare"]),
+            "× a bare loop that watches and patches",
+            20,
+            f"{statistics.median(found['bare']) * 1000:.0f} ms from a ConfigMap to the one that is made of it",
         ),
         result(
             "operator: edit → slurmctld says it, longest", served[-1], "s", 3, f"of {len(served)}, median {statistics.median(served):.2f} s"

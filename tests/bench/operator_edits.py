@@ -57,6 +57,7 @@ async def _measure(document: Json, scratch: Path, edits: int, drifts: int) -> di
                 await served.settled(metrics)
                 return {
                     "start": started,
+                    "bare": await _bare(served, edits),
                     **await _edits(served, metrics, edits),
                     "drift": {
                         kind: [await _drift(served, metrics, path, *_SPOILT[number % 2]) for number in range(drifts)]
@@ -114,6 +115,33 @@ async def _rest(metrics: Metrics) -> dict[str, float]:
     return {name: after - then for name, then, after in zip(("runs", "writes", "looks"), before, counts(), strict=True)}
 
 
+async def _bare(served: _Served, count: int) -> list[float]:
+    """Return the seconds of the least that a controller can do: it watches a ConfigMap, and patches another one when that has changed."""
+    configmaps = f"/api/v1/namespaces/{served.namespace}/configmaps"
+    source, target = (f"{configmaps}/bench-{name}" for name in ("source", "target"))
+    async with contextlib.AsyncExitStack() as stack:
+        for path in (source, target):
+            body = {"metadata": {"name": path.rpartition("/")[2]}}
+            await served.client.request("POST", configmaps, what="create the baseline's ConfigMap", body=body)
+            stack.push_async_callback(partial(served.client.request, "DELETE", path, what="delete the baseline's ConfigMap"))
+
+        async def follow() -> None:
+            query = {"fieldSelector": "metadata.name=bench-source"}
+            async for event in served.client.watch(configmaps, what="watch the baseline's ConfigMap", query=query, seconds=120):
+                if event["object"].get("data"):
+                    await served.patch(target, {"data": event["object"]["data"]})
+
+        watching = asyncio.create_task(follow())
+        stack.callback(watching.cancel)
+        await asyncio.sleep(0.5)
+        found = []
+        for number in range(count):
+            began = time.perf_counter()
+            await served.patch(source, {"data": {"limit": f"limit-{number}."}})
+            found.append(await _when("the baseline's edit", began, partial(served.says, target, f"limit-{number}.")))
+        return found
+
+
 async def _when(what: str, began: float, condition: Callable[[], Awaitable[bool]]) -> float:
     while not await condition():
         if time.perf_counter() - began > 60:
@@ -126,7 +154,7 @@ class _Served:
     """The demonstration's cluster as a document of the operator's."""
 
     def __init__(self, client: Client, document: Json) -> None:
-        self._client = client
+        self.client = client
         self.document = document
         self.name, self.namespace = document["metadata"]["name"], document["metadata"].get("namespace", "default")
         self._collection = f"/apis/corral.hpc/v1alpha1/namespaces/{self.namespace}/slurmclusters"
@@ -135,23 +163,21 @@ class _Served:
     async def create(self) -> None:
         """Write the document; one that a run of this has left goes first."""
         await self.let_go()
-        await self._client.request("POST", self._collection, what="write the document", body=self.document)
+        await self.client.request("POST", self._collection, what="write the document", body=self.document)
 
     async def let_go(self) -> None:
         """Take the document away, and leave the cluster."""
         with contextlib.suppress(CorralError):
             await self.patch(self.path, {"metadata": {"finalizers": None}})
-            await self._client.request("DELETE", self.path, what="take the document away")
+            await self.client.request("DELETE", self.path, what="take the document away")
 
     async def get(self, path: str) -> Json:
         """Read an object."""
-        return await self._client.request("GET", path, what=f"read {path}")
+        return await self.client.request("GET", path, what=f"read {path}")
 
     async def patch(self, path: str, change: Json) -> None:
         """Change an object, as somebody else would."""
-        await self._client.request(
-            "PATCH", path, what=f"change {path}", body=change, content_type=MERGE, query={"fieldManager": "somebody"}
-        )
+        await self.client.request("PATCH", path, what=f"change {path}", body=change, content_type=MERGE, query={"fieldManager": "somebody"})
 
     async def says(self, path: str, text: str) -> bool:
         """Whether an object holds a text."""
@@ -170,9 +196,9 @@ class _Served:
             if kind.name in ("Secret", "Pod"):
                 continue
             path = kind.path(self.namespace)
-            # Of the ConfigMaps not those that are a set's own record, of which a run looks at what it needs of them.
+            # Of the ConfigMaps not those that are a set's own record, of which a run reads what it needs.
             query = {"labelSelector": f"{kind.selector},{INSTANCE}={self.name},{_LABEL},!applyset.kubernetes.io/id"}
-            for one in (await list_all(self._client, path, what="list", query=query))[0][:1]:
+            for one in (await list_all(self.client, path, what="list", query=query))[0][:1]:
                 found[kind.name] = f"{path}/{one['metadata']['name']}"
         return found
 

@@ -72,7 +72,7 @@ async def _at_rest(fleet: _Fleet, scratch: Path) -> dict[str, float]:
 
 
 async def _a_new_one(fleet: _Fleet, scratch: Path) -> float:
-    """Return the seconds from a new document to its finalizer, while the operator looks at all the others for the first time."""
+    """Return the seconds from a new document to its finalizer, while the operator reads all the others for the first time."""
     async with fleet.operator(scratch) as (_process, metrics):
         await until(lambda: metrics.get("corral_operator_runs_skipped_total") >= 1, 120)
         await fleet.document("new", finalizers=[])
@@ -134,7 +134,7 @@ class _Fleet:
                     await self._post(path.format(f"bench-{name}"), body)
 
         await asyncio.gather(*map(one, self.names))
-        await asyncio.sleep(5.0)  # the controllers of the StatefulSets look at them
+        await asyncio.sleep(5.0)  # the controllers of the StatefulSets observe them
         for name in self.names:
             await self._well(name)
 

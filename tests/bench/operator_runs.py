@@ -14,11 +14,15 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from ansible_collections.corral.slurm.plugins.module_utils._kube import auth
+from corral_operator.api.client import MERGE, Client, list_all
+from corral_operator.reconcile.children import INSTANCE, KINDS
 from corral_operator.runs.engine import Cold, Engine, Warm
 from corral_operator.runs.outcome import Outcome
 from corral_operator.runs.playbook import Request
@@ -28,11 +32,12 @@ WARM, COLD = 40, 3
 
 
 def measure(document: Path, scratch: Path, warm: int = WARM, cold: int = COLD) -> dict[str, Any]:
-    """Return the seconds of warm runs and of cold ones, what warm ones cost, and the zygote's memory in MiB."""
+    """Return the seconds of warm runs, of cold ones and of bare PATCHes, what warm runs cost, and the zygote's memory in MiB."""
     home = scratch / "operator"
     for name in ("env", "project"):
         (home / name).mkdir(parents=True)
-    (home / "cluster.json").write_text(json.dumps(yaml.safe_load(document.read_text())))
+    cluster = yaml.safe_load(document.read_text())
+    (home / "cluster.json").write_text(json.dumps(cluster))
     variables = {
         "slurm_cluster_file": str(home / "cluster.json"),
         "corral_force": True,
@@ -41,7 +46,9 @@ def measure(document: Path, scratch: Path, warm: int = WARM, cold: int = COLD) -
         "slurm_workers_rollout_timeout": 0,
     }
     (home / "env" / "extravars").write_text(json.dumps(variables))
-    return asyncio.run(_measure(home, warm, cold))
+    found = asyncio.run(_measure(home, warm, cold))
+    bare = asyncio.run(_patches(cluster["metadata"]["name"], cluster["metadata"].get("namespace", "default"), warm))
+    return {**found, "bare": statistics.median(bare)}
 
 
 async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
@@ -66,6 +73,25 @@ async def _measure(home: Path, warm: int, cold: int) -> dict[str, Any]:
         **_asked(home / "runs" / f"warm-{warm - 1}" / "job_events"),
         "tasks": {name: round(took * 1000, 1) for name, took in quick[-1].progress.seconds.items()},
     }
+
+
+async def _patches(name: str, namespace: str, turns: int) -> list[float]:
+    """Return the seconds that a PATCH of each of the cluster's objects takes, which changes nothing: one after another, on one connection."""
+    async with Client(auth.resolve({})) as client:
+        found = []
+        for kind in KINDS:
+            if kind.name in ("Secret", "Pod"):  # Secrets are only read by a run, and pods are the StatefulSets' own
+                continue
+            path = kind.path(namespace)
+            query = {"labelSelector": f"{kind.selector},{INSTANCE}={name}"}
+            found += [f"{path}/{one['metadata']['name']}" for one in (await list_all(client, path, what="list", query=query))[0]]
+        times = []
+        for _turn in range(turns):
+            began = time.perf_counter()
+            for path in found:
+                await client.request("PATCH", path, what=f"patch {path}", body={}, content_type=MERGE)
+            times.append(time.perf_counter() - began)
+        return times
 
 
 async def _run(engine: Engine, home: Path, ident: str) -> Outcome:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A worker's pod under corral's AppArmor profile and seccomp filter together, with a cgroup tree of its own (v2), as most Kubernetes nodes have them.
 
-The lab's machine may have neither. So one machine is booted, its scripts try all of it (guest/attempts.sh), and each test looks at its part of what they said.
+The lab's machine may have neither. So one machine is booted, its scripts try all of it (guest/attempts.sh), and each test checks its part of their output.
 """
 
 from __future__ import annotations

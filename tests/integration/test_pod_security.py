@@ -67,7 +67,7 @@ CHECKS = {
     "forbidden AppArmor profile": ["AppArmor Unconfined"],
     "hostPath volumes": ["hostPath"],
 }
-# Beside the model; the rest of these words are values that no rule looks at.
+# Beside the model; the rest of these words are values that no rule reads.
 VARIABLES = {"populate_script": "#!/bin/sh\n", "image": "localhost/corral/slurm:24.11", "changes": []}
 
 

@@ -71,7 +71,7 @@ def values(cluster: Cluster) -> set[str]:
 
 @contextmanager
 def watched(cluster: Cluster) -> Iterator[list[set[str]]]:
-    """Which nodes were out of service, looked at all the time."""
+    """Which nodes were out of service, polled all the time."""
     seen: list[set[str]] = []
     stop = threading.Event()
 

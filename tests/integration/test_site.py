@@ -128,7 +128,7 @@ def test_a_new_user_restarts_nothing(cluster: Cluster) -> None:
 
 
 def test_a_user_who_left_the_document_gets_in_nowhere_and_his_home_stays(cluster: Cluster) -> None:
-    """Also where a session of his is left, as which root of the jail stands here. Nothing restarts; he who comes back finds what he had."""
+    """Also where a session of theirs is left, as which root of the jail stands here. Nothing restarts; who comes back finds what they had."""
     pods = cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/component in (controller,login,worker)")
     cluster.ssh("echo kept >kept.txt", user="bob")
     bob = cluster.spec["users"].pop()
@@ -143,7 +143,7 @@ def test_a_user_who_left_the_document_gets_in_nowhere_and_his_home_stays(cluster
     assert refused.returncode and "ran" not in refused.stdout, refused.stdout
     # Slurm takes a batch job, cannot make a credential for it, and holds it.
     job = cluster.ssh(f"{left} sbatch --parsable -D /tmp -o /dev/null --wrap true").stdout.strip()
-    eventually(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%r").strip() == "JobHeldAdmin", "his batch job is held")
+    eventually(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%r").strip() == "JobHeldAdmin", "their batch job is held")
     assert cluster.slurm("sinfo", "-h", "-R") == "", "no node pays for it"
     cluster.cancel_jobs()
     assert cluster.ssh("sudo cat /home/bob/kept.txt; stat -c %u /home/bob").stdout.split() == ["kept", "10002"]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who opens, executes, connects to, makes and removes what on the jail's volume, and with which rights at that very moment.
 
-The kernel asks before each open (fanotify's permission events), so the opener stands still while it is looked at: its user and capabilities are those of
+The kernel asks before each open (fanotify's permission events), so the opener stands still while it is inspected: its user and capabilities are those of
 that call, and the path is the one in the mount namespace that it went through. Libraries that are mapped were opened before. What is made and removed is told
 afterwards; with which rights that was, and who asks for unix sockets (for those too that are not there), tells calls.py. Marks lie on the directories
 themselves, so every mount of the volume is seen, of every node of the lab. Not seen: directories that are made meanwhile, and looks that open nothing (stat,

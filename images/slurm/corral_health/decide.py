@@ -39,8 +39,12 @@ class Plan:
 def reason(check: Check, detail: str, more: int) -> str:
     """Return the reason of a drain by this check, with how many others fail."""
     others = f" (and {more} more)" if more else ""
-    text = " ".join(f"{check.prefix} {detail}".split())
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[: _REASON_LENGTH - len(others)] + others
+    return _line(f"{check.prefix} {detail}")[: _REASON_LENGTH - len(others)] + others
+
+
+def _line(text: str) -> str:
+    """Return a text of tools as one line that a terminal shows as it is."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
 
 
 def plan(
@@ -98,5 +102,4 @@ def comment(checks: Sequence[Check], results: Mapping[str, Result], failures: Ma
         if result and result.status == BROKEN:
             broken.setdefault(result.detail, []).append(check.name)
     parts += [f"no result of {', '.join(names)}: {detail}" for detail, names in broken.items()]
-    text = " ".join(f"{COMMENT} {'; '.join(parts)}".split()) if parts else ""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:1000]
+    return _line(f"{COMMENT} {'; '.join(parts)}")[:1000] if parts else ""

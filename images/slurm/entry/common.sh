@@ -9,6 +9,14 @@ die() {
 	exit 1
 }
 
+# Ends the processes in $daemons, and waits for all: a signal ends the wait alone, and how they end does not count. One may be gone already.
+end_daemons() {
+	kill "${daemons[@]}" 2>/dev/null || true
+	while [ -n "$(jobs -pr)" ]; do
+		wait || true
+	done
+}
+
 cgroups=/sys/fs/cgroup
 
 # Makes the container's own cgroup tree one to make cgroups in. Runtimes mount it read-only for containers that are not privileged, and put the

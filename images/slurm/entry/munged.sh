@@ -11,14 +11,13 @@
 # somebody asks, and it takes in what a probe that was ended has left. SIGHUP has both start again with the key that the volume has now (keys.sh); Slurm's
 # plugin tries for two seconds to reach a munged that is away.
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. /usr/local/lib/corral/common.sh
 
 key=/etc/corral/munge/munge.key
 copy=/run/munge-key/munge.key
 
-if [ ! -r "$key" ]; then
-	echo "munged.sh: $key is missing or not readable by uid $(id -u): mount the munge Secret there" >&2
-	exit 1
-fi
+[ -r "$key" ] || die "$key is missing or not readable by uid $(id -u): mount the munge Secret there"
 munged=(/usr/sbin/munged --foreground --force --num-threads="${MUNGE_THREADS:-4}" --key-file="$copy")
 
 begin() {
@@ -37,18 +36,10 @@ begin() {
 	sha256sum <"$copy" | cut -c 1-16 >/run/munge-key/used
 }
 
-# Until both have ended: a signal ends the wait alone, and how they end does not count. One may be gone already.
-end() {
-	kill "${daemons[@]}" 2>/dev/null || true
-	while [ -n "$(jobs -pr)" ]; do
-		wait || true
-	done
-}
-
 daemons=()
 renew=
 trap 'renew=yes' HUP
-trap 'end; exit 0' TERM
+trap 'end_daemons; exit 0' TERM
 begin
 while :; do
 	status=0
@@ -57,8 +48,7 @@ while :; do
 	[ -n "$renew" ] || break
 	renew=
 	echo "munged.sh: both munged start again with the key that the Secret has now" >&2
-	end
+	end_daemons
 	begin
 done
-echo "munged.sh: a munged ended with status $status; the container is started again" >&2
-exit 1
+die "a munged ended with status $status; the container is started again"

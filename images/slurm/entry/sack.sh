@@ -34,13 +34,7 @@ cat >"$conf" <<-END
 END
 
 daemons=()
-end() {
-	kill "${daemons[@]}" 2>/dev/null || true
-	while [ -n "$(jobs -pr)" ]; do
-		wait || true
-	done
-}
-trap 'end; exit 0' TERM
+trap 'end_daemons; exit 0' TERM
 
 begin() {
 	local tries=0
@@ -49,7 +43,7 @@ begin() {
 	until [ -S "$sockets/sack.socket" ]; do
 		tries=$((tries + 1))
 		if [ "$tries" -ge 200 ] || ! kill -0 "$!" 2>/dev/null; then
-			end
+			end_daemons
 			die "a sackd did not make its socket: its output stands above"
 		fi
 		sleep 0.05
@@ -62,5 +56,5 @@ mv "$sockets/sack.socket" "$sockets/jail/sack.socket"
 begin env
 status=0
 wait -n "${daemons[@]}" || status=$?
-end
+end_daemons
 die "a sackd ended with status $status; the container is started again"

@@ -163,7 +163,7 @@ def files(
     Raises ConfError.
     """
     process_tracking: str = slurm["processTracking"]
-    settings = {**_settings(cluster, controllers, port, slurmd_port, process_tracking), "CredType": f"cred/{slurm['auth']}", **more}
+    settings = {**_settings(cluster, controllers, port, slurmd_port, process_tracking, slurm["auth"]), **more}
     gpus = [node_set for node_set in node_sets if node_set.gpus]
     if gpus:
         settings["GresTypes"] = "gpu"
@@ -221,9 +221,9 @@ def with_hash(texts: dict[str, str]) -> tuple[dict[str, str], str]:
     return {**texts, HASH_FILE: fingerprint + "\n"}, fingerprint
 
 
-def effective(process_tracking: str, extra: Iterable[tuple[str, str]]) -> dict[str, str]:
+def effective(slurm: dict[str, Any], extra: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return what Slurm will find in slurm.conf, keys in lower case: corral's defaults, and the extra pairs instead of them."""
-    defaults = _settings("", [("", "")], 0, 0, process_tracking)
+    defaults = _settings("", [("", "")], 0, 0, slurm["processTracking"], slurm["auth"])
     found = {key.lower(): conf.value(value) for key, value in defaults.items()}
     found.update((key.lower(), value) for key, value in extra)
     return found
@@ -250,7 +250,7 @@ def _overridden(
 
 
 def _settings(
-    cluster: str, controllers: Sequence[tuple[str, str]], port: int, slurmd_port: int, process_tracking: str
+    cluster: str, controllers: Sequence[tuple[str, str]], port: int, slurmd_port: int, process_tracking: str, auth: str
 ) -> dict[str, conf.Value]:
     confined = process_tracking == "cgroup"
     backed = len(controllers) > 1
@@ -261,8 +261,8 @@ def _settings(
         "SlurmdPort": slurmd_port,
         "SlurmUser": "slurm",
         "SlurmdUser": "root",
-        **auth_settings("munge"),
-        "CredType": "cred/munge",
+        **auth_settings(auth),
+        "CredType": f"cred/{auth}",
         "PluginDir": PLUGIN_DIR,
         "StateSaveLocation": STATE_DIR,
         "SlurmdSpoolDir": SPOOL_DIR,

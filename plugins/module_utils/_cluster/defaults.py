@@ -47,7 +47,7 @@ def static(spec: dict[str, Any]) -> dict[str, Any]:
 def normal(value: Any, rules: dict[str, Any] | None = None) -> Any:
     """Return a copy of a spec, valid or not, as the API server would keep it: without blank fields, and with 2.0 as 2, since JSON has one kind of numbers.
 
-    Where ``rules`` say nothing, nothing is looked at, so that depth is the schema's.
+    Where ``rules`` say nothing, nothing is read, so that depth is the schema's.
     """
     rules = _schema.spec() if rules is None else rules
     if isinstance(value, dict):

@@ -479,7 +479,7 @@ class Sssd:
 
 @dataclass(frozen=True, slots=True)
 class Populate:
-    """What fills the jail, or with policy Never only looks at it: it runs ``image``. ``job`` is None where each pod does it for itself;
+    """What fills the jail, or with policy Never only checks it: it runs ``image``. ``job`` is None where each pod does it for itself;
     ``limit`` is then the most that fits, in MiB, and ``requests`` what is set aside for it; else they are None and the job's."""
 
     job: str | None

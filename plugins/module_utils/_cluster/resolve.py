@@ -215,7 +215,7 @@ class _Resolver:
             # Simulated GPUs are one and the same device file, which every job needs for other things.
             constrain_devices=not any(node_set.get("gpu", {}).get("vendor") == "simulated" for node_set in self.spec["nodeSets"]),
             more={
-                **self.auth_settings(),
+                **rest.auth_settings(self.spec),
                 **health.slurm_conf(self.spec["health"]),
                 **(
                     accounting.slurm_settings(
@@ -398,7 +398,8 @@ class _Resolver:
         own = server or mariadb
         host = self.domain(own.service) if own else external["host"]
         hosts = self.hosts("accounting", spec["replicas"])
-        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, hosts=hosts, database_host=host, auth=self.auth_settings())}
+        auth = {**config.auth_settings(self.spec["slurm"]["auth"]), **rest.auth_settings(self.spec)}
+        files = {"slurmdbd.conf": accounting.slurmdbd_conf(spec, hosts=hosts, database_host=host, auth=auth)}
         tls = external.get("tls", {})
         return Accounting(
             name=name,
@@ -1067,10 +1068,6 @@ class _Resolver:
                 mounts.append({"name": "homes", "mountPath": HOMES})
                 env.append({"name": "CORRAL_HOMES", "value": HOMES})
         return PodVolumes(volumes=volumes, mounts=mounts, env=env)
-
-    def auth_settings(self) -> Json:
-        """Return what slurm.conf and slurmdbd.conf share: how daemons and commands authenticate, and how tokens are verified."""
-        return {**config.auth_settings(self.spec["slurm"]["auth"]), **rest.auth_settings(self.spec)}
 
     def secrets(self, auth: Auth, login: Login, workers: Workers, slurmdbd: Accounting | None, slurmrestd: Rest | None) -> list[Json]:
         """Return the Secrets that are made once. The password of a database is one where the cluster has a database of its own."""

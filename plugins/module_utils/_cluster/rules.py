@@ -93,7 +93,7 @@ MAX_CPUS = 65533
 MAX_FILES = 1024
 # Names of lines times sets of GPUs: seconds of a CPU. A document of the largest size that people write has some thousand.
 MAX_COMPARED = 100_000
-# In all lines of gres.conf together: a run that keeps nodes looks at each, a second for a million.
+# In all lines of gres.conf together: a run that retains nodes reads each, a second for a million.
 MAX_GRES_NODES = 1_000_000
 # The jail's own, and what pods lay over it: a volume there would hide it from all jobs.
 OWN_PATHS = (
@@ -314,7 +314,7 @@ def _limits(path: str, partition: Json) -> Iterator[str]:
 
 def _who(path: str, partition: Json, spec: Json) -> Iterator[str]:
     """Groups that nobody is in, and what needs more of the configuration."""
-    settings = config.effective("cgroup", _extra_pairs(spec))
+    settings = config.effective(spec["slurm"], _extra_pairs(spec))
     groups = {"root", *(group["name"] for group in spec["groups"]), *(user["name"] for user in spec["users"])}
     for place, name in enumerate(partition.get("allowGroups", [])):
         # A directory has groups of its own.
@@ -340,7 +340,7 @@ def _draining(spec: Json) -> Iterator[str]:
     """QoS that have a policy of their own must be such as there can be."""
     places = [("spec.workers", spec["workers"])]
     places.extend((f"spec.nodeSets[{index}]", node_set) for index, node_set in enumerate(spec["nodeSets"]))
-    accounted = _accounting(spec, config.effective("cgroup", _extra_pairs(spec)))
+    accounted = _accounting(spec, config.effective(spec["slurm"], _extra_pairs(spec)))
     for place, pods in places:
         for path, part in ((f"{place}.drain", pods), (f"{place}.updateStrategy.drain", pods["updateStrategy"])):
             for index, rule in enumerate(part["drain"].get("jobs", [])):
@@ -526,7 +526,7 @@ def _extra(spec: Json) -> Iterator[str]:
             "spec.slurm.isolation.pid is Job, but processTracking is cgroup, where Slurm ends all processes of a job by itself, and waits for a step's "
             "cgroup to be empty; remove it, or set processTracking: linuxproc."
         )
-    settings = config.effective(tracking, _extra_pairs(spec))
+    settings = config.effective(slurm, _extra_pairs(spec))
     for sentence in keys.conflicts(settings):
         yield f"spec.slurm.extraConfig: {sentence}"
     flags = {flag.strip().lower() for flag in settings["prologflags"].split(",")}

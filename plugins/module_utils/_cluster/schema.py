@@ -726,7 +726,7 @@ def _init_scripts(daemon: str, failure: str) -> Schema:
 def _probes(daemon: str, *, startup: str, failures: int, readiness: str, liveness: str) -> Schema:
     """Times of a daemon's probes; so many failures end a start.
 
-    A look costs a Kubernetes node 35 to 100 ms of a CPU, whatever it looks at (`runc exec`, measured with 20 and with 350 containers): at a start it
+    A probe costs a Kubernetes node 35 to 100 ms of a CPU, whatever it reads (`runc exec`, measured with 20 and with 350 containers): at a start it
     waits, so that many that start together do not keep each other from it. The container of a daemon that ends ends with it, unasked:
     liveness is for those that hang.
     """

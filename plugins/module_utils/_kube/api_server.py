@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Under which addresses pods reach the API server, for policies that close it.
 
-Its Service's address, and those behind it: most network plugins look at a packet when the one has been replaced by the other, some before. And that of
+Its Service's address, and those behind it: most network plugins check a packet when the one has been replaced by the other, some before. And that of
 the run's own connection, which may be a load balancer's. What a run has read is recorded in an annotation of a NetworkPolicy, by where it was read, and
 replaced only by a run that reads that again: so neither fewer rights nor another kubeconfig open what was closed.
 """

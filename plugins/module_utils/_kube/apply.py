@@ -163,7 +163,7 @@ class Applier:
         query = {"fieldManager": self._manager, "force": "true" if self._force else "false"}
         if self._check:
             query["dryRun"] = "All"
-        # With its UID it is for this very object: another one of its name is looked at before it is written. So an unchanged batch costs no request for it.
+        # With its UID it is for this very object: another one of its name is read before it is written. So an unchanged batch costs no request for it.
         uid = self._uids.pop(item.ref, "")
         deadline = time.monotonic() + _KIND_COMES
         while True:

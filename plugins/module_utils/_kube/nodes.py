@@ -21,7 +21,7 @@ TAINTS = (
 _EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
-# The annotation with the reason of a cordon, for people who look at Slurm.
+# The annotation with the reason of a cordon, for people who read Slurm's state.
 NOTE = "corral.hpc/reason"
 _LONGEST = 200
 

@@ -4,7 +4,7 @@
 """The owner of an object that a batch names for the first time: another cluster's or another set's object is never written.
 
 Names can meet: set ``n-x`` of cluster ``m`` and set ``x`` of cluster ``m-n`` both want the StatefulSet ``m-n-x``. An apply would take it over silently,
-for both have the same field manager. So what a set has not applied yet is looked at before the first write, and what is another object than the one that it
+because both have the same field manager. So what a set has not applied yet is read before the first write, and what is another object than the one that it
 applied (by its UID) before that is written; an unchanged set has nothing of either kind.
 """
 

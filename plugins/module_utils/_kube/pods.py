@@ -35,7 +35,7 @@ _PROFILE = re.compile("(seccomp|apparmor) profile")
 _VOLUME = re.compile(r"persistent ?volume|pvc\(s\)|volume (node affinity|zone)", re.IGNORECASE)
 # The scheduler has seen a claim as it was before it was bound. It looks again at the next event that it takes for a reason, or after five minutes.
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
-# A busy kubelet that has not come to look at a Secret or ConfigMap: whether that is there is not known yet.
+# A busy kubelet that has not read a Secret or ConfigMap yet: whether that is there is not known yet.
 _NOT_LOOKED = re.compile("failed to sync .* cache: timed out")
 
 

@@ -187,7 +187,7 @@ class ApplySet:
             if not self._settled or self._noted() != uids:
                 self._write(self._kinds, self._namespaces, self._hash, data)
             elif created:
-                # Another run may have pruned between our look at the parent and our create; it would have left another hash.
+                # Another run may have pruned between our read of the parent and our create; it would have left another hash.
                 self.read()
                 if self._annotation(HASH) != self._hash:
                     raise _Race(self.ref)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Running pods take in a ConfigMap that has changed: at once, and known to have done so.
 
-A kubelet looks at what a pod mounts when it syncs the pod, about once a minute, or when the pod changes; an annotation is such a change. What
+A kubelet reads what a pod mounts when it syncs the pod, about once a minute, or when the pod changes; an annotation is such a change. What
 a pod has taken in is said by a file in it, which its own program writes.
 """
 

@@ -118,7 +118,7 @@ def _environment(paths: tuple[Path, ...]) -> jinja2.Environment:
 def _bytecode_cache() -> jinja2.BytecodeCache | None:
     """Return where compiled templates are kept from run to run, in a folder of this user's own; compiling them costs more than applying what they make.
 
-    Jinja looks at a template's text to see whether its code still fits; the name has what else that depends on.
+    Jinja compares a template's text to tell whether its code still fits; the name has what else that depends on.
     """
     try:
         return jinja2.FileSystemBytecodeCache(pattern=f"corral_{jinja2.__version__}_{_ENVIRONMENT}_%s.cache")

@@ -36,9 +36,9 @@ Object = dict[str, Any]
 
 # Kinds whose pods say why they are not ready.
 _WORKLOADS = frozenset({"StatefulSet", "Deployment", "DaemonSet", "Job"})
-# The clock of troubles ticks without events, so the queue is looked at this often (seconds).
+# The clock of troubles ticks without events, so the queue is polled this often (seconds).
 _TICK = 1.0
-# After a look at all pods the next comes when this many times as long has passed: a thousand pods that start bring thousands of events.
+# After a read of all pods the next comes when this many times as long has passed: a thousand pods that start bring thousands of events.
 _REST = 9
 # The server ends a watch after this time and it is begun again (seconds).
 _WATCH = 60

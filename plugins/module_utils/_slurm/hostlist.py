@@ -122,7 +122,7 @@ def compress(names: Iterable[str]) -> str:
 
 
 def ranged(prefix: str, size: int, suffix: str = "") -> str:
-    """Return the hostlist of ``prefix0suffix`` … ``prefix<size-1>suffix``; ``""`` for none. Never looks at single names."""
+    """Return the hostlist of ``prefix0suffix`` … ``prefix<size-1>suffix``; ``""`` for none. Never lists single names."""
     if size < 1:
         return ""
     return f"{prefix}0{suffix}" if size == 1 else f"{prefix}[0-{size - 1}]{suffix}"

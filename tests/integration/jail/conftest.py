@@ -121,7 +121,7 @@ def without_the_wait(said: str) -> str:
 
 @dataclass(frozen=True)
 class Person:
-    """Who uses Slurm, and how: ``run`` is a Script of his."""
+    """Who uses Slurm, and how: ``run`` is a Script of theirs."""
 
     name: str
     home: str
@@ -130,8 +130,8 @@ class Person:
 
 @pytest.fixture(params=["alice", "root"])
 def person(request: pytest.FixtureRequest, cluster: Cluster, script: Script) -> Person:
-    """A user on the login node; or root, as the administrator is it: in the jail on a worker, with the munge of Slurm's daemons. In his jobs he is nobody
-    to Slurm as all root of the jail is, so they start no steps of their own."""
+    """A user on the login node; or root, as the administrator is it: in the jail on a worker, with the munge of Slurm's daemons. In their jobs root is
+    nobody to Slurm, as all root of the jail is, so root starts no steps."""
     if request.param == "alice":
         return Person("alice", "/home/alice", script)
     entry = "/opt/corral/bin/jail-exec jail=/mnt/jail bind=/run/munge:/run/munge -- env -i HOME=/root SHELL=/bin/bash"

@@ -371,7 +371,7 @@ def libraries(world: World) -> Reach:
             for user, job in jobs.items():
                 script(f"scancel {job}", user=user)
         for who, text in maps.items():
-            assert ("libslurmfull" if who == "slurmstepd" else "libnss_corral") in text, f"the test did not look at {who}"
+            assert ("libslurmfull" if who == "slurmstepd" else "libnss_corral") in text, f"the test did not read {who}"
         for role, user in PEOPLE.items():
             for plant in LIBRARIES_PLANTED:
                 # It may fail over what it loads; whether it has loaded it, /planted tells.

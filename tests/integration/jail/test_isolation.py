@@ -66,7 +66,7 @@ task() {
 
 
 SYSCALL = "import ctypes, os, sys; l = ctypes.CDLL(None, use_errno=True); "
-# The kernel asks for the right before it looks at what is asked for, so what is wrong otherwise was not refused.
+# The kernel asks for the right before it checks what is asked for, so what is wrong otherwise was not refused.
 REFUSED = "sys.exit(ctypes.get_errno() in (1, 38))"
 DAEMONS = "os.environ['DAEMONS'].split()"
 
@@ -167,7 +167,7 @@ SIGNAL = "look = lambda process: works(lambda: os.kill(process, 0) is None)"
 # Every directory of a pod that its users could write, and those that they once could.
 SBCAST = "salloc -I60 --mem=64M -w one-0 sh -c 'for d in $WRITABLE; do sbcast -f /etc/passwd $d/wall && made=1; done; test -n \"$made\"'"
 TAKEN_AWAY = "{ for d in $WRITABLE; do rm -f $d/wall; done; exit $made; }"
-# A job of his own, beside the one that runs: slurmd writes with the rights of the job's user.
+# A job of their own, beside the one that runs: slurmd writes with the rights of the job's user.
 WRITE = "salloc -I60 --mem=64M -w one-0 sbcast -f /etc/passwd /run/wall; made=$?; rm -f /run/wall; exit $made"
 # As root slurmd gives what it has written the mode and the owner that sbcast says. Nothing needs this device.
 TAKE = """

@@ -279,18 +279,18 @@ def test_leaving_the_jail_is_for_those_who_may_and_is_logged(cluster: Cluster, s
 
 
 def test_root_of_the_jail_is_nobody_to_slurm(cluster: Cluster, script: Script) -> None:
-    """As root, or as Slurm's own account, he would be told by each daemon what he wants, and slurmd would write his files in its pod."""
+    """As root, or as Slurm's own account, they would be told by each daemon what they want, and slurmd would write their files in its pod."""
     as_root, as_slurm = "sudo env PATH=$PATH", "sudo env PATH=$PATH setpriv --reuid 64030 --regid 64030 --clear-groups"
-    assert script(f"{as_root} sinfo -h -o %P").splitlines() == ["main*", "past"], "what anybody may ask he may ask, too"
+    assert script(f"{as_root} sinfo -h -o %P").splitlines() == ["main*", "past"], "what anybody may ask they may ask, too"
     for who in (as_root, as_slurm):
         said = script(f"{who} scontrol update partitionname=main state=up 2>&1 && echo done", check=False)
         assert "done" not in said and ("denied" in said or "Invalid user" in said), said
-        # A job of his own, for slurmd writes with the rights of the job's user.
+        # A job of their own, because slurmd writes with the rights of the job's user.
         for place in ("/run/wall", "/home/alice/wall"):
             said = script(f"cd /tmp; {who} salloc -Q -w one-0 sbcast -f /etc/passwd {place} 2>&1 && echo done", check=False)
             assert "done" not in said and "Permission denied" in said, said
     assert script("salloc -Q -w one-0 sbcast -f /etc/passwd /home/alice/wall && echo done; rm wall") == "done", (
-        "a user may, where he may write"
+        "a user may, where they may write"
     )
     assert script(f"cd /tmp; {as_root} srun id -u") == "65534"
     assert "jail" not in script("ls /run/munge").split(), "not the daemons' own"

@@ -117,7 +117,7 @@ def both(
 
 
 def of_commands(seen: list[Any], *, proxied: bool) -> list[Any]:
-    """What was seen of the commands alone: kubectl looks at the pod before, and for its kind."""
+    """What was observed of the commands alone: kubectl reads the pod before, and its kind."""
     places = [place for place, entry in enumerate(seen) if entry[0].endswith("/exec")]
     return [entry for place in places for entry in seen[place - proxied : place + 1]]
 

@@ -1,9 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MariaDB object of spec.accounting.database.mariadbOperator before the API server, in order: without its kind, and with a stand-in of it.
-
-The stand-in has the fields of mariadb-operator's own definition that documents here set, and the test is the operator.
-"""
+"""The MariaDB object of spec.accounting.database.mariadbOperator before the API server, in order: without its kind, and with a stand-in of it."""
 
 from __future__ import annotations
 
@@ -13,31 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import ApiError, WaitTimeout
-from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render
 
-from ..conftest import REPOSITORY, eventually, playbook
-from ..kubectl import Kubectl
 from .conftest import Engine
+from .stand_in import CONDITIONS, TEXT, Json, StandIn, mapping
 
 pytestmark = pytest.mark.lab
 
-Json = dict[str, Any]
 CRD = "mariadbs.k8s.mariadb.com"
 SET = {"name": "set"}
-TEXT: Json = {"type": "string"}
 FLAG: Json = {"type": "boolean"}
 AMOUNT: Json = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
 AMOUNTS: Json = {"type": "object", "additionalProperties": AMOUNT}
-
-
-def mapping(**fields: Json) -> Json:
-    return {"type": "object", "properties": fields}
-
-
 KEY = {**mapping(name=TEXT, key=TEXT, generate={**FLAG, "default": False}), "required": ["key"]}
 SPEC = mapping(
     database=TEXT,
@@ -54,72 +39,38 @@ SPEC = mapping(
     priorityClassName=TEXT,
     image=TEXT,
 )
-CONDITION = {**mapping(type=TEXT, status=TEXT, reason=TEXT, message=TEXT, lastTransitionTime=TEXT), "required": ["type", "status"]}
-STATUS = mapping(conditions={"type": "array", "items": CONDITION}, replicas={"type": "integer", "format": "int32"})
-DEFINITION: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": CRD},
-    "spec": {
-        "group": "k8s.mariadb.com",
-        "names": {"kind": "MariaDB", "listKind": "MariaDBList", "plural": "mariadbs", "singular": "mariadb", "shortNames": ["mdb"]},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": mapping(apiVersion=TEXT, kind=TEXT, metadata={"type": "object"}, spec=SPEC, status=STATUS)},
-            }
-        ],
-    },
-}
+MARIADB_OPERATOR = StandIn(
+    CRD,
+    "v1alpha1",
+    {"kind": "MariaDB", "listKind": "MariaDBList", "plural": "mariadbs", "singular": "mariadb", "shortNames": ["mdb"]},
+    {"spec": SPEC, "status": mapping(conditions=CONDITIONS, replicas={"type": "integer", "format": "int32"})},
+    name="mdb",
+)
 
 
-def document(namespace: str, **fields: Any) -> Json:
-    found: Json = yaml.safe_load((REPOSITORY / "examples" / "minimal.yml").read_text())
-    found["metadata"] = {"name": "mdb", "namespace": namespace}
-    found["spec"]["accounting"] = {"database": {"mariadbOperator": fields}}
-    return found
+def with_database(**fields: Any) -> Json:
+    return {"accounting": {"database": {"mariadbOperator": fields}}}
 
 
 def maria_db(engine: Engine, **fields: Any) -> Json:
     """The object that a run applies."""
-    template = REPOSITORY / "roles" / "accounting" / "templates" / "mariadb.yml.j2"
-    (found,), _origins = render([template], {"corral": resolve.model(document(engine.namespace, **fields)).to_dict()}, [])
-    return found
+    return MARIADB_OPERATOR.rendered(engine, "accounting/templates/mariadb.yml.j2", with_database(**fields))
 
 
 def report(engine: Engine, status: str, reason: str, message: str) -> None:
     """Write the condition that mariadb-operator writes."""
-    condition = {"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    patch = json.dumps({"status": {"conditions": [condition]}})
-    engine.kubectl("patch", CRD, "mdb-mariadb", "-n", engine.namespace, "--subresource=status", "--type=merge", "-p", patch)
+    MARIADB_OPERATOR.report(engine, "mdb-mariadb", status, reason, message)
 
 
 def test_without_mariadb_operator_a_run_ends_before_it_changes_the_cluster(engine: Engine, tmp_path: Path) -> None:
-    engine.kubectl("delete", "crd", CRD, "--ignore-not-found", "--timeout=60s")  # of a run that was killed
-    file = tmp_path / "mdb.yml"
-    file.write_text(yaml.safe_dump(document(engine.namespace)))
-    run = playbook("site", file)
-    assert run.rc != 0
-    assert "spec.accounting.database.mariadbOperator needs mariadb-operator, and the API server has no kind MariaDB" in run.output, (
-        run.output
-    )
-    kinds = "secrets,services,statefulsets,jobs,networkpolicies,persistentvolumeclaims"
-    assert engine.kubectl.items(kinds, "-n", engine.namespace) == []
+    message = "spec.accounting.database.mariadbOperator needs mariadb-operator, and the API server has no kind MariaDB"
+    MARIADB_OPERATOR.is_missed(engine, tmp_path, with_database(), message)
 
 
 @pytest.fixture(scope="module")
 def kind() -> Iterator[None]:
-    kubectl = Kubectl(REPOSITORY)
-    kubectl("create", "-f", "-", stdin=json.dumps(DEFINITION))
-    try:
-        eventually(lambda: kubectl.serves(CRD), "the definition is served")
+    with MARIADB_OPERATOR.served():
         yield
-    finally:
-        kubectl("delete", f"crd/{CRD}", "--wait=false")
 
 
 @pytest.mark.usefixtures("kind")

@@ -204,7 +204,7 @@ def test_what_a_run_before_began_to_delete_is_waited_for_too(engine: Engine) -> 
 
 
 def test_two_runs_at_once_do_not_leave_an_orphan(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one run is between its look at the parent and its write, another one changes the set: the slower one says so."""
+    """While one run is between its read of the parent and its write, another one changes the set: the slower one reports it."""
     engine.apply(*maps(engine, "a"), applyset=applyset(engine))
     prepared = run.ApplySet.adopt
 
@@ -254,7 +254,7 @@ def test_of_two_runs_at_once_one_comes_to_its_end(engine: Engine) -> None:
     second.close(items)
     client.close()
     annotations = engine.get("configmap", "set")["metadata"]["annotations"]
-    assert prune.HASH not in annotations, "what the two have made is looked at by the next run"
+    assert prune.HASH not in annotations, "what the two have made is read by the next run"
     engine.apply(*maps(engine, "a"), applyset=applyset(engine))
     assert prune.HASH in engine.get("configmap", "set")["metadata"]["annotations"]
 

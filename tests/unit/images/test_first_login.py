@@ -94,7 +94,7 @@ def test_a_home_that_is_not_his_gets_nothing(workers: pathlib.Path, tmp_path: pa
 
 
 def test_his_own_rights_are_enough_and_are_all(workers: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """A link of his to a folder of root's leads him nowhere."""
+    """A link of theirs to a folder of root's leads them nowhere."""
     home, outside = workers / "home/guest", tmp_path / "outside"
     home.mkdir()
     outside.mkdir()

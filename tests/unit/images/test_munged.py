@@ -40,7 +40,8 @@ class Container:
         moved = {"/usr/sbin/munged": f"{folder}/munged", "/etc/corral": f"{folder}/etc/corral", "/run/munge": f"{folder}/run/munge"}
         # The dynamic linker would complain of a library that is not there, each time.
         library = {"/usr/local/lib/corral/auth_for_users.so": "libm.so.6"}
-        (folder / "munged.sh").write_text(script("munged.sh", {**moved, **library}))
+        common = {"/usr/local/lib/corral/common.sh": str(Path(__file__).parents[3] / "images/slurm/entry/common.sh")}
+        (folder / "munged.sh").write_text(script("munged.sh", {**moved, **library, **common}))
         for name in ("munged", "munged.sh"):
             (folder / name).chmod(0o755)
         self.process: subprocess.Popen[str] | None = None

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""probe.sh: what a look at a daemon finds, and how a look at a start waits, against files and programs of a folder."""
+"""probe.sh: what a probe of a daemon finds, and how a probe at a start waits, against files and programs of a folder."""
 
 from __future__ import annotations
 

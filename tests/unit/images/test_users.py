@@ -536,7 +536,7 @@ class Enough(Exception):
 
 
 def test_watch_takes_a_document_only_when_it_is_whole(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kubelet may show while versions follow one another, a look at it each time: what was written after it, and what the note says."""
+    """What the kubelet may show while versions follow one another, read each time: what was written after it, and what the note says."""
     path, written = tmp_path / "users.json", tmp_path / "written"
     done: list[str] = []
     late, last = tmp_path / "users.json.1", tmp_path / "users.json.2"

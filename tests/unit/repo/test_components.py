@@ -99,7 +99,7 @@ def test_names_that_clusters_could_share_are_all_known() -> None:
     for model, objects in made():
         known = {(kind, name) for kind, _namespace, name in names.of(model)}
         there = {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in {kind for kind, _name in known}}
-        # A look at the directory, whose name holds a hash of it.
+        # The probe of the directory, whose name has a hash of it.
         assert {one for one in there - known if "-base-sssd-check-" not in one[1]} == set()
 
 

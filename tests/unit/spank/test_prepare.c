@@ -58,7 +58,7 @@ static void volumes_are_attached_once(void)
 	CHECK(count_mounts() == mounts);
 }
 
-/* What root in the jail could do to have his files in the place of the pod's programs. */
+/* What root in the jail could do to have its files in the place of the pod's programs. */
 static void volumes_follow_no_planted_link(void)
 {
 	int mounts;

@@ -1,6 +1,6 @@
 # Copyright: (c) 2026, the corral authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much a wait looks at; what it says is in tests/integration/kube/test_wait.py."""
+"""How much a wait reads; what it reports is in tests/integration/kube/test_wait.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.objects import 
 
 
 class Busy(wait._Wait):
-    """A wait with an event each millisecond and so many pods that a look at them takes ten."""
+    """A wait with an event each millisecond and so many pods that reading them takes ten."""
 
     looks = 0
 

@@ -49,7 +49,7 @@ def step(
     rules: tuple[draining.Rule, ...] = (),
     **more: Any,
 ) -> rollout.Step:
-    """One look at a set; nodes that are not given are idle."""
+    """One probe of a set; nodes that are not given are idle."""
     one = cpu(len(pods), jobs=rules, **more)
     given_ones = {found.name: found for found in live}
     known = [given_ones.get(name) or node(name) for name in one.nodes]

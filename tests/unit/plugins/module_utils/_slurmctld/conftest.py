@@ -181,7 +181,7 @@ class Fake:
         self._allow(path)
         if method == "DELETE":
             name = path.rsplit("/", 1)[-1]
-            assert body["preconditions"] == {"uid": name, "resourceVersion": "7"}, "only the pod that was looked at may go, as it was seen"
+            assert body["preconditions"] == {"uid": name, "resourceVersion": "7"}, "only the pod that was read may go, as it was then"
             self.deleted.append(name)
             return type("Response", (), {"code": 200})()
         assert method == "PATCH"

@@ -80,7 +80,7 @@ class Slurmdbd:
         )
 
     def get(self, path: str, **_more: Any) -> Any:
-        """The controller's pod, looked at for what explains an error: it is well."""
+        """The controller's pod, read for what explains an error: it is well."""
         self.requests += 1
         conditions = [{"type": "Ready", "status": "True"}]
         return type(
