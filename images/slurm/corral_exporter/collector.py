@@ -82,7 +82,8 @@ class Collector:
                     print(f"exporter.py: {name}: queried again with success", file=sys.stderr, flush=True)
                 source.success, source.since, source.error = True, self._clock(), ""
             source.duration = self._clock() - began
-        self._render()
+            # Without slurmctld each query takes until its time-out.
+            self._render()
 
     def text(self) -> bytes:
         """Return the metrics. Only their ages are computed at each scrape."""

@@ -394,8 +394,7 @@ class Rest(Pods):
 class Monitoring(Pods):
     """The exporter of metrics. ``files`` are those of the ConfigMap ``config_map``; ``hash`` is that of what is read only at a start; ``user`` runs it, with
     ``arguments``. ``prometheus`` are labels of the objects for the Prometheus operator, and None where there are to be none; ``runbooks`` is the address of the
-    alerts' page; ``series`` selects this
-    cluster's series in them."""
+    alerts' page; ``series`` selects this cluster's series in them."""
 
     name: str
     service: str
