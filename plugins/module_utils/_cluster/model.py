@@ -391,10 +391,20 @@ class Rest(Pods):
 
 
 @dataclass(frozen=True, slots=True)
+class Dashboards:
+    """The ConfigMap with Grafana's dashboards."""
+
+    config_map: str
+    labels: Labels
+    annotations: Labels
+    files: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Monitoring(Pods):
     """The exporter of metrics. ``files`` are those of the ConfigMap ``config_map``; ``hash`` is that of what is read only at a start; ``user`` runs it, with
     ``arguments``. ``prometheus`` are labels of the objects for the Prometheus operator, and None where there are to be none; ``runbooks`` is the address of the
-    alerts' page; ``series`` selects this cluster's series in them."""
+    alerts' page; ``series`` selects this cluster's series in them; ``dashboards`` is None where there are to be none."""
 
     name: str
     service: str
@@ -409,6 +419,7 @@ class Monitoring(Pods):
     prometheus: Labels | None
     runbooks: str
     series: str
+    dashboards: Dashboards | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     apiserver,
     components,
     config,
+    dashboards,
     defaults,
     egress,
     health,
@@ -37,6 +38,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Config,
     Controller,
     DaemonHost,
+    Dashboards,
     DatabaseServer,
     Gpus,
     Images,
@@ -566,6 +568,7 @@ class _Resolver:
         name = f"{self.name}-monitoring"
         read_once = {"slurm.conf": monitoring.slurm_conf(slurm_conf)}
         operator = spec["prometheusOperator"]
+        series = f'namespace="{self.namespace}",cluster="{self.name}"'
         return Monitoring(
             name=name,
             service=name,
@@ -577,14 +580,25 @@ class _Resolver:
             user=monitoring.user(slurm_conf),
             arguments=monitoring.arguments(self.name, spec),
             interval=spec["intervalSeconds"],
-            prometheus={**self.components["prometheus"].labels, **operator["labels"]} if operator["enabled"] else None,
+            prometheus={**operator["labels"], **self.components["prometheus"].labels} if operator["enabled"] else None,
             runbooks=operator["runbooks"],
-            series=f'namespace="{self.namespace}",cluster="{self.name}"',
+            series=series,
+            dashboards=self.dashboards(spec["dashboards"], series),
             **self.pods(name, self.components["monitoring"], spec),
             pods=1,
             affinity={},
             jail=PodVolumes([], [], []),
             accounts=None,
+        )
+
+    def dashboards(self, spec: Json, series: str) -> Dashboards | None:
+        if not spec["enabled"]:
+            return None
+        return Dashboards(
+            config_map=f"{self.name}-monitoring-dashboards",
+            labels={**spec["labels"], **self.components["monitoring"].labels},
+            annotations=spec["annotations"],
+            files=dashboards.files(self.name, self.namespace, series),
         )
 
     def daemon_accounts(self) -> PodVolumes | None:

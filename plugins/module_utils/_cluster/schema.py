@@ -1765,6 +1765,25 @@ def _monitoring() -> Schema:
                 unique=True,
                 default=[],
             ),
+            "dashboards": _object(
+                "A ConfigMap with dashboards for Grafana.",
+                {
+                    "enabled": _boolean("false: it is not made.", True),
+                    "labels": _map(
+                        "Labels by which Grafana's sidecar finds it.",
+                        _string("The label's value.", _LABEL_VALUE, max_length=63, min_length=0),
+                        maximum=32,
+                        default={"grafana_dashboard": "1"},
+                    ),
+                    "annotations": _map(
+                        "Annotations, such as the folder that the sidecar is to put them into, {grafana_folder: Slurm}.",
+                        _string("The annotation's value.", _TEXT, max_length=4096, min_length=0),
+                        maximum=64,
+                        default={},
+                    ),
+                },
+                default={},
+            ),
             "prometheusOperator": _object(
                 "A ServiceMonitor, and a PrometheusRule with alerts. They are made where the API server has these kinds.",
                 {
