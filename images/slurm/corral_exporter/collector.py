@@ -110,7 +110,7 @@ class Collector:
         lines = (line for line in self._records(nodes.COMMAND, "\n", self._settings.timeout) if line.strip())
         # Slurm's only output that is no line of a node: there are none.
         found = (nodes.parse(line) for line in lines if line != "No nodes in the system")
-        source.samples, self._sets, source.invalid = nodes.collect(found, self._settings.nodes)
+        source.samples, self._sets, source.folded, source.invalid = nodes.collect(found, self._settings.nodes)
 
     def _jobs(self, source: _Source) -> None:
         # Control characters need no escape in squeue's format, and no user knows the letters.

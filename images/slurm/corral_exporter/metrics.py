@@ -52,6 +52,12 @@ UNAVAILABLE = _gauge(
     "reason",
 )
 UNAVAILABLE_OMITTED = _gauge("slurm_node_unavailable_omitted", "Nodes that take no new jobs and are beyond the limit.")
+BY_OWNER = _gauge(
+    "slurm_nodes_unavailable_by_owner",
+    f'Nodes that take no new jobs, by the owner that their reason names, for "health" with the check. "{OTHER}": Slurm, a person, or beyond the limit.',
+    "owner",
+    "node_set",
+)
 PARTITION_NODES = _gauge("slurm_partition_nodes", "Nodes of a partition by their state.", "partition", "state")
 PARTITION_CPUS = _gauge(
     "slurm_partition_cpus", "CPUs of a partition's nodes: allocated, idle, or unavailable for new jobs.", "partition", "state"
@@ -162,7 +168,7 @@ def folded(samples: Samples, metrics: Iterable[Metric], limit: int) -> int:
         before, samples[metric] = samples[metric], {}
         for values, amount in before.items():
             add(samples, metric, (names[values[0]], *values[1:]), amount)
-    return sum(name == OTHER for name in names.values())
+    return sum(own == OTHER != name for name, own in names.items())
 
 
 def render(samples: Samples, constant: Mapping[str, str]) -> Iterator[str]:

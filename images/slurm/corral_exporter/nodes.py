@@ -16,6 +16,10 @@ COMMAND = ("scontrol", "--all", "--oneliner", "--detail", "show", "nodes")
 _TEXT = re.compile(r"\s(?:Comment|Extra|Reason)=")
 _FIELD = re.compile(r"(?:^|\s)(NodeName|CPUAlloc|CPUTot|CPUEfctv|ActiveFeatures|Gres|GresUsed|RealMemory|AllocMem|State|Partitions)=(\S*)")
 _REASON = re.compile(r"\sReason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", re.DOTALL)
+# Reasons that corral writes begin with their owner: docs/nodes.md.
+_OWNER = re.compile(r"corral: ((?:health: )?[a-z0-9][a-z0-9_-]{0,40}):")
+# Parts of corral, and checks; whoever may drain nodes may invent more.
+_OWNERS = 50
 _GPU = re.compile(r"(?:^|,)gpu(?::[^:(,]+)?:(\d+)")
 _IN_PARENTHESES = re.compile(r"\([^()]*\)")
 _MEBIBYTE = 1 << 20
@@ -114,8 +118,11 @@ def _gpus(text: str) -> int:
     return sum(int(number) for number in _GPU.findall(_IN_PARENTHESES.sub("", text)))
 
 
-def collect(nodes: Iterable[Node | None], limit: int) -> tuple[Samples, dict[str, NodeSet], int]:
-    """Return the samples, the node sets, and the number of lines that are no nodes. ``limit`` is how many unavailable nodes have samples."""
+def collect(nodes: Iterable[Node | None], limit: int) -> tuple[Samples, dict[str, NodeSet], dict[str, int], int]:
+    """Return the samples, the node sets, how many owners were folded, and the number of lines that are no nodes.
+
+    ``limit`` is how many unavailable nodes have samples.
+    """
     samples: Samples = {}
     sets: dict[str, NodeSet] = {}
     invalid = out = 0
@@ -127,10 +134,12 @@ def collect(nodes: Iterable[Node | None], limit: int) -> tuple[Samples, dict[str
         _add_to_set(sets.setdefault(node.node_set, NodeSet()), node)
         if node.out:
             out += 1
+            owner = _OWNER.match(node.reason)
+            add(samples, metrics.BY_OWNER, (owner[1] if owner else metrics.OTHER, node.node_set), 1)
             if out <= limit:
                 samples.setdefault(metrics.UNAVAILABLE, {})[node.name, node.node_set, node.state, node.reason] = 1
     samples[metrics.UNAVAILABLE_OMITTED] = {(): max(0, out - limit)}
-    return samples, sets, invalid
+    return samples, sets, {"owner": metrics.folded(samples, (metrics.BY_OWNER,), _OWNERS)}, invalid
 
 
 def _add_node(samples: Samples, node: Node) -> None:

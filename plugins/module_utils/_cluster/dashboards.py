@@ -77,6 +77,12 @@ DASHBOARDS = (
                 text="Beyond the limit of the document, nodes are not listed; the next panel has their number.",
             ),
             Panel("Nodes beyond the limit of the list", {"nodes": "max(slurm_node_unavailable_omitted{@})"}),
+            Panel(
+                "Nodes that take no new jobs, by the owner of the reason",
+                {"{{owner}}": "sum by (owner) (slurm_nodes_unavailable_by_owner{@})"},
+                stacked=True,
+                text="jail: the jail's health check. health: a check of the node. [other]: Slurm or a person.",
+            ),
             Panel("Unavailable CPUs", {"{{node_set}}": 'sum by (node_set) (slurm_cpus{@,state="unavailable"})'}, stacked=True),
             Panel("Nodes of partitions by state", {"{{partition}} {{state}}": "sum by (partition, state) (slurm_partition_nodes{@})"}),
         ),

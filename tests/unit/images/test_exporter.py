@@ -126,6 +126,26 @@ def test_reasons_are_shown_as_slurm_has_them_and_of_unavailable_nodes_alone() ->
 
 
 @pytest.mark.parametrize(
+    ("reason", "owner"),
+    [
+        ("corral: health: gpu-count: 7 of 8 GPUs are there [root@2026-11-26T02:08:40]", "health: gpu-count"),
+        ("corral: jail: /mnt/jail is full", "jail"),
+        ("corral: admin: fan 2: loud", "admin"),
+        ("corral: Health: x", metrics.OTHER),
+        ("corral: jail", metrics.OTHER),
+        ("see corral: jail: x", metrics.OTHER),
+        ("Not responding", metrics.OTHER),
+        ("", metrics.OTHER),
+    ],
+)
+def test_unavailable_nodes_count_by_the_owner_of_the_reason(reason: str, owner: str) -> None:
+    line = "NodeName=w-{0} CPUAlloc=0 CPUTot=4 RealMemory=10 AllocMem=0 State={1} Partitions=a Reason={2}"
+    found = [nodes.parse(line.format(number, state, reason)) for number, state in enumerate(("IDLE+DRAIN", "DOWN", "IDLE"))]
+    samples, *_rest = nodes.collect(found, 1)
+    assert samples[metrics.BY_OWNER] == {(owner, "w"): 2}, "the idle node still shows the reason of a drain that is over"
+
+
+@pytest.mark.parametrize(
     ("state", "word", "out", "busy"),
     [
         ("IDLE", "idle", False, False),
@@ -264,7 +284,7 @@ def test_the_number_of_series_is_bounded_whatever_users_do() -> None:
         ["PENDING", "main", "q{0}", "Weird{0}", "1", "1", "cpu=1,mem=1M,node=1", "N/A", "N/A", "1", "N/A", "f{0}", "acct{0}", "\n"]
     )
     slurm.outputs["squeue"] = "".join(record.format(number) for number in range(5000))
-    line = "NodeName=w-{0} CPUAlloc=0 CPUTot=4 RealMemory=10 AllocMem=0 State=IDLE+DRAIN Partitions=main Reason=r{0}\n"
+    line = "NodeName=w-{0} CPUAlloc=0 CPUTot=4 RealMemory=10 AllocMem=0 State=IDLE+DRAIN Partitions=main Reason=corral: health: r{0}: x\n"
     slurm.outputs["scontrol"] = "".join(line.format(number) for number in range(5000))
     statistics = json.loads(recorded("24.11", "sdiag.json"))
     statistics["statistics"]["rpcs_by_user"] = [{"user_id": 1000 + n, "user": f"u{n}", "count": n, "total_time": 1} for n in range(5000)]
@@ -276,7 +296,8 @@ def test_the_number_of_series_is_bounded_whatever_users_do() -> None:
     assert len(found["slurm_user_rpcs_total"]) == 6
     assert sum(found["slurm_user_rpcs_total"].values()) == sum(range(5000))
     assert len(found["slurm_node_unavailable"]) == 9 and found["slurm_node_unavailable_omitted"] == {(): 4991}
-    assert found["slurm_exporter_folded"] == {("account",): 4993, ("qos",): 4950, ("reason",): 4960, ("user",): 4995}
+    assert found["slurm_exporter_folded"] == {("account",): 4993, ("qos",): 4950, ("reason",): 4960, ("user",): 4995, ("owner",): 4950}
+    assert len(found["slurm_nodes_unavailable_by_owner"]) == 51 and sum(found["slurm_nodes_unavailable_by_owner"].values()) == 5000
     assert sum(len(series) for series in found.values()) < 400
 
 
