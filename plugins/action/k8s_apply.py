@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from ansible_collections.corral.slurm.plugins.module_utils._kube.render import render, warm
+from ansible_collections.corral.slurm.plugins.module_utils._kube.rendered import members
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
-from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, plain
+from ansible_collections.corral.slurm.plugins.plugin_utils._action import RENDERED, BackendAction, plain
 
 # Ansible imports an action once and forks a worker for each task: what is warm here is warm in all of them.
 warm()
@@ -36,6 +37,14 @@ class ActionModule(BackendAction):
             params["objects"] = [*given, *rendered]
             params["origins"] = [*(f"objects[{index}]" for index in range(len(given))), *origins]
         return params
+
+    def render(self, params: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Collect the objects for the last task of corral.slurm.render."""
+        if params["state"] == "absent":
+            return super().render(params, task_vars)
+        namespace = str(params.get("namespace") or "")
+        objects = members(params["objects"], params.get("applyset"), namespace)
+        return {"changed": False, "ansible_facts": {RENDERED: [*task_vars["ansible_facts"].get(RENDERED, ()), *objects]}}
 
     def _model(self, task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the variable ``corral`` as it stands: it is data, and templating a big dict again costs more than applying it."""

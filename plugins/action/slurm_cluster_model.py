@@ -12,8 +12,9 @@ from typing import Any
 
 from ansible.parsing.vault import is_encrypted
 
+from ansible_collections.corral.slurm.plugins.module_utils import _live
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError
-from ansible_collections.corral.slurm.plugins.plugin_utils._action import BackendAction, plain
+from ansible_collections.corral.slurm.plugins.plugin_utils._action import RENDERED, BackendAction, plain
 
 _MOST = 16 << 20
 _VAULTED = re.compile(r"\s*\$ANSIBLE_VAULT;[0-9A-Za-z.;_-]+\s[0-9a-f\s]+")
@@ -36,6 +37,11 @@ class ActionModule(BackendAction):
             return {**params, "path": None, "document": self._decrypted(data, path)}
         document = self.module.parse(data, path, lambda value: self._decrypted_value(value, path))
         return {**params, "path": None, "document": document}
+
+    def render(self, params: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Return the model as a pass has it where there is no cluster yet."""
+        # A fact, which a cache may still have of another run.
+        return {**_live.without_cluster(self.module.given(params)), "changed": False, "ansible_facts": {RENDERED: []}}
 
     def _decrypted_value(self, value: str, path: str) -> str:
         """Return the text of a value with the tag ``!vault``. Of the document, Ansible's reader sees this value alone: it has no bounds."""

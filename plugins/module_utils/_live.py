@@ -54,6 +54,28 @@ def model(document: Any, connection: Json, *, check: bool) -> Json:
     return {**result, "warnings": warnings} if warnings else result
 
 
+def without_cluster(document: Any) -> Json:
+    """Return the model of ``document`` as ``model`` does for a new cluster, without asking for one. Where the API server is, only the document can say then.
+
+    Raises CorralError for a wrong document.
+    """
+    found = resolve.model(document, {}).to_dict()
+    egress = found["egress"]
+    addresses = {"record": "", "within": api_server.within(egress["networks"], egress["api_server"])}
+    live = {
+        "note": False,
+        "pending": False,
+        "removed_users": [],
+        "api_server": addresses,
+        "new_node_sets": found["scaling"]["scaled"],
+        "shrinks": False,
+        "retired": [],
+        "retained_lines": [],
+        "files": None,
+    }
+    return {**found, "live": live}
+
+
 def scaling(found: Json, connection: Json) -> Json:
     """Return the parameters of scale.decide and scale.order for a model."""
     live = found["live"] or {}

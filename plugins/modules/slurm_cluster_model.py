@@ -144,12 +144,7 @@ def argument_spec() -> dict[str, Any]:
 def backend(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
     """Return the model. Raises CorralError for a file that cannot be read, for a wrong document, and with ``live`` for a cluster that cannot be read."""
     del diff  # it changes nothing, so there is nothing to show
-    if not params.get("path") and params.get("document") is None:
-        raise CorralError(
-            "There is no SlurmCluster document; give a file with -e slurm_cluster_file=my.yml, or the document itself in slurm_cluster "
-            "(for the module: path or document)."
-        )
-    document = read(params["path"]) if params.get("path") else params["document"]
+    document = given(params)
     if params.get("live"):
         own = {"path", "document", "live", "teardown", "rotate"}
         connection = {name: value for name, value in params.items() if name not in own}
@@ -157,6 +152,16 @@ def backend(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any
     model = teardown.model(document) if params.get("teardown") else resolve.model(document)
     rotations = {"rotations": rotation.rows(model, params["rotate"])} if params.get("rotate") else {}
     return {**model.to_dict(), **rotations, "changed": False}
+
+
+def given(params: dict[str, Any]) -> Any:
+    """Return the document of a task. Raises CorralError."""
+    if not params.get("path") and params.get("document") is None:
+        raise CorralError(
+            "There is no SlurmCluster document; give a file with -e slurm_cluster_file=my.yml, or the document itself in slurm_cluster "
+            "(for the module: path or document)."
+        )
+    return read(params["path"]) if params.get("path") else params["document"]
 
 
 def read(path: str) -> Any:

@@ -30,6 +30,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 
 Backend = Callable[..., dict[str, t.Any]]
 
+# Variable of a play that has no cluster, corral.slurm.render: objects are collected in the fact RENDERED, and nothing else is done.
+RENDERS, RENDERED = "corral_renders", "corral_rendered"
 _PLUGINS = __name__.removesuffix(".plugin_utils._action")
 
 
@@ -66,6 +68,10 @@ class BackendAction(ActionBase):
         """Return the parameters as the backend should have them. May raise CorralError."""
         return params
 
+    def render(self, params: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """Return the result of a task of corral.slurm.render: what asks or changes a cluster is skipped."""
+        return {"changed": False, "skipped": True, "skip_reason": "There is no cluster; corral.slurm.render only renders objects."}
+
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Ansible's entry: validate, prepare, then run the backend or the module."""
         variables = task_vars if task_vars is not None else {}
@@ -74,6 +80,9 @@ class BackendAction(ActionBase):
             validated, secrets = self._validated()
             try:
                 params = self.prepare(dict(validated), variables)
+                if variables.get(RENDERS):
+                    result.update(self.render(params, variables))
+                    return result
                 if not self._runs_here():
                     arguments = self._arguments(validated, params)
                     result.update(self._execute_module(module_args=arguments, task_vars=variables, wrap_async=self._task.async_val))

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable
 
 import pytest
 
-from .conftest import VOLUMES, Cluster, eventually
+from .conftest import REPOSITORY, VOLUMES, Cluster, eventually, playbook
 
 pytestmark = pytest.mark.lab
 
@@ -84,6 +85,29 @@ def test_an_unchanged_document_writes_nothing(cluster: Cluster) -> None:
     assert cluster.objects() == before
     assert cluster.kubectl.uids(cluster.namespace, "app.kubernetes.io/instance=life") == pods
     assert cluster.site("--check", "--diff").changed == 0
+
+
+def test_rendered_objects_are_what_is_there(cluster: Cluster) -> None:
+    """Applied by kubectl as the page of rendering says, they change nothing, nor has the next run anything to do."""
+    before, output = cluster.objects(), cluster.directory / "rendered"
+    run = playbook("render", cluster.write(), "-e", f"output={output}", env={"KUBECONFIG": "/dev/null"})
+    assert (run.rc, run.changed) == (0, 1), run.output
+    slurm_conf = (output / "config_maps/life-controller-config/slurm.conf").read_text()
+    assert slurm_conf == cluster.slurm("cat", "/etc/slurm/slurm.conf")
+    cluster.kubectl("apply", "--server-side", "--field-manager=corral", "-f", str(output))
+    after = cluster.objects()
+    # A render cannot know where the API server is, which policies have in them.
+    assert {name for name in before | after if before.get(name) != after.get(name)} <= {
+        name for name in before if name.startswith("NetworkPolicy/")
+    }
+    run = cluster.site()
+    assert run.rc == 0 and run.changed <= 1, run.output
+    keys = cluster.directory / "keys.yml"
+    page = (REPOSITORY / "docs/render.md").read_text()
+    play = textwrap.dedent(page.partition("```yaml\n")[2].partition("```")[0])
+    keys.write_text(play.replace("my.yml", str(cluster.write())))
+    run = playbook(str(keys), None)
+    assert (run.rc, run.changed) == (0, 0), run.output
 
 
 def test_the_plan_of_an_edit_names_exactly_what_the_edit_then_does(cluster: Cluster) -> None:

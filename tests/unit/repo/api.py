@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -37,6 +38,8 @@ class _Handler(server.Handler):
         tried = parse_qs(urlsplit(self.path).query).get("dryRun") == ["All"]
         if not tried:
             self.server.written.append(f"{self.command} {urlsplit(self.path).path}")
+        else:
+            self.server.tried.append(copy.deepcopy(body))
         name = (body.get("metadata") or {}).get("name")
         if tried and (body.get("kind"), name) in self.server.refused:
             code, message = self.server.refused[body["kind"], name]
@@ -56,9 +59,12 @@ class Tried(server.Server):
     def __init__(self, lacks: Collection[str], items: Mapping[str, list[dict[str, Any]]]) -> None:
         super().__init__(_Handler)
         self.lacks, self.items = lacks, items
-        named = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True} for kind in ("SlurmCluster", "SlurmNodeSet")]
+        kinds = ("SlurmCluster", "SlurmNodeSet", *(("Certificate",) if "certificates" in items else ()))
+        named = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True} for kind in kinds]
         self.own = [one for one in named if one["name"] not in lacks]
         self.written: list[str] = []
+        # The bodies of dry runs.
+        self.tried: list[dict[str, Any]] = []
         # What is answered, by code and message, to the dry run of an object of this kind and name.
         self.refused: dict[tuple[str, str], tuple[int, str]] = {}
 

@@ -32,6 +32,7 @@ RUNS: list[tuple[list[str], bool, list[str]]] = [
     (["sync"], False, DOCUMENT),
     (["why"], False, DOCUMENT),
     (["usage"], False, DOCUMENT),
+    (["render"], True, [*DOCUMENT, "-e", "output=rendered"]),
     (["rollback"], False, ["-e", "slurm_namespace=demo", "-e", "slurm_name=demo"]),
 ]
 
