@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 """slurmd's HealthCheckProgram: finds what is wrong with this node, takes it out of service with a reason of ours before jobs are lost on it, and back when
-it is well again. Reasons of others are left alone, but for the one that Slurm gives a node whose batch job could not enter the jail.
+it is well again. Reasons of others are left alone, but for the one that Slurm gives a node whose batch job could not enter the jail. With --job it is run by
+the prolog or the epilog of a job (entry/job_hook.sh).
 
 A check that does not work itself, or takes too long, changes nothing. When one check has taken a share of the nodes out, the next ones are spared.
 """
@@ -16,7 +17,6 @@ import functools
 import gc
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -24,31 +24,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from corral_health import decide, records, settings
+from corral_health import decide, hooks, records, settings
 from corral_health.catalogue import CHECKS, of_site
 from corral_health.checks import BROKEN, FAILED, Broken, Check, Facts, Output, Result
 from corral_health.gpu_checks import TOOLS
 from corral_health.processes import Stuck, Work, run
 from corral_health.scheduler import Fleet, Node, node
+from corral_health.slurm import Silent, slurm
 
 # slurmd ends a HealthCheckProgram after 60 s, and this has things to do after its checks.
 SECONDS = 40
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-class Silent(Exception):
-    """slurmctld does not respond, or does not do what it is asked."""
-
-
-def slurm(*words: str) -> str:
-    """Return what a command of Slurm's prints. Raises Silent."""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Silent(f"{words[0]}: {error}") from None
-    if done.returncode:
-        raise Silent(f"{' '.join(words[:3])}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
 
 
 def commands(given: argparse.Namespace, name: str, wanted: settings.Settings) -> dict[str, Work]:
@@ -102,20 +88,26 @@ class Run:
         self.name = name
         self.folder = Path(given.folder)
         self.notes: list[str] = []
+        # For the prologs to come; see Plan.
+        self.unfit = ""
         try:
             self.settings = settings.read(Path(given.settings), name)
         except settings.SettingsError as error:
             self.notes.append(str(error))
             self.settings = settings.Settings()
         self.state = records.load(self.folder / "state.json")
-        self.context = "interval" if self.state else "start"
+        self.context = given.job or ("interval" if self.state else "start")
+        self.wanted = frozenset(given.checks.split(",")) - {""}
         rows = (*CHECKS, *(of_site(own) for own in self.settings.own))
         self.checks = [check for check in rows if self.settings.platform in check.platforms and check.name not in self.settings.off]
         self.kept: dict[str, Any] = self.state.get("checks", {})
 
     def due(self, check: Check) -> bool:
         """A check that failed is run until it is well again, in whatever context."""
-        return self.context in check.contexts or any(self.kept.get(check.name, {}).get("last", ()))
+        kept = self.kept.get(check.name, {})
+        if self.given.job:
+            return check.name in self.wanted or any(kept.get("last", ())) or bool(kept.get("latched"))
+        return self.context in check.contexts or any(kept.get("last", ()))
 
     def counters(self, check: Check) -> Mapping[str, Any]:
         """What the check counted in its last run."""
@@ -134,7 +126,7 @@ class Run:
         stuck = {name: Stuck(*one) for name, one in self.state.get("stuck", {}).items()}
         gc.freeze()  # so that children share what is loaded
         outputs: dict[str, Output] = {}
-        self.state["stuck"] = {}
+        self.state["stuck"] = {name: [one.pid, one.started] for name, one in stuck.items() if name not in work}
         for name, output, hangs in run(work, stuck=stuck, until=time.monotonic() + SECONDS):
             outputs[name] = output
             if hangs:
@@ -172,7 +164,11 @@ class Run:
             if counts:
                 failures[check.name] = str(kept.get("detail", ""))
         self.state["checks"] = {check.name: self.kept[check.name] for check in self.checks}
-        return failures, frozenset(name for name, result in results.items() if result.status == BROKEN)
+        unknown = {name for name, result in results.items() if result.status == BROKEN}
+        if self.given.job:
+            # What was not run takes no drain back.
+            unknown |= {check.name for check in self.checks} - set(results)
+        return failures, frozenset(unknown)
 
     @functools.cached_property
     def fleet(self) -> Fleet:
@@ -184,6 +180,7 @@ class Run:
         drains = [check for check in self.checks if check.on_failure == "drain"]
         wrong = {check.name: failures[check.name] for check in drains if check.name in failures}
         plan = decide.plan(me, drains, wrong, unknown, lambda: self.fleet, self.settings.guard_percent)
+        self.unfit = plan.unfit
         # Jobs are held before the node takes them again.
         for name in plan.hold:
             self.hold(name)
@@ -193,6 +190,8 @@ class Run:
         for name, prefix in plan.release.items():
             if _reserved(name) and not self.fleet.out(prefix, self.name):
                 slurm("scontrol", "delete", f"reservation={name}")
+        if self.given.job:
+            return plan  # the comment is one of all checks
         text = decide.comment(self.checks, results, failures, plan.guarded)
         if text != self.state.get("comment"):
             self.write_comment(text)
@@ -231,12 +230,14 @@ class Run:
             "notes": self.notes,
         }
         records.append(self.folder / "results.jsonl", line)
-        records.save(self.folder / "health.prom", records.metrics(self.name, results, failures, seconds, now), 0o644)
+        records.save(self.folder / "failed", self.unfit)
+        if not self.given.job:
+            records.save(self.folder / "health.prom", records.metrics(self.name, results, failures, seconds, now), 0o644)
         # The container's log has what is new.
         news = {key: line[key] for key in ("failed", "action", "reason", "spared", "notes")}
         news["broken"] = {name: one.detail for name, one in results.items() if one.status == BROKEN}
         known = self.state.get("news", {})
-        if {key: value for key, value in news.items() if value} != known:
+        if (not self.given.job or plan.state) and {key: value for key, value in news.items() if value} != known:
             self.state["news"] = {key: value for key, value in news.items() if value}
             _log(json.dumps({"health": self.name, **self.state["news"]}, ensure_ascii=False))
         records.save(self.folder / "state.json", json.dumps(self.state))
@@ -261,8 +262,43 @@ def _log(text: str) -> None:
             Path("/proc/1/fd/2").write_text(f"health: {text}\n", encoding="utf-8")
 
 
+def _locked(file: Any, seconds: float) -> bool:
+    """Wait for a run that has begun. One of the HealthCheckProgram is ended by slurmd after a minute."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
+
+
+def _for_job(given: argparse.Namespace, name: str) -> int:
+    """Do what a hook of a job asks for, other than checks."""
+    job = os.environ.get("SLURM_JOB_ID", "")
+    try:
+        if given.leftovers:
+            ended = hooks.end_leftovers(Path(given.root), name, int(os.environ.get("SLURM_JOB_UID", "0")), job)
+            print(f"{given.job}: job {job}: {ended} processes that its user left behind were killed", file=sys.stderr)
+            return 0
+        percent = settings.read(Path(given.settings), name).guard_percent
+        reason = hooks.script_failed(given.job, name, given.failed, sys.stdin.read(), percent, always=given.action == "always")
+    except (Silent, settings.SettingsError) as error:
+        print(f"{given.job}: job {job}: nothing was done: {error}", file=sys.stderr)
+        return 0
+    if not reason:
+        print(f"{given.job}: job {job}: the node stays in service, because too many are out by scripts of the {given.job}", file=sys.stderr)
+        return 0
+    if given.job == "prolog":
+        hooks.tell_user(job, name, reason)
+    return hooks.REFUSED
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; always 0 where it ran, because only the start of slurmd reads that, and would fail."""
+    """The command line. As HealthCheckProgram it returns 0 wherever it ran, because only the start of slurmd reads that, and would fail."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--node-file", default="/run/corral-node", help="the file that has the node's name")
     parser.add_argument("--settings", default="/etc/corral/health/health.json")
@@ -270,6 +306,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jail-exec", default="/opt/corral/bin/jail-exec")
     parser.add_argument("--plugstack", default="/run/slurm/conf/plugstack.conf")
     parser.add_argument("--root", default="/", help="where /proc, /sys and /dev are")
+    parser.add_argument(
+        "--job", default="", choices=("prolog", "epilog"), help="the hook of a job that runs this: what failed is checked again"
+    )
+    parser.add_argument("--checks", default="", help="with --job: checks that are run besides, separated by commas")
+    parser.add_argument("--failed", default="", metavar="SCRIPT", help="with --job: a script that failed, with its detail on stdin")
+    parser.add_argument("--action", default="drain", choices=("drain", "always"), help="with --failed: always takes no heed of other nodes")
+    parser.add_argument("--leftovers", action="store_true", help="with --job: end processes that the job's user left behind")
     given = parser.parse_args(arguments)
     os.umask(0o022)
     os.environ.setdefault("PATH", PATH)
@@ -277,12 +320,17 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ["LC_ALL"] = "C"
     name = Path(given.node_file).read_text(encoding="utf-8").strip()
     folder = Path(given.folder)
+    if given.failed or given.leftovers:
+        return _for_job(given, name)
     with contextlib.ExitStack() as stack:
         # On a full disk the checks run all the same; they then know nothing of the last run.
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             lock = stack.enter_context((folder / "lock").open("w", encoding="utf-8"))
-            fcntl.flock(lock, fcntl.LOCK_EX)  # slurmd runs one at a time, and an administrator perhaps another
+            # slurmd runs one at a time, and an administrator or a job perhaps another.
+            if not _locked(lock, 55):
+                _log(f"the checks of {name} are not run, because others have not ended for 55 s")
+                return 0
         began = time.monotonic()
         this = Run(given, name)
         results, me = this.measure()
@@ -290,6 +338,7 @@ def main(arguments: list[str] | None = None) -> int:
         plan = decide.Plan()
         if me is None:
             this.notes.append("slurmctld does not show this node, so nothing was done")
+            this.unfit = "; ".join(failures.values())  # the next prolog finds out
         else:
             try:
                 plan = this.act(results, failures, unknown, me)
@@ -299,6 +348,9 @@ def main(arguments: list[str] | None = None) -> int:
             this.record(results, failures, plan, time.monotonic() - began)
         except OSError as error:
             _log(f"the results of {name} cannot be kept: {error}")
+    if given.job == "prolog" and plan.unfit and me is not None:
+        hooks.tell_user(os.environ.get("SLURM_JOB_ID", ""), name, plan.unfit)
+        return hooks.REFUSED
     return 0
 
 

@@ -54,16 +54,24 @@ options:
     description:
       - Label selector of the pods that are informed.
     type: str
-  container:
+  containers:
     description:
-      - Their container whose daemon uses the keys.
-    type: str
+      - Their containers whose daemons use the keys, in the order in which they are informed. The first one mounts the Secret, and each pod has it; a pod that
+        lacks another of them is informed in those that it has.
+    type: list
+    elements: str
   command:
     description:
-      - The program in that container. With the argument C(mounted) it prints the first 16 hexadecimal digits of the SHA-256 of all files of the Secret's
+      - The program in these containers. With the argument C(mounted) it prints the first 16 hexadecimal digits of the SHA-256 of all files of the Secret's
         volume, in the order of their names. With C(use) and these digits it has the daemon use the files, and ends when it does.
     type: list
     elements: str
+  overlap:
+    description:
+      - For daemons that know several keys, and take all files of the volume. All pods get the next key, with the suffix C(.next), before it takes the place of
+        the former one, which then has the suffix C(.former) and is removed this many seconds after all pods use the next one.
+      - So long something may be valid that was made with the former key.
+    type: int
   restart:
     description:
       - Label selectors of pods that read the keys when they start, in the order in which they are replaced.
@@ -118,7 +126,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._kube.rotate import r
 from ansible_collections.corral.slurm.plugins.module_utils._module import connection_options, run_module, secret_options
 
 CONSTRAINTS: dict[str, Any] = {
-    "required_together": [["selector", "container", "command"]],
+    "required_together": [["selector", "containers", "command"]],
     "required_one_of": [["selector", "restart"]],
 }
 
@@ -134,8 +142,9 @@ def argument_spec() -> dict[str, object]:
             "options": secret_options(),
         },
         "selector": {"type": "str"},
-        "container": {"type": "str"},
+        "containers": {"type": "list", "elements": "str"},
         "command": {"type": "list", "elements": "str"},
+        "overlap": {"type": "int"},
         "restart": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 600},
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_tenants
-short_description: Converge accounts, users, associations and QoS
+short_description: Converge accounts, users, associations, QoS and reservations
 version_added: 0.1.0
 description:
   - Takes all accounts, users, associations and QoS as one document, reads the database with one command in the controller's pod, and
@@ -26,7 +26,7 @@ extends_documentation_fragment:
 options:
   tenants:
     description:
-      - The document, with the lists C(qos), C(accounts) and C(users), or an object of the kind C(SlurmTenants) with such a C(spec).
+      - The document, with the lists C(qos), C(accounts), C(users) and C(reservations), or an object of the kind C(SlurmTenants) with such a C(spec).
         C(docs/tenants.md) has each field.
     type: dict
     required: true
@@ -34,8 +34,8 @@ options:
     description:
       - Whether to remove what this collection has made and the document no longer names. A document without any account is refused then.
       - What it has made is known by a mark. Associations, those of accounts among them, have the comment C(corral); a QoS has C([corral]) at
-        the end of its description. The mark is set when something is created, never on what existed before. So what others have made stays,
-        whether the document names it or not.
+        the end of its description, and a reservation the comment C(corral). The mark is set when something is created, never on what existed
+        before. So what others have made stays, whether the document names it or not.
       - A user has no mark. They lose the associations that have it, and slurmdbd removes a user with the last one.
       - slurmdbd keeps the jobs and the usage of everything that is removed. The description of an account stays in the database.
       - An account with something below it that stays, or a QoS that something refers to, stays too, and RV(kept) has the reason.
@@ -63,6 +63,7 @@ seealso:
   - module: corral.slurm.slurm_account
   - module: corral.slurm.slurm_association
   - module: corral.slurm.slurm_qos
+  - module: corral.slurm.slurm_reservation
   - module: corral.slurm.slurm_user
 """
 
@@ -114,7 +115,7 @@ problems:
   type: list
   elements: str
 writes:
-  description: Number of lines for C(sacctmgr), in check mode too; 0 there while the cluster has no accounting yet.
+  description: Number of lines for C(sacctmgr) and of runs of C(scontrol), in check mode too; 0 there while the cluster has no accounting yet.
   returned: success
   type: int
   sample: 1

@@ -24,6 +24,12 @@ options:
       - Name of the Job. It has ended well.
     type: str
     required: true
+  auth:
+    description:
+      - How Slurm's daemons authenticate, as C(spec.slurm.auth) has it. With V(slurm) the image must have Slurm 24.05 or newer.
+    type: str
+    choices: [munge, slurm]
+    default: munge
   may_be_silent:
     description:
       - Whether to succeed if slurmctld cannot be queried. Nothing is compared then; a slurmctld that cannot read the state of a later one
@@ -89,6 +95,7 @@ def argument_spec() -> dict[str, object]:
     return {
         **slurmctld_options(),
         "job": {"type": "str", "required": True},
+        "auth": {"type": "str", "choices": ["munge", "slurm"], "default": "munge"},
         "may_be_silent": {"type": "bool", "default": False},
     }
 

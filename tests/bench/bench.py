@@ -197,6 +197,17 @@ def checking_a_node() -> list[dict[str, Any]]:
     ]
 
 
+def hooks_of_a_job() -> list[dict[str, Any]]:
+    """On bare daemons, so that this part needs no lab."""
+    from ansible_collections.corral.slurm.tests.bench import job_hooks
+
+    found = job_hooks.measure()
+    return [
+        result("srun true with a prolog and an epilog", found.srun.ratio, "× without", 1.15, str(found.srun)),
+        result("the epilog alone, which srun does not wait for", found.epilog * 1000, "ms", 20, "absolute, the goal is one"),
+    ]
+
+
 def ten_thousand_nodes() -> list[dict[str, Any]]:
     from ansible_collections.corral.slurm.plugins.module_utils._cluster import resolve
 
@@ -432,6 +443,7 @@ def main() -> None:
             results.extend(monitoring(Path(commands)))
         results.extend(steps_in_the_jail())
         results.extend(checking_a_node())
+        results.extend(hooks_of_a_job())
         results.extend(runs_of_the_operator(options.document, Path(scratch), runner))
         results.extend(edits_and_drift(options.document, Path(scratch)))
         results.extend(a_hundred_clusters(options.document, Path(scratch)))

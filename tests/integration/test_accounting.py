@@ -302,6 +302,51 @@ def test_tenants_are_a_part_of_the_clusters_document(cluster: Cluster) -> None:
     del cluster.spec["accounting"]["tenants"]
 
 
+def test_reservations_are_tenancy_data(cluster: Cluster) -> None:
+    """They are made behind the account that they are for, changed in place, and pruned; one made by hand stays."""
+    cluster.slurm(
+        "scontrol", "create", "reservation", "reservationname=hand", "starttime=now+30days", "duration=60", "nodes=ALL", "users=root"
+    )
+    asked: dict[str, Any] = {"prune": True, "accounts": [{"name": "chemistry"}, {"name": "geology"}]}
+    future = {"start": "2037-01-12T06:00:00Z", "duration": "04:00:00", "nodes": "ALL", "flags": ["MAINT", "IGNORE_JOBS"]}
+    weekly = {"start": "2026-01-01T08:00:00Z", "duration": 120, "nodeCount": 1, "flags": ["WEEKLY"], "users": ["root"]}
+    past = {"start": "2026-01-01T08:00:00Z", "duration": 120, "nodes": "ALL", "users": ["root"]}
+    asked["reservations"] = [
+        {"name": "field", "accounts": ["geology"], **future}, {"name": "weekly", **weekly}, {"name": "past", **past},
+    ]  # fmt: skip
+    cluster.spec["accounting"]["tenants"] = asked
+
+    def live() -> dict[str, dict[str, str]]:
+        lines = cluster.slurm("scontrol", "show", "reservations", "--oneliner").splitlines()
+        found = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+        return {one["ReservationName"]: one for one in found if "ReservationName" in one}
+
+    try:
+        check = playbook("tenants", cluster.write(), "--check", "--diff")
+        assert check.rc == 0 and "reservation field" in check.output and set(live()) == {"hand"}, check.output
+        run = playbook("tenants", cluster.write())
+        assert (run.rc, run.changed, set(live())) == (0, 1, {"hand", "field", "weekly"}), run.output
+        assert live()["field"]["Comment"] == "corral" and live()["field"]["StartTime"] == "2037-01-12T06:00:00"
+        again = playbook("tenants", cluster.write())
+        assert (again.rc, again.changed) == (0, 0), again.output
+        asked["reservations"][0]["duration"] = "05:00:00"
+        run = playbook("tenants", cluster.write())
+        assert (run.rc, run.changed, live()["field"]["Duration"]) == (0, 1, "05:00:00"), run.output
+        asked["reservations"][1]["nodeCount"] = 10000
+        wrong = playbook("tenants", cluster.write())
+        assert wrong.rc != 0 and "reservation weekly (spec.accounting.tenants.reservations[1])" in " ".join(wrong.output.split()), (
+            wrong.output
+        )
+        del asked["reservations"]
+        run = playbook("tenants", cluster.write())
+        assert (run.rc, set(live())) == (0, {"hand"}), run.output
+        again = playbook("tenants", cluster.write())
+        assert (again.rc, again.changed) == (0, 0), again.output
+    finally:
+        cluster.slurm("scontrol", "delete", "reservationname=hand")
+        del cluster.spec["accounting"]["tenants"]
+
+
 def shares(cluster: Cluster) -> dict[str, dict[str, float]]:
     """What sshare shows of the users of the account fair, and the number of all users in accounts."""
     names = ("NormShares", "RawUsage", "LevelFS", "FairShare")

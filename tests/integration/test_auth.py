@@ -4,7 +4,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
+import secrets
+import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -16,6 +23,9 @@ pytestmark = pytest.mark.lab
 NAME = "auth"
 SMALL = {"requests": {"cpu": "5m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}}
 REFUSED = "Invalid user id"
+ERRORS = re.compile(
+    r"Protocol authentication error|has authentication error|could not find kid|jwt_decode|expired key|Invalid credential|sack_verify failure"
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +79,7 @@ def test_root_of_the_jail_is_nobody(cluster: Cluster, where: str) -> None:
     assert cluster.ssh("sudo -n env PATH=$PATH srun -Q -t1 id -u").stdout.strip() == "65534"
     # The daemons' own socket and the key are not there.
     found = cluster.ssh(
-        f"{where}sudo -n find /run/sack /run/slurm /run/slurm-key /etc/corral -name slurm.key -o -type s 2>/dev/null; true"
+        f"{where}sudo -n find /run/sack /run/slurm /run/slurm-key /etc/corral -name 'slurm.[jk]*' -o -type s 2>/dev/null; true"
     ).stdout.split()
     assert found == ["/run/sack/sack.socket"]
     assert nodes(cluster) == {"cpu-0": "idle|none"}
@@ -107,9 +117,98 @@ def test_an_unchanged_document_writes_nothing(cluster: Cluster) -> None:
     assert cluster.objects() == before
 
 
-def test_its_key_is_not_rotated_under_jobs(cluster: Cluster) -> None:
+def key_files(cluster: Cluster) -> dict[str, str]:
+    found: dict[str, str] = cluster.kubectl.json("get", "secret", f"{NAME}-base-slurm-key", "-n", cluster.namespace)["data"]
+    return found
+
+
+def known_keys(cluster: Cluster) -> dict[str, list[tuple[str, str | None]]]:
+    """What the daemons of each pod read: the keys, and which of them signs."""
+    found = {}
+    for pod in (f"{NAME}-{one}-0" for one in ("controller", "accounting", "login", "cpu")):
+        text = cluster.kubectl("exec", "-n", cluster.namespace, pod, "-c", "sack", "--", "cat", "/run/slurm-key/slurm.jwks")
+        found[pod] = [(one["k"], one.get("use")) for one in json.loads(text)["keys"]]
+    return found
+
+
+def containers(cluster: Cluster) -> dict[str, list[str]]:
+    """Of each pod: one that ended has another id."""
+    pods = cluster.kubectl.json("get", "pods", "-n", cluster.namespace, "-l", f"app.kubernetes.io/instance={NAME}")["items"]
+    return {
+        pod["metadata"]["name"]: [
+            one["containerID"] for one in (*pod["status"].get("initContainerStatuses", ()), *pod["status"]["containerStatuses"])
+        ]
+        for pod in pods
+        if pod["status"]["phase"] == "Running"
+    }
+
+
+def errors_since(cluster: Cluster, since: str) -> list[str]:
+    logs = cluster.kubectl(
+        "logs", "-n", cluster.namespace, "-l", f"app.kubernetes.io/instance={NAME}", "--all-containers", "--prefix", "--tail=-1",
+        "--max-log-requests=60", f"--since-time={since}",
+    )  # fmt: skip
+    return [line for line in logs.splitlines() if ERRORS.search(line)]
+
+
+def test_the_key_of_the_other_kind_is_not_there_to_be_rotated(cluster: Cluster) -> None:
     run = playbook("rotate_secrets", cluster.write(), "-e", "rotate=munge")
-    assert run.rc != 0 and "spec.slurm.auth is slurm" in " ".join(run.output.split()), run.output
+    assert run.rc != 0 and "spec.slurm.auth is slurm, so the cluster has no such key" in " ".join(run.output.split()), run.output
+
+
+def test_its_key_is_rotated_under_jobs(cluster: Cluster) -> None:
+    """Jobs start all the time meanwhile, one runs through it, no container ends, and no log has an authentication error."""
+    since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    number, before, there = submit(cluster, "--no-requeue -t 60 --mem=20", "rotated"), key_files(cluster), containers(cluster)
+    load = "i=0; while [ ! -e enough ]; do i=$((i + 1)); srun -Q --mem=20 true || echo failed; done; echo $i"
+    done: list[str] = []
+    thread = threading.Thread(target=lambda: done.extend(cluster.ssh(f"{load} 2>&1").stdout.split("\n")))
+    thread.start()
+    try:
+        run = playbook("rotate_secrets", cluster.write(), "-e", "rotate=slurm", "--diff", "-vv")
+    finally:
+        cluster.ssh("touch enough")
+        thread.join()
+    assert (run.rc, run.changed) == (0, 1), run.output
+    after = key_files(cluster)
+    assert after.keys() == before.keys() == {"slurm.key"} and after != before
+    assert not [value for value in (*before.values(), *after.values()) if value in run.output]
+    assert containers(cluster) == there
+    assert set(map(tuple, known_keys(cluster).values())) == {((after["slurm.key"], "default"),)}
+    assert "failed" not in done and int(done[-2]) > 20, done
+    assert state(cluster, number) == ["RUNNING"] and nodes(cluster) == {"cpu-0": "mixed|none"}
+    cluster.ssh("touch rotated")
+    works(cluster)
+    assert errors_since(cluster, since) == []
+    again = cluster.site()
+    assert (again.rc, again.changed) == (0, 0), again.output
+
+
+def test_a_rotation_of_it_that_was_interrupted_is_continued(cluster: Cluster) -> None:
+    """As a run leaves it that is killed when the next key is the one that signs: all pods may have it, some or none."""
+    old, new = key_files(cluster)["slurm.key"], base64.b64encode(secrets.token_bytes(1024)).decode()
+    mark = {"annotations": {"corral.hpc/rotating": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
+    patch: dict[str, Any] = {"metadata": mark, "data": {"slurm.key.next": new}}
+    cluster.kubectl("patch", "secret", f"{NAME}-base-slurm-key", "-n", cluster.namespace, "--type=merge", "-p", json.dumps(patch))
+    works(cluster)
+    run = playbook("rotate_secrets", cluster.write(), "-e", "rotate=slurm")
+    assert (run.rc, run.changed) == (0, 1), run.output
+    assert key_files(cluster) == {"slurm.key": new} and old not in str(known_keys(cluster))
+    works(cluster)
+
+
+def test_the_node_of_a_pod_that_ends_is_down_at_once(cluster: Cluster) -> None:
+    """Also where the pod's own sackd is away: the order has another."""
+    stop = ("exec", "-n", cluster.namespace, f"{NAME}-cpu-0", "-c", "slurmd", "--", "bash", "-c")
+    away = "mv /run/slurm/sack.socket /run/slurm/away; /usr/local/lib/corral/worker_stop.sh; mv /run/slurm/away /run/slurm/sack.socket"
+    cluster.kubectl(*stop, away)
+    assert nodes(cluster)["cpu-0"].startswith("down"), nodes(cluster)
+    # The view was its own, and so was the sackd.
+    left = "ls /run/slurm/conf/slurm.conf; sleep 1; cat /proc/[0-9]*/comm 2>/dev/null | grep -cx sackd; true"
+    assert cluster.kubectl(*stop, left).split() == ["/run/slurm/conf/slurm.conf", "0"]
+    cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=resume")
+    eventually(lambda: nodes(cluster) == {"cpu-0": "idle|none"}, "the node is back")
+    works(cluster)
 
 
 def test_it_changes_only_while_no_pod_is_left_that_has_the_former(cluster: Cluster) -> None:

@@ -19,6 +19,7 @@ HEALTH = "/usr/local/lib/corral/health.sh"
 RECORDED = Path(__file__).parents[1] / "unit" / "images" / "recorded_health"
 # What it does is planted on each node.
 PLANTED = "#!/bin/sh\n[ ! -e /run/planted ] || . /run/planted\n"
+BEFORE = "#!/bin/sh\n[ ! -e /run/before ] || . /run/before\n"
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
         "intervalSeconds": 10,
         "disabledChecks": ["leftovers"],
         "checks": [{"name": "planted", "script": PLANTED, "timeoutSeconds": 3}],
+        "prolog": {"scripts": [{"name": "before", "script": BEFORE, "timeoutSeconds": 3}]},
     }
     run = made.site()
     assert run.rc == 0, run.output
@@ -39,7 +41,7 @@ def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
 def well(cluster: Cluster) -> Iterator[None]:
     yield
     for node in NODES:
-        inside(cluster, node, "rm -f /run/planted /dev/shm/full")
+        inside(cluster, node, "rm -f /run/planted /run/before /dev/shm/full")
     eventually(lambda: reasons(cluster) == {}, "all nodes in service again", timeout=90)
 
 
@@ -47,8 +49,8 @@ def inside(cluster: Cluster, node: str, script: str) -> str:
     return cluster.kubectl("exec", "-n", cluster.namespace, f"{cluster.name}-{node}", "-c", "slurmd", "--", "bash", "-c", script)
 
 
-def plant(cluster: Cluster, node: str, script: str) -> None:
-    inside(cluster, node, f"cat >/run/planted.new <<'END'\n{script}\nEND\nmv /run/planted.new /run/planted")
+def plant(cluster: Cluster, node: str, script: str, file: str = "/run/planted") -> None:
+    inside(cluster, node, f"cat >{file}.new <<'END'\n{script}\nEND\nmv {file}.new {file}")
 
 
 def reasons(cluster: Cluster) -> dict[str, str]:
@@ -143,6 +145,68 @@ def test_the_guard_stops_an_avalanche(cluster: Cluster) -> None:
     spared = next(node for node in NODES if node != out)
     eventually(lambda: "not drained: too many nodes" in comment(cluster, spared), "a node that is spared says so")
     assert "No reservations" in cluster.slurm("scontrol", "show", "reservation")
+
+
+def job_field(cluster: Cluster, number: str, field: str) -> str:
+    lines = cluster.slurm("scontrol", "show", "job", number).splitlines()
+    return next((line.split("=", 1)[1].strip() for line in lines if line.strip().startswith(f"{field}=")), "")
+
+
+def test_a_job_whose_prolog_fails_goes_elsewhere_and_its_user_reads_why(cluster: Cluster) -> None:
+    plant(cluster, "cpu-0", "echo 'the scratch is full'; echo hush >&2; exit 1", "/run/before")
+    reason = "corral: prolog: before: the scratch is full"
+    number = cluster.ssh("sbatch --parsable -N1 -o where-%j --wrap hostname --exclude=cpu-1,extra-0").stdout.strip()
+    try:
+        eventually(lambda: reasons(cluster) == {"cpu-0": reason}, "the node is out by its prolog's reason")
+        eventually(
+            lambda: job_field(cluster, number, "JobState").startswith("PENDING Reason=BeginTime"), "the job is requeued, and not held"
+        )
+        assert job_field(cluster, number, "AdminComment") == f"{reason} (on cpu-0, where the job did not begin)"
+        log = cluster.kubectl("logs", "-n", cluster.namespace, f"{cluster.name}-cpu-0", "-c", "slurmd")
+        assert "hush" in log and f"prolog: job {number}: script before failed" in log
+        # Slurm would wait two minutes.
+        cluster.slurm("scontrol", "update", f"jobid={number}", "excnodelist=cpu-0", "starttime=now")
+        eventually(lambda: job_field(cluster, number, "JobState").startswith("COMPLETED"), "the job has run elsewhere")
+    finally:
+        cluster.slurm("scancel", number, check=False)
+        inside(cluster, "cpu-0", "rm -f /run/before")
+        # Nothing shows that a script's fault is over.
+        cluster.slurm("scontrol", "update", "nodename=cpu-0", "state=resume", check=False)
+
+
+def test_srun_on_a_node_that_is_about_to_go_says_why(cluster: Cluster) -> None:
+    plant(cluster, "extra-0", "echo 'the lamp is off'; exit 2")
+    eventually(lambda: "extra-0" in reasons(cluster), "the node with the fault is out")
+    # As slurmctld does that sent a job there a moment before the drain.
+    cluster.slurm("scontrol", "update", "nodename=extra-0", "state=resume")
+    found = cluster.ssh("srun --nodelist=extra-0 --immediate=5 true", check=False)
+    assert found.returncode != 0, found
+    if "Unable to allocate" not in found.stderr:  # the health check came first
+        assert "corral: health: planted: the lamp is off (on extra-0, where the job did not begin)" in found.stderr
+    inside(cluster, "extra-0", "rm -f /run/planted")
+    eventually(lambda: reasons(cluster) == {}, "the node is back")
+    assert cluster.ssh("srun --nodelist=extra-0 true").returncode == 0
+
+
+def test_a_prolog_that_hangs_or_cannot_be_run(cluster: Cluster) -> None:
+    plant(cluster, "cpu-1", "exit 127", "/run/before")
+    assert cluster.ssh("srun --nodelist=cpu-1 true").returncode == 0 and reasons(cluster) == {}
+    plant(cluster, "cpu-1", "sleep 600", "/run/before")
+    try:
+        assert "it took longer than 3 s" in cluster.ssh("srun --nodelist=cpu-1 true", check=False).stderr
+        assert reasons(cluster) == {"cpu-1": "corral: prolog: before: it took longer than 3 s"}
+    finally:
+        inside(cluster, "cpu-1", "rm -f /run/before")
+        cluster.slurm("scontrol", "update", "nodename=cpu-1", "state=resume", check=False)
+
+
+def test_an_epilog_kills_what_belongs_to_no_job(cluster: Cluster) -> None:
+    left = (
+        "setpriv --reuid=10001 --regid=10001 --clear-groups sleep 1234 >/dev/null 2>&1 </dev/null & sleep 0.2; pgrep -fu 10001 'sleep 1234'"
+    )
+    assert inside(cluster, "cpu-0", left).strip()
+    cluster.ssh("srun --nodelist=cpu-0 true")
+    eventually(lambda: not inside(cluster, "cpu-0", "pgrep -u 10001 || true").strip(), "the epilog has killed the process", timeout=20)
 
 
 def test_gpus_that_a_tool_reports(cluster: Cluster) -> None:

@@ -27,10 +27,12 @@ def failing(check: Check, result: Result, last: Sequence[int]) -> tuple[bool, li
 @dataclass
 class Plan:
     """What to do: at most one change of the node, ``state`` with its ``reason``; reservations to ``hold`` all jobs; and those that this node does not need,
-    with the prefix of the reasons of nodes that do. ``guarded`` are the checks that take no more nodes out."""
+    with the prefix of the reasons of nodes that do. ``guarded`` are the checks that take no more nodes out. ``unfit`` is why no job should begin on the node,
+    whoever has drained it; "" where one may."""
 
     state: str = ""
     reason: str = ""
+    unfit: str = ""
     hold: list[str] = field(default_factory=list)
     release: dict[str, str] = field(default_factory=dict)
     guarded: list[str] = field(default_factory=list)
@@ -38,8 +40,13 @@ class Plan:
 
 def reason(check: Check, detail: str, more: int) -> str:
     """Return the reason of a drain by this check, with how many others fail."""
+    return reason_text(check.prefix, detail, more)
+
+
+def reason_text(prefix: str, detail: str, more: int = 0) -> str:
+    """Return a reason that Slurm can keep and people can read."""
     others = f" (and {more} more)" if more else ""
-    return _line(f"{check.prefix} {detail}")[: _REASON_LENGTH - len(others)] + others
+    return _line(f"{prefix} {detail}")[: _REASON_LENGTH - len(others)] + others
 
 
 def _line(text: str) -> str:
@@ -71,11 +78,12 @@ def plan(
         else:
             chosen = chosen or check
     if chosen is not None:
+        found.unfit = reason(chosen, failures[chosen.name], len(failures) - 1)
         free = not node.drained and not node.taken
         # Slurm's own reason, which a node has whose batch job could not enter.
         slurms = node.reason.startswith(BATCH_FAILURE) and chosen.owner == "jail"
         if chosen is not standing and (free or ours or (node.drained and slurms)):
-            found.state, found.reason = "drain", reason(chosen, failures[chosen.name], len(failures) - 1)
+            found.state, found.reason = "drain", found.unfit
     elif standing is not None:
         # A check that could not tell leaves its node as it is.
         found.state = "" if standing.name in unknown else "resume"

@@ -126,6 +126,8 @@ def _child(work: Work, out: int, err: int) -> None:
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (out, 1), (err, 2)):
             os.dup2(source, target)
+        # A function's process, when it hangs, would keep what this one has open, such as the lock of the run.
+        os.closerange(3, 1 << 16)
         os.setsid()
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         if work.function:

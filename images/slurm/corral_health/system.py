@@ -15,6 +15,8 @@ from corral_health.checks import Broken, Facts, Result, failed, ok, skipped
 DISKS = ("/", "/tmp", "/dev/shm", "/var/spool/slurmd", "/mnt/jail")
 # What is mounted there when slurmd starts has to stay. The kubelet and the runtime mount it; steps have mounts of their own in namespaces of their own.
 _KEPT = re.compile(r"/mnt/(?:jail|jails|submounts)(?:/|$)|/var/spool/slurmd$|/etc/corral(?:/|$)")
+# Uids of the pod's own daemons, and nobody's.
+DAEMONS = (64030, 65535)
 
 
 def memory_size(facts: Facts) -> Result:
@@ -224,7 +226,7 @@ def leftovers(facts: Facts) -> Result:
     with_steps = {uid for pid, (uid, _parent, _name) in processes.items() if _below_a_step(pid, processes)}
     left: dict[int, int] = {}
     for pid, (uid, _parent, _name) in processes.items():
-        if uid >= 1000 and uid not in with_steps and not 64030 <= uid <= 65535 and not _below_a_step(pid, processes):
+        if uid >= 1000 and uid not in with_steps and not DAEMONS[0] <= uid <= DAEMONS[1] and not _below_a_step(pid, processes):
             left[uid] = left.get(uid, 0) + 1
     return (
         failed(
@@ -233,6 +235,12 @@ def leftovers(facts: Facts) -> Result:
         if left
         else ok()
     )
+
+
+def of_no_step(folder: Path, uid: int) -> list[int]:
+    """Return the processes of a user that are not below a slurmstepd."""
+    processes = _processes(folder)
+    return [pid for pid, (owner, _parent, _name) in processes.items() if owner == uid and not _below_a_step(pid, processes)]
 
 
 def _processes(folder: Path) -> dict[int, tuple[int, int, str]]:

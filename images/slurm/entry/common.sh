@@ -44,7 +44,12 @@ own_cgroup() {
 
 # Where Slurm authenticates by itself (spec.slurm.auth), sack.sh has put the key there. Without the variable Slurm takes munge to fetch its configuration.
 sack_key=/run/slurm-key
-[ ! -d "$sack_key" ] || export SLURM_SACK_KEY=$sack_key/slurm.key
+[ ! -d "$sack_key" ] || export SLURM_SACK_KEY=$sack_key/slurm.key SLURM_SACK_JWKS=$sack_key/slurm.jwks
+
+# Of a process: another text where it has executed itself anew, as Slurm's daemons do on SIGHUP, under the same number.
+execution() {
+	cksum <"/proc/$1/auxv"
+}
 
 # Commands, and slurmstepd, ask for a credential at this path. In the jail the link leads to the socket for those in the jail, in the pod to the pod's.
 link_sack_socket() {
@@ -58,7 +63,7 @@ wait_for_auth() {
 		return
 	fi
 	# sshd of a login pod has no key.
-	until [ -S /run/sack/sack.socket ] && { [ ! -d "$sack_key" ] || [ -r "$SLURM_SACK_KEY" ]; }; do
+	until [ -S /run/sack/sack.socket ] && { [ ! -d "$sack_key" ] || [ -r "$SLURM_SACK_JWKS" ]; }; do
 		tries=$((tries + 1))
 		[ "$tries" -lt 600 ] || die "no sackd made /run/sack/sack.socket within 60 s: check the log of the container sack"
 		sleep 0.1

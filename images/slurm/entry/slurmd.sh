@@ -116,6 +116,7 @@ steps_live || jobs_are_lost
 if [ -n "${CORRAL_GPU_VENDOR:-}" ]; then
 	ready "linking its GPUs" 60 /usr/local/lib/corral/gpus.sh
 fi
+steps_live || /usr/local/lib/corral/job_hook.sh start || true
 run_init_scripts
 close_devices
 [ -z "${CORRAL_GPU_VENDOR:-}${CORRAL_INIT_SCRIPTS:-}" ] || back_in_service

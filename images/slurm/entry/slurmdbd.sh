@@ -39,6 +39,9 @@ answers() {
 daemon=
 ending=
 trap 'ending=yes; [ -z "$daemon" ] || kill -TERM "$daemon" 2>/dev/null' TERM INT
+# Another slurmdbd with the keys that there are now (keys.sh): one that runs reads none.
+again=
+trap '[ -z "$daemon" ] || { again=yes; kill -TERM "$daemon" 2>/dev/null; }' HUP
 
 # Only the primary makes tables, and one that starts takes control anyway. A backup does without a primary that stays away.
 wait_for_primary() {
@@ -92,6 +95,11 @@ while :; do
 	# What the reader's last line was does not count.
 	wait "$reader" || true
 	daemon=
+	if [ -n "$again" ] && [ -z "$ending" ]; then
+		again=
+		echo "slurmdbd.sh: slurmdbd starts again with the keys that there are now" >&2
+		continue
+	fi
 	[ -e /run/slurm/waiting ] && [ -z "$ending" ] || exit "$status"
 	# The primary changes the tables when it is replaced, which Kubernetes does once this pod is ready.
 	echo "slurmdbd.sh: the tables are those of another release, which the primary changes first; slurmdbd is tried again" >&2

@@ -153,13 +153,16 @@ def files(
     jail: Sequence[tuple[str, str]],
     constrain_devices: bool,
     more: Mapping[str, conf.Value],
+    items: Mapping[str, str],
+    programs: Mapping[str, str],
     notes: Sequence[str] = (),
 ) -> tuple[dict[str, str], str]:
     """Return the files by name, with config.hash among them, and the hash (16 hexadecimal digits).
 
     ``controllers`` are host name and address of the primary and of its backup; ``slurm`` is spec.slurm with its defaults; ``jail`` are
     the arguments of the jail's plugin; ``more`` are the settings of slurm.conf that follow from other parts of the spec; ``constrain_devices``
-    is whether a job can open no other device files than its own, with cgroup tracking. ``notes`` are comments at the top of slurm.conf.
+    is whether a job can open no other device files than its own, with cgroup tracking. ``items`` are added to lists of slurm.conf, whoever wrote these;
+    ``programs`` are files that slurmctld sends to slurmd with the configuration. ``notes`` are comments at the top of slurm.conf.
     Raises ConfError.
     """
     process_tracking: str = slurm["processTracking"]
@@ -174,7 +177,7 @@ def files(
         "slurm.conf": conf.text(
             (*HEADER, *notes),
             [
-                *_overridden(settings, slurm["extraConfig"], {"SlurmctldHost": [_host(*one) for one in controllers[1:]]}),
+                *_overridden(settings, slurm["extraConfig"], {"SlurmctldHost": [_host(*one) for one in controllers[1:]]}, items),
                 "",
                 *_node_lines(cluster, worker_domain, node_sets),
                 *_partition_lines(partitions),
@@ -194,6 +197,7 @@ def files(
         texts["topology.conf"] = conf.text(HEADER, write(topology, _places(node_sets)))
     if slurm["extraMpiConfig"]:
         texts["mpi.conf"] = conf.text(HEADER, _overridden({}, slurm["extraMpiConfig"]))
+    texts.update(programs)
     return with_hash(texts)
 
 
@@ -234,17 +238,24 @@ def _host(host: str, address: str) -> str:
 
 
 def _overridden(
-    defaults: dict[str, conf.Value], extra: Iterable[str], further: Mapping[str, Sequence[conf.Value]] | None = None
+    defaults: dict[str, conf.Value],
+    extra: Iterable[str],
+    further: Mapping[str, Sequence[conf.Value]] | None = None,
+    items: Mapping[str, str] | None = None,
 ) -> list[str]:
     """The lines of a file: the defaults, where an extra line has the same key that instead, and the other extra lines after them.
 
-    ``further`` are more values of keys that have a line for each.
+    ``further`` are more values of keys that have a line for each; ``items`` are added to the lists that these keys have.
     """
     settings = dict(defaults)
     names = {key.lower(): key for key in settings}
     for line in extra:
         key, value = conf.parse_pair(line)
         settings[names.setdefault(key.lower(), key)] = value
+    for key, item in (items or {}).items():
+        key = names.setdefault(key.lower(), key)
+        given = [one.strip() for one in str(settings.get(key, "")).split(",") if one.strip()]
+        settings[key] = given if item.lower() in (one.lower() for one in given) else [*given, item]
     more = further or {}
     return [conf.line([(key, one)]) for key, value in settings.items() for one in (value, *more.get(key, ()))]
 

@@ -9,9 +9,10 @@ What is checked is in the slurm image (images/slurm/corral_health/catalogue.py);
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import job_hooks
 from ansible_collections.corral.slurm.plugins.module_utils._slurm import conf
 
 Json = dict[str, Any]
@@ -76,7 +77,7 @@ def files(spec: Json) -> dict[str, str]:
         "checks": [_check(check) for check in health["checks"]],
     }
     scripts = {check["name"]: check["script"] for check in health["checks"] if "script" in check}
-    return {FILE: json.dumps(settings, indent=1, sort_keys=True) + "\n", **scripts}
+    return {FILE: json.dumps(settings, indent=1, sort_keys=True) + "\n", **scripts, **job_hooks.files(health)}
 
 
 def _checked(node_set: Json) -> bool:
@@ -101,8 +102,8 @@ def _check(check: Json) -> Json:
     }
 
 
-def errors(spec: Json) -> Iterator[str]:
-    """What the structure cannot say."""
+def errors(spec: Json, extra: Mapping[str, str]) -> Iterator[str]:
+    """What the structure cannot say. ``extra`` are the site's own lines of slurm.conf, keys in lower case."""
     health = spec["health"]
     for index, check in enumerate(health["checks"]):
         path = f"spec.health.checks[{index}]"
@@ -115,6 +116,7 @@ def errors(spec: Json) -> Iterator[str]:
             )
         if check["in"] == "Jail" and "script" in check:
             yield f"{path}.in is Jail, where the script of a ConfigMap is not; put it into the jail and name it in command."
+    yield from job_hooks.errors(spec, frozenset({*CHECKS, *(check["name"] for check in health["checks"])}), extra)
     types = {node_set["gpu"].get("type") for node_set in spec["nodeSets"] if _checked(node_set)}
     for index, one in enumerate(health["gpuThresholds"]):
         if one["type"] not in types:

@@ -21,6 +21,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     defaults,
     egress,
     health,
+    job_hooks,
     monitoring,
     quantity,
     rest,
@@ -219,6 +220,7 @@ class _Resolver:
             more={
                 **rest.auth_settings(self.spec),
                 **health.slurm_conf(self.spec["health"]),
+                **job_hooks.slurm_conf(self.spec["health"]),
                 **(
                     accounting.slurm_settings(
                         self.spec["accounting"], slurmdbd.hosts, gpus=any("gpu" in one for one in self.spec["nodeSets"])
@@ -227,6 +229,8 @@ class _Resolver:
                     else {}
                 ),
             },
+            items=job_hooks.items(self.spec["health"]),
+            programs=job_hooks.programs(self.spec["health"]),
             # slurmctld compares the database's ClusterID with its own when it reads its configuration, and at no other time: another database must be
             # another configuration.
             notes=[f"Accounting is in the database {slurmdbd.database_host}:{slurmdbd.database_port}/{slurmdbd.database_name}."]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import schema
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import Labels, Model
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
 
@@ -15,7 +16,10 @@ Json = dict[str, Any]
 
 _SCRIPT = "/usr/local/lib/corral/keys.sh"
 # In the order in which they are rotated: first those that end nothing. munge before all that restarts a pod, which would have the new key at once.
-NAMES = ("munge", "host_keys", "worker_host_keys", "database", "jwt")
+NAMES = ("munge", "slurm", "host_keys", "worker_host_keys", "database", "jwt")
+
+# Slurm's credentials of jobs are valid for 120 s and its others for 60 (cred_expire and ttl of AuthInfo, which corral does not set). Clocks may differ.
+_CREDENTIALS = 150
 
 
 def rows(model: Model, names: Iterable[str]) -> list[Json]:
@@ -28,24 +32,28 @@ def rows(model: Model, names: Iterable[str]) -> list[Json]:
 
 
 def _row(model: Model, name: str) -> Json:
-    if name == "munge":
-        if model.auth.type != "munge":
+    if name in schema.AUTH:
+        if model.auth.type != name:
             raise CorralError(
-                f"rotate names munge, but spec.slurm.auth is {model.auth.type}, whose daemons read their key when they start, which would end jobs. Nothing "
-                "was changed; leave it out, and see docs/keys.md."
+                f"rotate names {name}, but spec.slurm.auth is {model.auth.type}, so the cluster has no such key. Nothing was changed; name "
+                f"{model.auth.type}."
             )
         everywhere = {key: model.labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
-        return _informed(model, name, model.auth.secret, everywhere, "munged")
+        if name == "munge":
+            return _informed(model, name, model.auth.secret, everywhere, ["munged"])
+        # slurmctld last, because it has the others begin anew, and a daemon must not be informed then.
+        containers = ["sack", "sackd", "slurmd", "slurmdbd", "slurmctld"]
+        return {**_informed(model, name, model.auth.secret, everywhere, containers), "overlap": _CREDENTIALS}
     if name == "host_keys":
         login = model.components["login"]
-        return _informed(model, name, model.login.host_keys_secret, login.selector, login.daemon)
+        return _informed(model, name, model.login.host_keys_secret, login.selector, [login.daemon])
     if name == "worker_host_keys":
         if model.workers.ssh == "Never":
             raise CorralError(
                 "rotate names worker_host_keys, but spec.workers.ssh is Never, so workers have none. Nothing was changed; leave it out."
             )
         worker = model.components["worker"]
-        return _informed(model, name, model.workers.host_keys_secret, worker.selector, worker.daemon, "host_keys")
+        return _informed(model, name, model.workers.host_keys_secret, worker.selector, [worker.daemon], "host_keys")
     if name == "database":
         if model.accounting is None:
             raise CorralError("rotate names database, but the document has no spec.accounting. Nothing was changed; leave it out.")
@@ -61,12 +69,12 @@ def _row(model: Model, name: str) -> Json:
     return _restarted(model, name, model.rest.jwt_secret, ["accounting", "controller"] if model.accounting else ["controller"])
 
 
-def _informed(model: Model, name: str, secret: str, selector: Labels, container: str, what: str = "") -> Json:
+def _informed(model: Model, name: str, secret: str, selector: Labels, containers: list[str], what: str = "") -> Json:
     """``what`` is the script's word for the keys, where it is not the name."""
     return {
         **_restarted(model, name, secret, []),
         "selector": _selector(selector),
-        "container": container,
+        "containers": containers,
         "command": [_SCRIPT, what or name],
     }
 

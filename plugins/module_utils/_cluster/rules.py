@@ -192,7 +192,7 @@ def errors(metadata: Json, spec: Json, written: Json) -> Iterator[str]:
     yield from egress.errors(spec)
     yield from accounting.errors(spec)
     yield from rest.errors(spec)
-    yield from health.errors(spec)
+    yield from health.errors(spec, {key.lower(): value for key, value in _extra_pairs(spec)})
 
 
 def _declared(value: Any, rules: Json, path: str, document: shapes.Document) -> Iterator[str]:

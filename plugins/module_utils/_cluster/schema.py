@@ -847,8 +847,77 @@ def _health() -> Schema:
                 keys=("name",),
                 default=[],
             ),
+            "prolog": _object(
+                "What slurmd runs as root in the pod before each job, on each of its nodes. Where it fails, the node is drained and the job requeued.",
+                {
+                    "checks": _hook_checks(
+                        "Checks that are run anew before each job, which costs its start some tenths of a second. Without any, the last run counts."
+                    ),
+                    "scripts": _hook_scripts(
+                        "Scripts that are run after the checks, in this order. The last line that one prints on stdout is the reason of its failure.",
+                        "the job does not begin on this node",
+                    ),
+                },
+                default={},
+            ),
+            "epilog": _object(
+                "What slurmd runs as root in the pod after each job, on each of its nodes. The node takes no other job in the place of this one before.",
+                {
+                    "killLeftovers": _boolean(
+                        "Kill the processes that the job's user left on the node outside of every job, if the user has no other job there.",
+                        True,
+                    ),
+                    "scripts": _hook_scripts(
+                        "Scripts that are run in this order, whatever becomes of one.", "nothing else becomes of the job"
+                    ),
+                    "checks": _hook_checks("Checks that are run after each job, and after the scripts."),
+                },
+                default={},
+            ),
+            "gpuJobMapping": _string(
+                "A directory of the pods, mounted by volumes of the node sets, where dcgm-exporter finds the jobs: a file for each GPU.",
+                _PATH,
+                max_length=200,
+            ),
         },
         default={},
+    )
+
+
+def _hook_checks(description: str) -> Schema:
+    return _list(
+        description,
+        _string("The name of a check, of the catalogue (docs/health.md) or of checks.", _LABEL, max_length=40),
+        maximum=64,
+        unique=True,
+        default=[],
+    )
+
+
+def _hook_scripts(description: str, besides: str) -> Schema:
+    return _list(
+        description,
+        _object(
+            "A script, a command, or a directory of the pod whose executable files are run in the order of their names.",
+            {
+                "name": _string("Its name, for reasons and logs.", _LABEL, max_length=40),
+                "script": _string("Its text, beginning with a line such as #!/bin/bash.", _SCRIPT, min_length=4, max_length=32768),
+                "command": _list("A program with its arguments.", _string("A word.", _LINE, max_length=1024), minimum=1, maximum=64),
+                "directory": _string("A directory, such as one that a volume of the node set brings.", _PATH, max_length=200),
+                "timeoutSeconds": _integer("How long it may take, or each file of a directory. Longer is a failure.", 1, 600, 10),
+                "onFailure": _string(
+                    f"Drain: the node is drained, and {besides}; except where scripts have drained guardPercent of all nodes. DrainAlways: the same without "
+                    "the exception. Log: only the log says so.",
+                    enum=("Drain", "DrainAlways", "Log"),
+                    default="Drain",
+                ),
+            },
+            required=("name",),
+            rules=(one_of("script", "command", "directory"),),
+        ),
+        maximum=16,
+        keys=("name",),
+        default=[],
     )
 
 
@@ -1348,7 +1417,7 @@ _QOS_LIMITS = (
 
 
 def _tenants() -> dict[str, Schema]:
-    """Accounts, users and QoS. What they may say besides their types is slurm_tenants' to check, for it takes the same from elsewhere.
+    """Accounts, users, QoS and reservations. What they may say besides their types is slurm_tenants' to check, for it takes the same from elsewhere.
 
     The lists are atomic: the API server would note the writer of each entry of others, which takes more room than the entries.
     """
@@ -1396,6 +1465,20 @@ def _tenants() -> dict[str, Schema]:
         "coordinators": some("Users who may manage it.", "A user.", 1000),
         **association,
     }
+    time = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{4,15}(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+    reservation = {
+        "name": _string("Its name."),
+        "start": _string("When it begins, such as 2026-01-31T08:00:00Z. Without an offset, UTC.", time),
+        "end": _string("When it ends. Exactly one of end and duration.", time),
+        "duration": _quantity("How long it lasts, in minutes, or a time such as 1-00:00:00 in quotes.", _DURATION),
+        "nodes": _string("Its nodes, such as gpu-[0-3], or ALL."),
+        "nodeCount": _integer("How many nodes Slurm chooses for it.", 1, 2**31 - 1),
+        "users": some("Users who may use it. It needs users or accounts.", "A user.", 1000),
+        "accounts": some("Accounts whose users may use it.", "An account.", 1000),
+        "partition": _string("The partition whose nodes it has."),
+        "features": _string("What its nodes have."),
+        "flags": some("Slurm's flags, such as WEEKLY or IGNORE_JOBS.", "A flag."),
+    }
     one = {"account": _string("The account."), "partition": _string("The partition. Without one, all."), **association}
     user = {
         "name": _string("Their name."),
@@ -1407,6 +1490,7 @@ def _tenants() -> dict[str, Schema]:
         "qos": _list("Qualities of service.", _object("A QoS.", qos, required=("name",)), maximum=1000),
         "accounts": _list("Accounts. Their order does not matter.", _object("An account.", account, required=("name",)), maximum=20000),
         "users": _list("Users of accounts.", _object("A user.", user, required=("name",)), maximum=20000),
+        "reservations": _list("Reservations of nodes.", _object("A reservation.", reservation, required=("name", "start")), maximum=1000),
     }
 
 
@@ -1560,7 +1644,7 @@ def _accounting() -> Schema:
                 default=[],
             ),
             "tenants": _object(
-                "Accounts, users and QoS of the database. Without it, nothing of them is changed.",
+                "Accounts, users and QoS of the database, and reservations. Without it, nothing of them is changed.",
                 {
                     **_tenants(),
                     "objects": _boolean("Whether the SlurmTenants of the namespace that name this cluster count too.", False),

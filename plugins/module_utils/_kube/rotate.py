@@ -8,6 +8,10 @@ annotation makes no other keys, and goes on. What a pod uses it reports itself, 
 
 Pods whose daemon can take other keys are informed in two steps, because keys that differ between pods let nobody in: first all volumes get the keys, which
 takes a kubelet seconds and changes nothing, then all daemons use them at once.
+
+A daemon that knows several keys has no such moment. With ``overlap`` the Secret goes through three stages, each of which all pods have before the next one
+begins: the next key is known, it takes the place of the former one, and this one goes when nothing is valid any more that was made with it. The keys
+that the Secret has are the stage, so each of them may last.
 """
 
 from __future__ import annotations
@@ -93,7 +97,8 @@ class _Rotation:
         self._params = params
         self._secret = secret.parse(dict(params["secret"]), str(client.access.namespace))
         self._namespace = str(self._secret.ref.namespace)
-        self._container = str(params.get("container") or "")
+        self._containers = [str(name) for name in params.get("containers") or ()]
+        self._overlap = params.get("overlap")
         self._command = [str(word) for word in params.get("command") or ()]
         self._deadline = time.monotonic() + float(params["timeout"])
         self._begun = self._changed = False
@@ -119,7 +124,7 @@ class _Rotation:
         if not secret.is_rotating(live):
             if self._command:
                 self._refuse_unreachable()
-            live = secret.overwrite(self._client, self._secret, check=check)
+            live = secret.overwrite(self._client, self._secret, check=check, beside=self._overlap is not None)
             self._begun = True
         self._changed = True
         if check:
@@ -129,6 +134,11 @@ class _Rotation:
             return
         if self._command:
             self._inform(digest(live))
+            while stage := secret.stage(live, self._secret):
+                if stage == secret.FORMER:
+                    self._outlive(float(self._overlap or 0))
+                live = secret.advance(self._client, self._secret, live)
+                self._inform(digest(live))
         for selector in self._restarts:
             self._replace(selector, changed_at(live))
         secret.finish_rotation(self._client, self._secret)
@@ -148,7 +158,15 @@ class _Rotation:
         return [pod for pod in self._running() if not pod["metadata"].get("deletionTimestamp")]
 
     def _running(self) -> list[Object]:
-        return [pod for pod in self._pods(str(self._params["selector"])) if container_id(pod, self._container)]
+        return [pod for pod in self._pods(str(self._params["selector"])) if container_id(pod, self._containers[0])]
+
+    def _outlive(self, seconds: float) -> None:
+        """Return when what was made with the former keys is no longer valid. That is no part of the time in which pods must respond."""
+        self._deadline += seconds
+        until, progress = time.monotonic() + seconds, ProgressLog()
+        while (left := until - time.monotonic()) > 0:
+            progress.log(f"all pods use the new keys; the former ones are removed in {left:.0f} s")
+            time.sleep(min(left, _PAUSE))
 
     def _refuse_unreachable(self) -> None:
         """Raise Conflict, before anything is changed, where a pod could not be given the new keys: it would be left alone with its own."""
@@ -160,21 +178,21 @@ class _Rotation:
                 "run again when they are gone"
             )
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            found = [text for text in pool.map(lambda pod: self._ask(pod, ["mounted"]), pods) if text]
+            found = [text for text in pool.map(lambda pod: self._ask(pod, self._containers[0], ["mounted"]), pods) if text]
         if found:
             raise _refused(
                 f"{self._secret.ref} is not rotated, because {len(found)} of {len(pods)} pods cannot be given new keys: {_some(found)}; "
                 "bring them back or delete them, give pods of an older image the current one, and run again"
             )
 
-    def _ask(self, pod: Object, words: list[str]) -> str:
+    def _ask(self, pod: Object, container: str, words: list[str]) -> str:
         """Run the command in a pod; return "" where that succeeds or the pod is gone, else why not, with its name."""
         try:
             done = run_in_pod(
                 self._client,
                 namespace=self._namespace,
                 pod=_name(pod),
-                container=self._container,
+                container=container,
                 command=[*self._command, *words],
                 timeout=_COMMAND,
             )
@@ -188,33 +206,37 @@ class _Rotation:
         """Have all daemons use the keys; and those, too, whose container has started meanwhile, maybe with the former ones."""
         known: set[str] = set()
         while True:
-            pods = [pod for pod in self._listeners() if container_id(pod, self._container) not in known]
+            pods = [pod for pod in self._listeners() if not self._ids(pod) <= known]
             if not pods:
                 return
             self._have_mounted(pods, wanted)
-            self._have_used(pods, wanted)
-            known |= {container_id(pod, self._container) for pod in pods}
-            self._done += [_name(pod) for pod in pods]
+            for container in self._containers:
+                self._have_used([pod for pod in pods if container_id(pod, container)], container, wanted)
+            known |= {one for pod in pods for one in self._ids(pod)}
+            self._done += [_name(pod) for pod in pods if _name(pod) not in self._done]
+
+    def _ids(self, pod: Object) -> set[str]:
+        return {container_id(pod, container) for container in self._containers} - {""}
 
     def _have_mounted(self, pods: list[Object], wanted: str) -> None:
         params = {
             "namespace": self._namespace,
             "config_map": self._secret.ref.name,
             "hash": wanted,
-            "container": self._container,
+            "container": self._containers[0],
             "command": [*self._command, "mounted"],
             "timeout": max(1.0, self._deadline - time.monotonic()),
         }
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             Refresh(self._client, params).have_taken_in(pods, pool)
 
-    def _have_used(self, pods: list[Object], wanted: str) -> None:
-        """Return when the daemons of all pods use the keys; all are asked at once."""
+    def _have_used(self, pods: list[Object], container: str, wanted: str) -> None:
+        """Return when the daemons of this container of all pods use the keys; all are asked at once."""
         progress = ProgressLog()
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             left = pods
             while True:
-                found = list(zip(left, pool.map(lambda pod: self._ask(pod, ["use", wanted]), left), strict=True))
+                found = list(zip(left, pool.map(lambda pod: self._ask(pod, container, ["use", wanted]), left), strict=True))
                 left = [pod for pod, text in found if text]
                 if not left:
                     return

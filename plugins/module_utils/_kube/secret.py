@@ -33,6 +33,8 @@ _MAX_RANDOM = 1 << 20
 _LETTERS = string.ascii_letters + string.digits
 # Annotations: when a rotation began that has not ended, and when the last one ended.
 ROTATING, ROTATED = "corral.hpc/rotating", "corral.hpc/rotated"
+# What a key that pods have beside the one that they use ends with: first the next one is known to all, then the former one still is.
+NEXT, FORMER = ".next", ".former"
 
 
 @dataclass
@@ -128,7 +130,7 @@ def _make(client: Client, secret: Wanted, manager: str, check: bool) -> None:
         else:
             if _complete(client, secret, live, query):
                 return
-    raise KubeError(f"{secret.ref} keeps being changed by somebody else; stop that and run again.")
+    raise _contended(secret)
 
 
 def _create(client: Client, secret: Wanted, query: dict[str, str], check: bool) -> bool:
@@ -220,8 +222,39 @@ def is_rotating(live: dict[str, Any]) -> bool:
     return ROTATING in (live["metadata"].get("annotations") or {})
 
 
-def overwrite(client: Client, secret: Wanted, *, check: bool) -> dict[str, Any]:
-    """Give a Secret new keys, and the mark of a rotation, in one write. One that has the mark stays. Returns what there is afterwards."""
+def stage(live: dict[str, Any], secret: Wanted) -> str:
+    """Return which keys a Secret has beside those that are used: NEXT, FORMER, or "" for none."""
+    data = live.get("data") or {}
+    return next((suffix for suffix in (NEXT, FORMER) if any(f"{key}{suffix}" in data for key in secret.keys)), "")
+
+
+def advance(client: Client, secret: Wanted, live: dict[str, Any]) -> dict[str, Any]:
+    """Bring a Secret from the stage that ``live`` has to the one after it, in one write: the next keys take the place of the former, or these go."""
+    begun = stage(live, secret)
+    for _dummy in range(_RACES):
+        live = read_own(client, secret)
+        if stage(live, secret) != begun:
+            return live  # another run's, or a first try whose response was lost: all pods must have this first
+        had = live.get("data") or {}
+        data: dict[str, str | None] = {}
+        for key in secret.keys:
+            if begun == NEXT and f"{key}{NEXT}" in had:
+                data |= {key: had[f"{key}{NEXT}"], f"{key}{FORMER}": had.get(key), f"{key}{NEXT}": None}
+            elif begun == FORMER:
+                data[f"{key}{FORMER}"] = None
+        body = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}, "data": data}
+        try:
+            return dict(_patch(client, secret, body, {"fieldManager": "corral"}))
+        except Conflict:
+            continue
+    raise _contended(secret)
+
+
+def overwrite(client: Client, secret: Wanted, *, check: bool, beside: bool = False) -> dict[str, Any]:
+    """Give a Secret new keys, and the mark of a rotation, in one write. One that has the mark stays. Returns what there is afterwards.
+
+    ``beside``: the former keys stay in use, and the new ones are beside them as NEXT.
+    """
     query = {"fieldManager": "corral", **({"dryRun": "All"} if check else {})}
     for _dummy in range(_RACES):
         live = read_own(client, secret)
@@ -229,16 +262,25 @@ def overwrite(client: Client, secret: Wanted, *, check: bool) -> dict[str, Any]:
             return live
         annotations = {ROTATING: _now(), lost_keys.KEYS: ",".join(sorted(lost_keys.recorded(live) | secret.keys.keys()))}
         metadata = {"resourceVersion": live["metadata"]["resourceVersion"], "annotations": annotations}
-        body = {"metadata": metadata, "data": _contents(secret.keys)}
+        made = {f"{key}{NEXT if beside else ''}": content for key, content in _contents(secret.keys).items()}
         try:
-            done = client.request(
-                "PATCH", secret.ref.path, what=f"rotate {secret.ref}", query=query, body=body, content_type=MERGE, retry_conflict=False
-            )
+            done = _patch(client, secret, {"metadata": metadata, "data": made}, query)
         except Conflict:
             continue  # somebody else's, or a first try whose response was lost
         secret.result, secret.added = "configured", describe(secret)
-        return dict(done.data)
-    raise KubeError(f"{secret.ref} keeps being changed by somebody else; stop that and run again.")
+        return dict(done)
+    raise _contended(secret)
+
+
+def _patch(client: Client, secret: Wanted, body: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+    done = client.request(
+        "PATCH", secret.ref.path, what=f"rotate {secret.ref}", query=query, body=body, content_type=MERGE, retry_conflict=False
+    )
+    return dict(done.data)
+
+
+def _contended(secret: Wanted) -> KubeError:
+    return KubeError(f"{secret.ref} keeps being changed by somebody else; stop that and run again.")
 
 
 def finish_rotation(client: Client, secret: Wanted) -> None:

@@ -138,6 +138,18 @@ OURS = (
         f"repair that; the health check resumes the node within a minute; only after an Xid {_RESUME}",
     ),
     _kind(
+        "prolog",
+        "",
+        "a script that runs before jobs failed ({text}), and the job was requeued",
+        f"{_LOG} has its output; fix that, then {_RESUME}",
+    ),
+    _kind(
+        "epilog",
+        "",
+        "a script that runs after jobs failed ({text})",
+        f"{_LOG} has its output; fix that, then {_RESUME}",
+    ),
+    _kind(
         "start",
         "",
         "its pod could not be made ready ({text})",

@@ -62,6 +62,16 @@ def refusal(running: str, wanted: str, others: Iterable[str] = (), slurmdbd: str
     )
 
 
+def without_auth(wanted: str, auth: str) -> str:
+    """Explain why an image with Slurm ``wanted`` cannot have spec.slurm.auth as ``auth``; "" where it can. Several keys came with 24.05, sackd before."""
+    if auth != "slurm" or _release(wanted) >= _HALF_YEARS:
+        return ""
+    return (
+        f"spec.slurm.auth is slurm, and spec.images.slurm has Slurm {wanted}, whose auth/slurm knows no slurm.jwks: choose an image of Slurm "
+        f"{_name(_HALF_YEARS)} or newer, or set spec.slurm.auth: munge."
+    )
+
+
 def _release(text: str) -> Release:
     match = _VERSION.search(text)
     if not match:

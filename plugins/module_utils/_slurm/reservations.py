@@ -10,7 +10,7 @@ keeps its length; its start is in its wanted state when it is a whole number of 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,6 +62,8 @@ _DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(
 _RELATIVE = re.compile(r"(now|today|tomorrow|midnight|noon|fika|teatime)(\+\d+[a-z]*)?", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _FLAG = re.compile(r"[A-Z][A-Z0-9_]*")
+# No value before the comment has white space in it; what is in the comment counts for nothing.
+_COMMENT = re.compile(r"ReservationName=(\S+) .*? Comment=(.*)")
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,36 @@ def parse(text: str) -> list[Reservation]:
         )
         for row in output.rows(text, "reservations")
     ]
+
+
+def commented(text: str, comment: str) -> frozenset[str]:
+    """Return the names of those with this comment, which the JSON of 24.11 does not show; ``text`` is ``scontrol show reservations --oneliner``'s."""
+    found = (_COMMENT.fullmatch(line.strip()) for line in text.splitlines())
+    return frozenset(match[1] for match in found if match and match[2] == comment)
+
+
+def current(desired: Wanted, live: Reservation | None, now: float) -> Wanted | None:
+    """Return what one with a start and an end has to be by now; None for one that is over.
+
+    slurmctld takes no start in the past: one that has begun begins now, and one that recurs at its next time.
+    """
+    assert isinstance(desired.start, int)
+    start, minutes = desired.start, desired.minutes
+    if minutes is None:
+        minutes = ((desired.end or start) - start) // 60
+    recurs = next((flag for flag in _PERIODS if flag in (desired.flags or ())), "")
+    if recurs:
+        period, days = _PERIODS[recurs]
+        start += max(0, -(int(start - now) // period)) * period
+        while datetime.fromtimestamp(start, UTC).weekday() not in days:
+            start += _DAY
+        return replace(desired, start=start, end=None, minutes=minutes)
+    end = start + 60 * minutes
+    if end <= now:
+        return None
+    if start > now:
+        return desired
+    return replace(desired, start=int(now) if live and live.start > now else "now", end=end, minutes=None)
 
 
 def wanted(params: dict[str, Any]) -> Wanted:

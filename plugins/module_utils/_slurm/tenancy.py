@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._errors import CorralError, quoted
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting, reservations
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import MARK, NAMES, ROOT, Fields, Key, Live
 
 # An object that has a document as its spec, beside the cluster that it is for.
@@ -40,10 +40,11 @@ _QOS_WORDS = {
     "limitFactor": "LimitFactor",
 }
 _ASSOCIATION_WORDS = {"fairshare": "Fairshare", "qos": "QOS", "defaultQos": "DefaultQOS"}
-_TOP = ("qos", "accounts", "users")
+_TOP = ("qos", "accounts", "users", "reservations")
 _QOS = ("name", "description", *_QOS_WORDS, "limits")
 _ACCOUNT = ("name", "parent", "description", "organization", "coordinators", *_ASSOCIATION_WORDS, "limits")
 _USER = ("name", "adminLevel", "defaultAccount", "associations")
+_RESERVATION = ("name", "start", "end", "duration", "nodes", "nodeCount", "users", "accounts", "partition", "features", "flags")
 _ASSOCIATION = ("account", "partition", *_ASSOCIATION_WORDS, "limits")
 
 # A limit, and those of the same association that it must not be above; of associations above it those that begin with Grp.
@@ -127,6 +128,14 @@ class WantedAssociation:
     fields: Fields
 
 
+@dataclass(frozen=True)
+class WantedReservation:
+    """A reservation, with a start and an end."""
+
+    path: str
+    reservation: reservations.Wanted
+
+
 @dataclass
 class Desired:
     """All that is asked for; with ``prune`` what this collection has made and is not in it is removed."""
@@ -135,6 +144,7 @@ class Desired:
     accounts: dict[str, WantedAccount] = field(default_factory=dict)
     users: dict[str, WantedUser] = field(default_factory=dict)
     associations: dict[Key, WantedAssociation] = field(default_factory=dict)
+    reservations: dict[str, WantedReservation] = field(default_factory=dict)
     prune: bool = False
     # What is removed in any case, whoever has made it.
     absent_qos: frozenset[str] = frozenset()
@@ -201,6 +211,8 @@ class Reader:
             name = self._own_name(one, path, desired.users, "user")
             if name:
                 self._user(desired, name, one, path)
+        for path, one in self._entries(given, "reservations", f"{within}reservations", _RESERVATION):
+            self._reservation(desired, one, path)
 
     def qos(self, one: dict[str, Any], path: str, *, exact: bool) -> WantedQos:
         """Return a QoS; ``exact``: what is not named must not be set."""
@@ -257,6 +269,47 @@ class Reader:
             )
             return ADMIN_LEVELS[0]
         return str(given)
+
+    def _reservation(self, desired: Desired, one: dict[str, Any], path: str) -> None:
+        before = len(self.problems)
+        for key in ("users", "accounts", "flags"):
+            if one.get(key) is not None and not (isinstance(one[key], list) and all(isinstance(each, str) for each in one[key])):
+                self.wrong(f"{path}.{key}", "is not a list of names; write each with a dash in front of it.")
+        for key in ("nodes", "partition", "features"):
+            if one.get(key) is not None and not (isinstance(one[key], str) and re.fullmatch(r"\S+", one[key])):
+                self.wrong(f"{path}.{key}", f"is {quoted(str(one[key]))}; it must be one word.")
+        count = one.get("nodeCount")
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            self.wrong(f"{path}.nodeCount", f"is {quoted(str(count))}; it must be a number from 1 on.")
+        for keys, why in (
+            (("name",), "has no name; write one."),
+            (("start",), "has no start; write one, such as 2026-01-31T08:00:00Z."),
+            (("nodes", "nodeCount"), "has neither nodes nor nodeCount; write one, nodes: ALL for all."),
+            (("users", "accounts"), "has neither users nor accounts; write who may use it (root alone keeps all others out)."),
+        ):
+            if not any(one.get(key) for key in keys):
+                self.wrong(path, why)
+        if (one.get("end") is None) == (one.get("duration") is None):
+            self.wrong(path, "must have one of end and duration; write one of them.")
+        if len(self.problems) > before:
+            return
+        try:
+            lists = {key: one.get(key) or [] for key in ("users", "accounts", "flags")}
+            wanted = reservations.wanted({**one, **lists, "node_count": count})
+        except CorralError as error:
+            self.problems.append(f"{path}: {error}")
+            return
+        if not isinstance(wanted.start, int):
+            self.wrong(
+                f"{path}.start", f"is {quoted(str(one['start']))}, another time in each run; write one such as 2026-01-31T08:00:00Z."
+            )
+        elif wanted.end is not None and wanted.end - wanted.start < 60:
+            self.wrong(f"{path}.end", "is not a minute after its start; correct one of the two.")
+        elif wanted.name in desired.reservations:
+            other = desired.reservations[wanted.name].path
+            self.wrong(f"{path}.name", f"is {wanted.name}, as {other}.name is; there is one reservation of a name, so leave one out.")
+        else:
+            desired.reservations[wanted.name] = WantedReservation(path, wanted)
 
     def _user(self, desired: Desired, name: str, one: dict[str, Any], path: str) -> None:
         accounts = []
@@ -426,6 +479,8 @@ class Check:
             known = self.live.associations.get(key)
             own = {**(known.fields if known else {}), **one.fields}
             self._association(self.chain(key[0]), one.path, one.fields, f"user {key[1]}", own)
+        for reservation in self.desired.reservations.values():
+            self._reservation(reservation)
         held = {key[:2] for key in (*self.desired.associations, *self.live.associations)}
         for name, user in self.desired.users.items():
             if user.default_account and (user.default_account, name) not in held:
@@ -434,6 +489,16 @@ class Check:
                     f"has the default account {user.default_account}, to which user {name} has no association; make one first.",
                 )
         return self.problems
+
+    def _reservation(self, one: WantedReservation) -> None:
+        """Note who cannot use it. A minus in front of a name keeps that one out."""
+        for account in one.reservation.accounts or ():
+            if account.lstrip("-") not in self.account_names:
+                self._unknown(f"{one.path}.accounts", "account", account.lstrip("-"), self.account_names)
+        for user in one.reservation.users or ():
+            name = user.lstrip("-")
+            if name != ROOT and name not in self.desired.users and name not in self.live.users:
+                self._say(f"{one.path}.users", f"has {name}, and there is no user of that name; make them first, or correct the name.")
 
     def parent(self, name: str) -> str:
         """Return the account that one will be below."""

@@ -10,6 +10,7 @@ refused.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,8 @@ from ansible_collections.corral.slurm.plugins.module_utils._errors import Corral
 from ansible_collections.corral.slurm.plugins.module_utils._kube.client import Client
 from ansible_collections.corral.slurm.plugins.module_utils._kube.discovery import Resource
 from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import KubeError, NotFound
-from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting, tenancy, tenancy_plan
-from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import Key, Live
+from ansible_collections.corral.slurm.plugins.module_utils._slurm import accounting, reservations, tenancy, tenancy_plan
+from ansible_collections.corral.slurm.plugins.module_utils._slurm.accounting import MARK, Key, Live
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy import Desired
 from ansible_collections.corral.slurm.plugins.module_utils._slurm.tenancy_plan import Plan
 from ansible_collections.corral.slurm.plugins.module_utils._slurmctld.slurmctld import (
@@ -42,6 +43,11 @@ _A_ROW = 0.2
 # so what is left is given again by user, of so many at most: a job of one of them keeps only that one.
 _ROUNDS = 4
 _BY_USER = 1000
+# Two outputs in one exec; scontrol prints no such line.
+_BETWEEN = "#corral"
+RESERVATIONS = ["sh", "-c", f"scontrol show reservations --json && echo '{_BETWEEN}' && scontrol show reservations --oneliner"]
+# slurmctld may learn of a new account from slurmdbd when sacctmgr has ended.
+_LEARN = 10.0
 
 OBJECTS = Resource("corral.hpc", "v1alpha1", tenancy.KIND, "slurmtenants", namespaced=True, builtin=False)
 
@@ -68,12 +74,52 @@ def tenants(params: Params, *, check: bool, diff: bool) -> dict[str, Any]:
             )
         try:
             _before, plan, _after = converge(slurmctld, lambda _live: desired, check=check, timeout=float(params["wait_timeout"]))
+            reserved = _reservations(slurmctld, desired, plan, check=check) if desired.reservations or prune else 0
         except Absent as error:
             if not check:
                 raise
             warning = f"It is not known which accounts, users and QoS a run would change, since there is no accounting yet: {error}"
             return {"changed": True, "writes": 0, "kept": [], "warnings": [warning], "requests": client.requests}
-        return {**result(plan, diff, "tenants"), "kept": plan.kept, "requests": client.requests}
+        return {**result(plan, diff, "tenants", reserved), "kept": plan.kept, "requests": client.requests}
+
+
+def _reservations(slurmctld: Slurmctld, desired: Desired, plan: Plan, *, check: bool) -> int:
+    """Converge reservations, of which the plan gets what differs; return the number of commands. One of ours that prune takes goes last."""
+    text, _line, comments = ask(slurmctld, RESERVATIONS, "its reservations", COMMAND).partition(f"\n{_BETWEEN}\n")
+    live = {one.name: one for one in reservations.parse(text)}
+    steps: list[tuple[list[str], str]] = []
+    now = time.time()
+    for name, one in desired.reservations.items():
+        known = live.get(name)
+        wanted = reservations.current(one.reservation, known, now)
+        commands = reservations.commands(known, wanted) if wanted else []
+        if wanted and commands:
+            before, after = reservations.difference(known, wanted)
+            plan.differs(f"reservation {name}", before if known else None, after)
+        mark = [] if known else [f"comment={MARK}"]
+        steps.extend(([*command, *mark], f"{command[1]} reservation {name} ({one.path})") for command in commands)
+    for name in sorted(reservations.commented(comments, MARK) & live.keys() - desired.reservations.keys()) if desired.prune else ():
+        plan.differs(f"reservation {name}", {"nodes": live[name].nodes}, None)
+        steps.append((["scontrol", "delete", f"reservationname={name}"], f"delete reservation {name}"))
+    if not check:
+        _carry_out(slurmctld, steps, patient=bool(plan.lines))
+    return len(steps)
+
+
+def _carry_out(slurmctld: Slurmctld, steps: list[tuple[list[str], str]], *, patient: bool) -> None:
+    done, until = patient, time.monotonic() + _LEARN
+    for command, what in steps:
+        while True:
+            try:
+                slurmctld.execute(command, what)
+            except KubeError as error:
+                if patient and isinstance(error, Refused) and time.monotonic() < until:
+                    time.sleep(1.0)
+                    continue
+                error.data["changed"] = done
+                raise
+            done = True
+            break
 
 
 def _objects(client: Client, slurmctld: Slurmctld) -> list[dict[str, Any]]:
@@ -321,9 +367,10 @@ def _short(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
-def result(plan: Plan, diff: bool, title: str) -> dict[str, Any]:
-    """Return what a task returns of a plan."""
-    found: dict[str, Any] = {"changed": bool(plan.lines), "writes": len(plan.lines)}
-    if diff and plan.lines:
+def result(plan: Plan, diff: bool, title: str, more: int = 0) -> dict[str, Any]:
+    """Return what a task returns of a plan, and of so many writes more."""
+    writes = len(plan.lines) + more
+    found: dict[str, Any] = {"changed": bool(writes), "writes": writes}
+    if diff and writes:
         found["diff"] = difference(title, plan.before, plan.after)
     return found

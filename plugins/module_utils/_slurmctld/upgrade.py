@@ -32,6 +32,9 @@ def run(params: dict[str, Any], *, check: bool, diff: bool) -> dict[str, Any]:
         if not said:
             raise KubeError(f"Job {slurmctld.namespace}/{params['job']} has not printed the version of its image; run again.")
         wanted = releases.version(said[-1], "The new image")
+        lacks = releases.without_auth(wanted, str(params.get("auth") or ""))
+        if lacks:
+            raise CorralError(f"{lacks} Nothing was changed.")
         nodes: dict[str, int] = {}
         slurmdbd = ""
         try:

@@ -13,6 +13,8 @@ from typing import Any
 
 SCRIPT = Path(__file__).resolve().parents[3] / "images" / "slurm" / "health.py"
 OUTAGE = "corral-jail-outage"
+# Of health.py, for a job that must not begin.
+REFUSED = 3
 
 # scontrol and sinfo as far as the script uses them; anything else is an error.
 SCHEDULER = f"""\
@@ -25,6 +27,16 @@ given = dict(word.split("=", 1) for word in words if "=" in word)
 if verb == "sinfo" and "-O" in words:
     assert words[:3] + words[4:] == ["-h", "-N", "-n", "-O", "Comment:1200"], words
     print((state["nodes"][words[3]].get("comment") or "(null)").ljust(1200))
+elif verb == "squeue" and "-O" in words:
+    assert words[:2] + words[3:] == ["-h", "-j", "-O", "AdminComment:200"], words
+    print((state.setdefault("comments", {{}}).get(words[2]) or "(null)").ljust(200))
+elif verb == "squeue":
+    assert words[:2] + words[3:4] + words[5:] == ["-h", "-w", "-u", "-o", "%A"], words
+    print(" ".join(state.get("jobs", [])))
+elif words[0] == "notify":
+    state.setdefault("notified", []).append(words[1:])
+elif words[0] == "update" and "jobid" in given:
+    state.setdefault("comments", {{}})[given["jobid"]] = given["admincomment"]
 elif verb == "sinfo":
     assert words == ["-h", "-N", "-o", "%N %T %E"], words
     for name, node in state["nodes"].items():
@@ -64,7 +76,7 @@ class Nodes:
         self.path = folder / "state.json"
         self.names = [f"n{number:03}" for number in range(count)]
         self.save({"held": False, "nodes": {name: {"drain": False, "reason": ""} for name in self.names}})
-        for name in ("scontrol", "sinfo"):
+        for name in ("scontrol", "sinfo", "squeue"):
             self.program(name, SCHEDULER.replace("{path!r}", repr(str(self.path))).replace("{{", "{").replace("}}", "}"))
         conf = folder / "plugstack.conf"
         conf.write_text("required /opt/corral/lib/corral/spank_corral_jail.so jail=/mnt/jail\n")
@@ -97,12 +109,20 @@ class Nodes:
 
     def check(self, *names: str) -> None:
         for name in names or self.names:
-            (self.folder / "node").write_text(name + "\n")
-            path = f"{self.folder}:{os.environ['PATH']}"
-            given = {"node-file": "node", "settings": "health.json", "jail-exec": "jail-exec", "plugstack": "plugstack.conf"}
-            words = [f"--{option}={self.folder / file}" for option, file in given.items()]
-            words += [f"--folder={self.folder / 'run' / name}", f"--root={self.system}"]
-            subprocess.run([sys.executable, "-Es", SCRIPT, *words], env={"PATH": path}, check=True, capture_output=True, text=True)
+            self.hook(name)
+
+    def hook(self, name: str, *more: str, text: str = "", **environment: str) -> int:
+        """Run the program on a node, by default as HealthCheckProgram; return its status."""
+        (self.folder / "node").write_text(name + "\n")
+        path = f"{self.folder}:{os.environ['PATH']}"
+        given = {"node-file": "node", "settings": "health.json", "jail-exec": "jail-exec", "plugstack": "plugstack.conf"}
+        words = [f"--{option}={self.folder / file}" for option, file in given.items()]
+        words += [f"--folder={self.folder / 'run' / name}", f"--root={self.system}"]
+        command = [sys.executable, "-Es", SCRIPT, *words, *more]
+        done = subprocess.run(command, env={"PATH": path, **environment}, input=text, check=False, capture_output=True, text=True)
+        if done.returncode not in (0, REFUSED):
+            raise RuntimeError(done.stderr)
+        return done.returncode
 
     def last(self, name: str) -> dict[str, Any]:
         """What the last run of a node's found."""

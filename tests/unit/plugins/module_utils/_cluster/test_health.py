@@ -29,7 +29,7 @@ def slurm_conf(document: Any) -> str:
 
 def test_without_a_word_nodes_are_checked() -> None:
     found = workers(good())
-    assert found["health_config_map"] == "demo-worker-health" and list(found["health_files"]) == [health.FILE]
+    assert found["health_config_map"] == "demo-worker-health" and list(found["health_files"]) == [health.FILE, "prolog.conf", "epilog.conf"]
     settings = json.loads(found["health_files"][health.FILE])
     assert settings["guardPercent"] == 25 and settings["off"] == [] and settings["checks"] == []
     assert settings["thresholds"] == {"diskPercent": 95, "inodePercent": 95, "memoryPercent": 97, "clockOffsetMilliseconds": 100}

@@ -117,7 +117,8 @@ def test_lines_of_the_other_files() -> None:
 
 
 def test_without_lines_of_theirs_there_are_no_further_files() -> None:
-    assert sorted(model(good())["config"]["files"]) == ["cgroup.conf", "config.hash", "plugstack.conf", "slurm.conf"]
+    texts = sorted(model(good())["config"]["files"])
+    assert texts == ["cgroup.conf", "config.hash", "epilog.sh", "plugstack.conf", "prolog.sh", "slurm.conf"]
 
 
 def test_where_nothing_is_asked_pods_are_placed_as_before() -> None:

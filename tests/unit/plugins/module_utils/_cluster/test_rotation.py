@@ -33,8 +33,8 @@ def test_each_has_its_recipe_its_pods_and_its_place() -> None:
         ("jwt", "demo-rest-jwt-key"),
     ]
     cluster = "app.kubernetes.io/name=slurm,app.kubernetes.io/instance=demo"
-    assert found[0]["selector"] == cluster and found[0]["container"] == "munged"
-    assert found[1]["selector"] == f"{cluster},app.kubernetes.io/component=login" and found[1]["container"] == "sshd"
+    assert found[0]["selector"] == cluster and found[0]["containers"] == ["munged"]
+    assert found[1]["selector"] == f"{cluster},app.kubernetes.io/component=login" and found[1]["containers"] == ["sshd"]
     assert all(row["restart"] == [] and row["command"] == ["/usr/local/lib/corral/keys.sh", row["name"]] for row in found[:2])
     components = [[selector.rpartition("=")[2] for selector in row["restart"]] for row in found[2:]]
     assert components == [["database", "accounting"], ["accounting", "controller"]]
@@ -44,8 +44,16 @@ def test_each_has_its_recipe_its_pods_and_its_place() -> None:
 def test_workers_have_host_keys_of_their_own() -> None:
     (row,) = rows("worker_host_keys", workers={"ssh": "WithJob"})
     assert row["secret"]["name"] == "demo-worker-host-keys"
-    assert row["selector"].endswith("app.kubernetes.io/component=worker") and row["container"] == "slurmd"
+    assert row["selector"].endswith("app.kubernetes.io/component=worker") and row["containers"] == ["slurmd"]
     assert (row["command"], row["restart"]) == (["/usr/local/lib/corral/keys.sh", "host_keys"], [])
+
+
+def test_slurms_own_key_has_another_beside_it_and_slurmctld_is_informed_last() -> None:
+    (row,) = rows("slurm", slurm={"auth": "slurm"})
+    assert row["secret"]["name"] == "demo-base-slurm-key" and row["selector"].endswith("app.kubernetes.io/instance=demo")
+    assert row["containers"] == ["sack", "sackd", "slurmd", "slurmdbd", "slurmctld"]
+    assert row["command"] == ["/usr/local/lib/corral/keys.sh", "slurm"] and row["restart"] == []
+    assert row["overlap"] > 120, "a job's credential"
 
 
 def test_without_accounting_tokens_are_slurmctlds_alone() -> None:
@@ -56,14 +64,15 @@ def test_without_accounting_tokens_are_slurmctlds_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "spec", "words"),
     [
-        ("mung", {}, "rotate names 'mung'; it can be munge, host_keys, worker_host_keys, database, jwt"),
+        ("mung", {}, "rotate names 'mung'; it can be munge, slurm, host_keys, worker_host_keys, database, jwt"),
         ("database", {}, r"the document has no spec\.accounting"),
         (
             "database",
             {"accounting": {"database": {"external": EXTERNAL}}},
             r"is not the cluster's own: change the password there and in the Secret",
         ),
-        ("host_keys", {"slurm": {"auth": "slurm"}}, r"spec\.slurm\.auth is slurm, whose daemons read their key when they start"),
+        ("host_keys", {"slurm": {"auth": "slurm"}}, r"names munge, but spec\.slurm\.auth is slurm, so the cluster has no such key"),
+        ("slurm", {}, r"names slurm, but spec\.slurm\.auth is munge, so the cluster has no such key"),
         ("jwt", {}, r"the document has no spec\.rest"),
         ("worker_host_keys", {"workers": {"ssh": "Never"}}, r"spec\.workers\.ssh is Never, so workers have none"),
     ],

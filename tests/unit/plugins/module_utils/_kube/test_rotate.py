@@ -22,7 +22,7 @@ BEFORE, CHANGE, AFTER = (f"2026-01-01T00:00:0{second}Z" for second in (1, 2, 3))
 OLD = base64.b64encode(b"old").decode()
 OURS = {"app.kubernetes.io/managed-by": "corral", "app.kubernetes.io/instance": "lab"}
 WANTED: Json = {"name": "key", "namespace": "slurm", "labels": OURS, "data": {"k": {"random_bytes": 32}}}
-INFORMED: Json = {"secret": WANTED, "selector": "all", "container": "munged", "command": ["keys.sh", "munge"], "timeout": 5}
+INFORMED: Json = {"secret": WANTED, "selector": "all", "containers": ["munged"], "command": ["keys.sh", "munge"], "timeout": 5}
 RESTARTED: Json = {"secret": WANTED, "restart": ["first", "second"], "timeout": 5}
 
 
@@ -74,11 +74,11 @@ class Server:
             return Response(200, {})
         if query and query.get("dryRun"):
             return Response(200, {**self.live, "data": body["data"]})
-        annotations = {**(self.live["metadata"].get("annotations") or {}), **body["metadata"]["annotations"]}
+        annotations = {**(self.live["metadata"].get("annotations") or {}), **body["metadata"].get("annotations", {})}
         self.live["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
         if "data" in body:
             self.log.append("rotated")
-            self.live["data"].update(body["data"])
+            self.live["data"] = {key: value for key, value in {**self.live["data"], **body["data"]}.items() if value is not None}
             self.live["metadata"]["managedFields"][0]["time"] = CHANGE
         return Response(200, json.loads(json.dumps(self.live)))
 
@@ -89,12 +89,12 @@ class Server:
             if any(one["metadata"]["name"] == name for one in pods):
                 self.pods[selector] = [one for one in pods if one["metadata"]["name"] != name] + made
 
-    def run_in_pod(self, _client: Any, *, pod: str, command: list[str], **_more: Any) -> Output:
+    def run_in_pod(self, _client: Any, *, pod: str, command: list[str], container: str, **_more: Any) -> Output:
         if pod in self.mute:
             raise ExecError("Could not run keys.sh: its node does not respond.")
         if command[2] == "mounted":
             return Output(0, rotate.digest(self.live) + "\n", "")
-        self.log.append(f"{pod} uses")
+        self.log.append(f"{pod} uses" if container == "munged" else f"{container} of {pod} uses {sorted(self.live['data'])}")
         self.used[pod] = command[3]
         return Output(0, "", "")
 
@@ -236,9 +236,72 @@ def test_a_replacement_that_does_not_come_is_waited_for_and_not_deleted_again(se
     assert server.log == ["rotated", "deleted lab-database-0", "deleted lab-accounting-0"]
 
 
+BESIDE: Json = {
+    "secret": WANTED, "selector": "all", "containers": ["sack", "slurmd", "slurmctld"], "command": ["keys.sh", "slurm"], "overlap": 150, "timeout": 5,
+}  # fmt: skip
+STAGES = [["k", "k.next"], ["k", "k.former"], ["k"]]
+
+
+def daemons(name: str, *containers: str) -> Json:
+    made = pod(name)
+    made["status"]["containerStatuses"] = [
+        {"name": one, "state": {"running": {}}, "containerID": f"{name}/{one}"} for one in ("sack", *containers)
+    ]
+    return made
+
+
+def informed(*stages: list[str]) -> list[str]:
+    """What is logged of stages: each container of all pods before the next one, and all of them before the Secret is changed again."""
+    pods = ("sack of lab-controller-0", "sack of lab-cpu-0", "slurmd of lab-cpu-0", "slurmctld of lab-controller-0")
+    return [line for stage in stages for line in ("rotated", *(f"{one} uses {stage}" for one in pods))]
+
+
+@pytest.fixture
+def beside(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    server.pods["all"] = [daemons("lab-controller-0", "slurmctld"), daemons("lab-cpu-0", "slurmd")]
+    monkeypatch.setattr(rotate, "_AT_ONCE", 1)  # for the order in the log
+    return server
+
+
+def test_a_key_is_known_to_all_before_it_is_used_and_the_former_one_goes_last(beside: Server) -> None:
+    began = rotate.time.monotonic()
+    result = run(BESIDE)
+    assert beside.log == informed(*STAGES)
+    assert list(beside.live["data"]) == ["k"] and beside.live["data"]["k"] != OLD
+    assert result["pods"] == ["lab-controller-0", "lab-cpu-0"] and beside.marks == {secret.ROTATED}
+    assert rotate.time.monotonic() - began >= 150, "what was made with the former key is valid so long"
+    assert beside.live["data"]["k"] not in json.dumps(result)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_a_rotation_with_both_keys_is_continued_from_its_stage(beside: Server, stage: int) -> None:
+    new = base64.b64encode(b"new").decode()
+    beside.live["data"] = [{"k": OLD, "k.next": new}, {"k": new, "k.former": OLD}, {"k": new}][stage]
+    beside.live["metadata"]["annotations"] = {secret.ROTATING: BEFORE}
+    assert not run(BESIDE)["begun"]
+    assert beside.log == informed(*STAGES[stage:])[1:]
+    assert beside.live["data"] == {"k": new} and beside.marks == {secret.ROTATED}
+
+
+def test_a_stage_that_somebody_else_has_begun_is_not_skipped(beside: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write whose response was lost comes back as a conflict: pods must have what it wrote before the next one."""
+    request, lost = beside.request, []
+
+    def once_lost(method: str, path: str, *, body: Json, **more: Any) -> Response:
+        done = request(method, path, body=body, **more)
+        if "k.former" in (body.get("data") or {}) and not lost:
+            lost.append(True)
+            raise Conflict("Could not rotate it.", Status(409, "Conflict"))
+        return done
+
+    monkeypatch.setattr(beside, "request", once_lost)
+    run(BESIDE)
+    assert lost and beside.log == informed(*STAGES)
+
+
 def test_check_mode_names_the_pods_and_writes_nothing(server: Server) -> None:
     server.pods = {"all": [pod("lab-cpu-0")], "first": [], "second": [pod("lab-accounting-0")]}
-    for params, names in ((INFORMED, ["lab-cpu-0"]), (RESTARTED, ["lab-accounting-0"])):
+    for params, names in ((INFORMED, ["lab-cpu-0"]), ({**INFORMED, "overlap": 9}, ["lab-cpu-0"]), (RESTARTED, ["lab-accounting-0"])):
         result = run(params, check=True)
         assert (result["changed"], result["begun"], result["pods"]) == (True, True, names)
     assert server.log == [] and server.live["data"]["k"] == OLD and server.marks == set()

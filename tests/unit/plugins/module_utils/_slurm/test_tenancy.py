@@ -93,10 +93,41 @@ def test_the_page_has_each_field() -> None:
 Change = Callable[[dict[str, Any]], object]
 
 
+RESERVATION = {"name": "one", "start": "2027-01-12T06:00:00Z", "duration": 60, "nodes": "ALL", "users": ["root"]}
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (lambda d: d.update(user=[]), "The document has 'user', which is no field here; users may be meant."),
+        *(
+            (lambda d, change=change: d.update(reservations=[{**RESERVATION, **change}]), sentence)
+            for change, sentence in (
+                ({"start": None}, "reservations[0] has no start; write one, such as 2026-01-31T08:00:00Z."),
+                ({"start": "now+1hour"}, "reservations[0].start is 'now+1hour', another time in each run; write one such as"),
+                ({"start": "soon"}, "reservations[0]: The start 'soon' is no time; write it like"),
+                ({"duration": "x"}, "reservations[0]: The duration 'x' is none that Slurm knows;"),
+                ({"end": "2027-01-12T07:00:00Z"}, "reservations[0] must have one of end and duration; write one of them."),
+                ({"duration": None}, "reservations[0] must have one of end and duration; write one of them."),
+                ({"duration": None, "end": "2027-01-12T06:00:30Z"}, "reservations[0].end is not a minute after its start;"),
+                ({"nodes": None}, "reservations[0] has neither nodes nor nodeCount;"),
+                ({"nodes": "cpu-[0"}, "reservations[0]: "),
+                ({"nodes": "cpu-0 users=eve"}, "reservations[0].nodes is 'cpu-0 users=eve'; it must be one word."),
+                ({"nodes": None, "nodeCount": 0}, "reservations[0].nodeCount is '0'; it must be a number from 1 on."),
+                ({"users": []}, "reservations[0] has neither users nor accounts;"),
+                ({"users": "alice"}, "reservations[0].users is not a list of names;"),
+                ({"users": ["alice,eve"]}, "reservations[0]: The user 'alice,eve' is no name;"),
+                ({"users": ["eve"]}, "reservations[0].users has eve, and there is no user of that name;"),
+                ({"accounts": ["-physic"]}, "reservations[0].accounts is physic, and there is no account of that name;"),
+                ({"flags": ["MAINT,x"]}, "reservations[0]: The flag 'MAINT,x' is not a flag"),
+                ({"name": "a b"}, "reservations[0]: The reservation's name 'a b' has other characters"),
+                ({"colour": "red"}, "reservations[0] has 'colour', which is no field here;"),
+            )
+        ),
+        (
+            lambda d: d.update(reservations=[dict(RESERVATION), dict(RESERVATION)]),
+            "reservations[1].name is one, as reservations[0].name is; there is one reservation of a name, so leave one out.",
+        ),
         (lambda d: d.update(users={}), "users is not a list; begin each entry with a dash."),
         (lambda d: d["users"].append("eve"), "users[2] is 'eve' and not a mapping; write name: in front of it."),
         (lambda d: d["users"][0].update(name="Alice"), "users[0].name is 'Alice', and Slurm keeps names in lower case; write alice."),
@@ -234,7 +265,7 @@ def test_what_may_not_be(change: Change, sentence: str) -> None:
 
 
 def test_a_document_is_a_mapping() -> None:
-    assert problems([]) == ["The document is not a mapping with qos, accounts, users; write it as docs/tenants.md shows."]
+    assert problems([]) == ["The document is not a mapping with qos, accounts, users, reservations; write it as docs/tenants.md shows."]
 
 
 def test_what_prune_takes_can_not_be_referred_to() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,6 +52,9 @@ class Slurmdbd:
         }
         # The SlurmTenants that the API server has; None where it does not know the kind.
         self.objects: list[dict[str, Any]] | None = []
+        # slurmctld's: the words of each by its name, and the commands that it got.
+        self.reservations: dict[str, dict[str, Any]] = {}
+        self.scontrol: list[list[str]] = []
         self.access = type("Access", (), {"namespace": "demo"})()
 
     @contextmanager
@@ -62,6 +66,16 @@ class Slurmdbd:
         if command == accounting.READ:
             self.reads += 1
             return Output(0, self.shown(), "")
+        if command == tenants.RESERVATIONS:
+            text = "\n".join(
+                f"ReservationName={name} StartTime=x Users={one['users']} MaxStartDelay=(null) Comment={one.get('comment', '(null)')}"
+                for name, one in self.reservations.items()
+            )
+            return Output(
+                0, json.dumps({"reservations": list(self.reservations.values())}) + f"\n#corral\n{text or 'No reservations'}\n", ""
+            )
+        if command[0] == "scontrol":
+            return self.reserve(command)
         if command[0] == "env":
             self.periods.append([int(number) for number in command[6:]])
             return Output(0, self.used(*self.periods[-1]), "")
@@ -71,6 +85,30 @@ class Slurmdbd:
             return Output(0, "sacctmgr: \n", "")
         self.stdin.append(stdin.decode())
         return self.sacctmgr(stdin.decode())
+
+    def reserve(self, command: list[str]) -> Output:
+        self.scontrol.append(command)
+        words = dict(word.split("=", 1) for word in command[2:] if "=" in word)
+        name = words["reservationname"]
+        if any(account and (account, "", "") not in self.associations for account in words.get("accounts", "").split(",")):
+            return Output(1, "", "Error creating the reservation: Invalid account or account/partition combination specified")
+        if command[1] == "delete":
+            del self.reservations[name]
+            return Output(0, "", "")
+        one = self.reservations.setdefault(name, {"name": name, "flags": "", "users": "", "accounts": "", "partition": "", "features": ""})
+        one.update({key: words[key] for key in ("users", "accounts", "comment", "partition") if key in words})
+        one["flags"] = words.get("flags", one["flags"])
+        one["node_list"], one["node_count"] = (
+            words.get("nodes", one.get("node_list", "")),
+            int(words.get("nodecnt", one.get("node_count", 1))),
+        )
+        start = words.get("starttime", "").removeprefix("uts")
+        one["start_time"] = int(time.time()) if start == "now" else int(start or one.get("start_time", 0))
+        if "endtime" in words:
+            one["end_time"] = int(words["endtime"].removeprefix("uts"))
+        elif "duration" in words:
+            one["end_time"] = one["start_time"] + 60 * int(words["duration"])
+        return Output(0, "", "")
 
     def used(self, *numbers: int) -> str:
         """What the command of slurm_usage prints: the same for each period."""

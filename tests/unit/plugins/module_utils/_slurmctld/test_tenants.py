@@ -7,6 +7,8 @@ from __future__ import annotations
 import copy
 import os
 import subprocess
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -497,3 +499,77 @@ def test_slurmdbd_is_waited_for(database: Slurmdbd, monkeypatch: pytest.MonkeyPa
         converge(OWN)
     assert converge(OWN, wait_timeout=5)["changed"]
     assert answers == []
+
+
+def reserved(name: str, start: float, **more: Any) -> dict[str, Any]:
+    when = datetime.fromtimestamp(int(start), UTC).isoformat()
+    return {"name": name, "start": when, **({"duration": 60} if "end" not in more else {}), "nodes": "cpu-0", "users": ["alice"], **more}
+
+
+def test_reservations_are_made_after_their_accounts_and_once(database: Slurmdbd, document: dict[str, Any]) -> None:
+    now = time.time()
+    document["reservations"] = [
+        reserved("later", now + 7200, flags=["MAINT"]),
+        reserved("begun", now - 1800, accounts=["physics"], users=None),
+        reserved("over", now - 7200),
+        reserved("weekly", now - 8 * 86400, flags=["WEEKLY"], nodes=None, nodeCount=2, users=["-bob", "root"]),
+    ]
+    planned = converge(document, check=True)
+    assert database.scontrol == [] and planned["changed"]
+    made = converge(document)
+    assert (made["diff"], made["writes"]) == (planned["diff"], planned["writes"])
+    assert sorted(database.reservations) == ["begun", "later", "weekly"], "what is over is not made"
+    assert {one["comment"] for one in database.reservations.values()} == {"corral"}
+    later, begun, weekly = database.scontrol
+    assert f"starttime=uts{int(now + 7200)}" in later and "duration=60" in later
+    assert "starttime=now" in begun and f"endtime=uts{int(now - 1800) + 3600}" in begun
+    assert f"starttime=uts{int(now - 8 * 86400) + 14 * 86400}" in weekly, "slurmctld takes no start in the past"
+    again = converge(document)
+    assert (again["changed"], again["writes"], len(database.scontrol)) == (False, 0, 3)
+    document["reservations"][0]["duration"] = 90
+    changed = converge(document)
+    assert (changed["writes"], database.scontrol[3:]) == (
+        1,
+        [["scontrol", "update", "reservationname=later", f"endtime=uts{int(now + 7200) + 5400}"]],
+    )
+    assert list(changed["diff"][0]["after"]) == ["reservation later"]
+
+
+def test_prune_deletes_the_reservations_that_it_made_and_no_others(database: Slurmdbd, document: dict[str, Any]) -> None:
+    theirs = {"flags": "", "users": "root", "accounts": "", "start_time": 1, "end_time": 2, "node_list": "cpu-0"}
+    database.reservations = {
+        "theirs": {**theirs, "name": "theirs"},
+        "sly": {**theirs, "name": "sly", "comment": "x Comment=corral"},
+        "alike": {**theirs, "name": "alike", "comment": "corral too"},
+    }
+    document["reservations"] = [reserved("ours", time.time() + 7200)]
+    converge(document)
+    del document["reservations"]
+    assert not converge(document)["changed"] and "ours" in database.reservations
+    converge(document, prune=True)
+    assert sorted(database.reservations) == ["alike", "sly", "theirs"]
+    assert not converge(document, prune=True)["changed"]
+
+
+def test_a_reservation_that_somebody_else_made_gets_the_values_and_no_mark(database: Slurmdbd, document: dict[str, Any]) -> None:
+    start = int(time.time()) + 7200
+    database.reservations["mine"] = {
+        "name": "mine", "flags": "", "users": "bob", "accounts": "", "start_time": start, "end_time": start + 3600, "node_list": "cpu-0",
+    }  # fmt: skip
+    document["reservations"] = [reserved("mine", start)]
+    converge(document)
+    assert database.scontrol == [["scontrol", "update", "reservationname=mine", "users=alice"]]
+    converge({"accounts": document["accounts"], "users": document["users"], "qos": document["qos"]}, prune=True)
+    assert "mine" in database.reservations
+
+
+def test_what_slurmctld_refuses_names_the_place(database: Slurmdbd, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    document["reservations"] = [reserved("one", time.time() + 60, nodes="nope-0")]
+    monkeypatch.setattr(database, "reserve", lambda _command: Output(1, "", "Error creating the reservation: Invalid node name specified"))
+    monkeypatch.setattr(tenants, "_LEARN", 0.0)
+    with pytest.raises(CorralError, match=r"reservation one \(reservations\[0\]\).*Invalid node name") as caught:
+        converge(document)
+    assert caught.value.data["changed"] is True
+    with pytest.raises(CorralError) as caught:
+        converge(document)
+    assert caught.value.data["changed"] is False

@@ -17,14 +17,21 @@ from .conftest import CONNECTION, Fake, pod
 
 
 def check(
-    fake: Fake, message: str, *, code: int = 0, running: str | Output = "slurm-wlm 24.11.5", nodes: str = "24.11.5", silent: bool = False
+    fake: Fake,
+    message: str,
+    *,
+    code: int = 0,
+    running: str | Output = "slurm-wlm 24.11.5",
+    nodes: str = "24.11.5",
+    silent: bool = False,
+    auth: str = "munge",
 ) -> dict[str, Any]:
     ended = {"terminated": {"exitCode": code, "message": message}}
     fake.pods = [*fake.pods, pod("check-x", status={"containerStatuses": [{"name": "slurmctld", "state": ended}]})]
     fake.answers["scontrol", "--version"] = Output(0, running, "") if isinstance(running, str) else running
     for row in fake.nodes["nodes"]:
         row["version"] = nodes
-    return upgrade.run({**CONNECTION, "job": "check", "may_be_silent": silent}, check=False, diff=False)
+    return upgrade.run({**CONNECTION, "job": "check", "may_be_silent": silent, "auth": auth}, check=False, diff=False)
 
 
 def test_what_can_follow(fake: Fake) -> None:
@@ -33,6 +40,7 @@ def test_what_can_follow(fake: Fake) -> None:
     assert result["msg"] == "Slurm 26.05.1 follows on 24.11.5."
     assert result["nodes"] == {"24.11.5": len(fake.nodes["nodes"])}
     assert check(fake, "slurm-wlm 24.11.5")["msg"] == "Slurm 24.11.5 runs already."
+    assert check(fake, "slurm-wlm 26.05.1", auth="slurm")["wanted"] == "26.05.1"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +48,11 @@ def test_what_can_follow(fake: Fake) -> None:
     [
         ("slurm 24.05.1", {}, "begin without its jobs"),
         ("slurm 26.05.1", {"nodes": "24.05.1"}, "some have 24.05 still"),
+        (
+            "slurm-wlm 23.11.10",
+            {"running": "slurm-wlm 23.11.4", "nodes": "23.11.4", "auth": "slurm"},
+            r"spec\.slurm\.auth is slurm, and spec\.images\.slurm has Slurm 23\.11\.10.*24\.05 or newer.*Nothing was changed",
+        ),
         ("nginx", {}, "is it Slurm's image"),
         ("slurm 26.05.1", {"code": 1}, "has not printed the version"),
         ("slurm 26.05.1", {"running": "?"}, "not its version"),
