@@ -143,6 +143,11 @@ options:
       - Kubernetes keeps such a volume for the claim that is gone, and a new one of that name waits for it without end.
     type: bool
     default: false
+  skip_unknown_kinds:
+    description:
+      - Leave out objects of kinds that the API server does not have; RV(unknown_kinds) names the kinds. Otherwise such a kind is an error.
+    type: bool
+    default: false
   replace_stuck_pods:
     description:
       - Delete the pods of a StatefulSet of the batch that cannot start (crash loop, image, configuration) and were made from an older template,
@@ -261,7 +266,9 @@ outdated:
   elements: str
   sample: [demo-cpu]
 unknown_kinds:
-  description: The kinds of objects that the API server does not have, with O(state=absent) or in check mode. Otherwise such a kind is an error.
+  description:
+    - The kinds of objects that the API server does not have, with O(state=absent), O(skip_unknown_kinds=true) or in check mode. Otherwise such a kind is an
+      error.
   returned: when there are any
   type: list
   elements: str
@@ -324,6 +331,7 @@ def argument_spec() -> dict[str, object]:
         "wait_load_balancer": {"type": "bool", "default": False},
         "retry_failed_jobs": {"type": "bool", "default": False},
         "rebind_volumes": {"type": "bool", "default": False},
+        "skip_unknown_kinds": {"type": "bool", "default": False},
         "replace_stuck_pods": {"type": "bool", "default": False},
         "in_use": {
             "type": "dict",

@@ -272,6 +272,22 @@ def accounting(document: Path, scratch: Path) -> list[dict[str, Any]]:
     ]
 
 
+def monitoring(scratch: Path) -> list[dict[str, Any]]:
+    """The exporter, with generated output of Slurm's commands."""
+    from ansible_collections.corral.slurm.tests.bench import exporter
+
+    found = exporter.measure(REPOSITORY, scratch)
+    many = f"{exporter.NODES} nodes, {exporter.JOBS} jobs, {exporter.ACCOUNTS} accounts; {found['series']:.0f} series"
+    return [
+        result("metrics: a scrape", found["scrape"], "s", 1, many),
+        result("metrics: size of a scrape", found["size"], "MiB", 10, many),
+        result("metrics: memory of the exporter", found["memory"], "MiB", 256, many),
+        result(
+            "metrics: CPU of the exporter", 100 * found["cpu"], "% of one", 10, f"a query takes {found['query']:.1f} s; one each minute"
+        ),
+    ]
+
+
 def from_nothing() -> dict[str, Any]:
     subprocess.run([str(REPOSITORY / "lab" / "lab"), "down"], check=True)
     took = seconds(lambda: subprocess.run(["make", "-C", str(REPOSITORY), "demo", "KUBECONFIG="], check=True, stdout=subprocess.DEVNULL))
@@ -398,11 +414,16 @@ def main() -> None:
     arguments.add_argument("document", type=Path, help="the SlurmCluster document of a cluster that is up and at rest")
     arguments.add_argument("--cold", action="store_true", help="also take the lab down and measure the way to the first job")
     arguments.add_argument("--accounting", action="store_true", help="measure accounting alone, and show its rows; nothing is written")
+    arguments.add_argument("--monitoring", action="store_true", help="measure the exporter alone, and show its rows; nothing is written")
     arguments.add_argument("--operator", action="store_true", help="measure the operator alone, and show its rows; nothing is written")
     options = arguments.parse_args()
     if options.accounting:
         with tempfile.TemporaryDirectory() as scratch:
             accounting(options.document, Path(scratch))
+        return
+    if options.monitoring:
+        with tempfile.TemporaryDirectory() as scratch:
+            monitoring(Path(scratch))
         return
     if options.operator:
         with tempfile.TemporaryDirectory() as scratch:
@@ -418,6 +439,8 @@ def main() -> None:
         results.append(a_new_user(options.document, Path(scratch)))
         results.extend(a_thousand_nodes(options.document, Path(scratch)))
         results.extend(accounting(options.document, Path(scratch)))
+        with tempfile.TemporaryDirectory() as commands:
+            results.extend(monitoring(Path(commands)))
         results.extend(steps_in_the_jail())
         results.extend(checking_a_node())
         results.extend(hooks_of_a_job())

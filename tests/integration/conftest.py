@@ -234,6 +234,8 @@ def make_spec(name: str, public_key: str, port: int) -> dict[str, Any]:
             "populate": {"image": "localhost/corral/jail:trixie"},
         },
         "users": [{"name": "alice", "uid": 10001, "sshKeys": [public_key], "sudo": True}],
+        # One pod less for each cluster; test_monitoring.py has it.
+        "monitoring": {"enabled": False},
     }
 
 

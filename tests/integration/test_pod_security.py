@@ -51,6 +51,7 @@ MADE: dict[str, tuple[Json, str]] = {
     "login, `entry: Pivot`": ({"entry": "Pivot"}, "slurm_login/stateful_set"),
     "login, `entry: Pivot`, profiles on the nodes": ({"entry": "Pivot", "seccomp": "Localhost"}, "slurm_login/stateful_set"),
     "login, without a shared jail": ({"shared": False}, "slurm_login/stateful_set"),
+    "monitoring": ({"monitoring": True}, "monitoring/stateful_set"),
     "REST API": ({"rest": True}, "slurm_rest/stateful_set"),
     "workers": ({}, "slurm_workers/stateful_set"),
     "workers, profiles on the nodes": ({"seccomp": "Localhost"}, "slurm_workers/stateful_set"),
@@ -87,6 +88,8 @@ def document(change: Json) -> Json:
         spec["accounting"]["database"]["backup"] = {"schedule": "@daily", "volume": change["backup"]}
     if change.get("archive"):
         spec["accounting"] |= {"purge": {"jobs": "12months"}, "archive": {"volume": {"claimName": "archive"}}}
+    if change.get("monitoring"):
+        spec["monitoring"] = {}
     if change.get("rest"):
         spec["rest"] = {"tls": {"secret": "certificate"}}
     if change.get("hostPath"):

@@ -9,6 +9,8 @@ die() {
 	exit 1
 }
 
+daemons=()
+
 # Ends the processes in $daemons, and waits for all: a signal ends the wait alone, and how they end does not count. One may be gone already.
 end_daemons() {
 	kill "${daemons[@]}" 2>/dev/null || true

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Copyright: (c) 2026, the corral authors
 #
-# probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
+# probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|exporter|sackd|sshd|munged|sack [alive|SECONDS]: exit 0 when the daemon of this container does its work, else 1 with the reason in
 # one line. Asks the daemon itself where that costs it no line in its log. With "alive" only the daemon counts, and not what it needs.
 # With SECONDS it waits so long for the daemon: starting a probe costs a Kubernetes node more than all that is checked here, so many
 # pods that start together would slow each other down with a probe each second.
@@ -114,6 +114,11 @@ slurmrestd() {
 	grep -q ' 00010000 .* /run/slurmrestd/rest.sock$' /proc/net/unix 2>/dev/null || bad "slurmrestd does not listen yet"
 }
 
+# It responds without slurmctld, with old values.
+exporter() {
+	listening 9341 "the exporter"
+}
+
 sackd() {
 	running sackd && configured sackd
 }
@@ -134,8 +139,8 @@ sshd() {
 
 daemon=${1:-}
 depth=${2:-0}
-if ! [[ "$daemon:$depth" =~ ^(slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack):(alive|[0-9]+)$ ]]; then
-	echo "usage: probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|sackd|sshd|munged|sack [alive|SECONDS]"
+if ! [[ "$daemon:$depth" =~ ^(slurmctld|slurmd|slurmdbd|slurmrestd|exporter|sackd|sshd|munged|sack):(alive|[0-9]+)$ ]]; then
+	echo "usage: probe.sh slurmctld|slurmd|slurmdbd|slurmrestd|exporter|sackd|sshd|munged|sack [alive|SECONDS]"
 	exit 1
 fi
 last=${depth/alive/0}

@@ -15,6 +15,8 @@ LABEL = "app.kubernetes.io/component"
 # The value of ``Part.egress`` of pods that connect to their cluster and to name servers alone, whatever the document allows others.
 CLUSTER = "cluster"
 REST_PORT = 6820
+# Of Prometheus' list of default ports: that of exporters for Slurm.
+EXPORTER_PORT = 9341
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,26 @@ COMPONENTS = (
         within="rest",
     ),
     Part(
+        name="monitoring",
+        role="monitoring",
+        kinds=("ConfigMap", "Service", "StatefulSet"),
+        daemon="exporter",
+        egress=CLUSTER,
+        port=EXPORTER_PORT,
+        condition="MonitoringReady",
+        field="monitoring.enabled",
+    ),
+    # Objects for the Prometheus operator, which has no pods of the cluster's.
+    Part(
+        name="prometheus",
+        role="monitoring",
+        kinds=("PrometheusRule", "ServiceMonitor"),
+        account=False,
+        app="prometheus",
+        field="monitoring.prometheusOperator.enabled",
+        within="monitoring",
+    ),
+    Part(
         name="worker",
         role="slurm_workers",
         kinds=("ConfigMap", "PodDisruptionBudget", "Secret", "Service", "SlurmNodeSet", "StatefulSet"),
@@ -166,18 +188,18 @@ def present(part: Part, spec: Mapping[str, Any]) -> bool:
 
 
 def has_field(spec: Any, field: str) -> bool:
-    """Return whether a spec, valid or not, has the field of this path; every spec has the one of no name."""
+    """Return whether a spec, valid or not, has the field of this path; every spec has the one of no name. One that is false is as one that is missing."""
     found = spec
     for name in field.split(".") if field else ():
         if not isinstance(found, Mapping) or name not in found:
             return False
         found = found[name]
-    return True
+    return found is not False
 
 
 WITH_USERS = tuple(part.name for part in COMPONENTS if part.users)
 # No node set can have the name of a component, of this release or one to come: it would take the name of its objects.
-RESERVED = frozenset({"accounting", "database", "exporter", "health", "monitoring", *(part.name for part in COMPONENTS)})
+RESERVED = frozenset({"exporter", "health", *(part.name for part in COMPONENTS)})
 
 # Where the API server has the kinds that live in a namespace: API version and plural. Volumes do not, are not watched, and the right to them is given apart.
 KINDS = {
@@ -194,6 +216,8 @@ KINDS = {
     "SlurmNodeSet": ("corral.hpc/v1alpha1", "slurmnodesets"),
     "MariaDB": ("k8s.mariadb.com/v1alpha1", "mariadbs"),
     "Certificate": ("cert-manager.io/v1", "certificates"),
+    "PrometheusRule": ("monitoring.coreos.com/v1", "prometheusrules"),
+    "ServiceMonitor": ("monitoring.coreos.com/v1", "servicemonitors"),
 }
 # The kinds of other operators, which need not be installed, and the field of the spec without which nobody asks for them.
 _OURS = {kind for part in COMPONENTS if not part.app for kind in part.kinds}

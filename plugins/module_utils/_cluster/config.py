@@ -9,7 +9,7 @@ The files are served by slurmctld to all others (configless), so the same text h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.corral.slurm.plugins.module_utils._cluster import quantity
@@ -131,6 +131,13 @@ CONTAIN_FLAGS = frozenset({"contain", "runinjob", "x11"})
 NEEDED_ITEMS: dict[str, tuple[str, ...]] = {
     "slurmctldparameters": ("enable_configless",),
 }
+
+
+def for_clients(text: str, left_out: Collection[str]) -> list[str]:
+    """Return the lines of slurm.conf's ``text`` for clients that need neither nodes nor partitions, without the settings ``left_out``, in lower case."""
+    nodes = {"nodename", "nodeset", "partitionname"}
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return [line for line in lines if line.partition("=")[0].lower() not in nodes | set(left_out)]
 
 
 def files(

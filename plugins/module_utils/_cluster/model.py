@@ -391,6 +391,38 @@ class Rest(Pods):
 
 
 @dataclass(frozen=True, slots=True)
+class Dashboards:
+    """The ConfigMap with Grafana's dashboards."""
+
+    config_map: str
+    labels: Labels
+    annotations: Labels
+    files: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring(Pods):
+    """The exporter of metrics. ``files`` are those of the ConfigMap ``config_map``; ``hash`` is that of what is read only at a start; ``user`` runs it, with
+    ``arguments``. ``prometheus`` are labels of the objects for the Prometheus operator, and None where there are to be none; ``runbooks`` is the address of the
+    alerts' page; ``series`` selects this cluster's series in them; ``dashboards`` is None where there are to be none."""
+
+    name: str
+    service: str
+    port: int
+    annotations: Labels
+    config_map: str
+    files: dict[str, str]
+    hash: str
+    user: int
+    arguments: list[str]
+    interval: int
+    prometheus: Labels | None
+    runbooks: str
+    series: str
+    dashboards: Dashboards | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ingress:
     """Pods that not all of the cluster may reach: a NetworkPolicy's name, their ``selector``, what selects the pods that may, ``peers``, and the ``ports``
     that everybody may reach, where there are no peers."""
@@ -560,9 +592,10 @@ class Egress:
 @dataclass(frozen=True, slots=True)
 class Model:
     """A whole cluster. ``components`` are in the order in which they are made; ``document`` is what it was made of, as JSON, with the schema's defaults;
-    ``accounting`` and ``rest`` are None without their part of the spec; ``open_pods`` selects the pods that all of the cluster may reach, and ``ingress``
-    are the others; ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts; ``sssd`` is None
-    where all users are the document's; ``live`` is what a pass has to know of the cluster as it is (see _live.model), None where nobody has looked."""
+    ``accounting``, ``rest`` and ``monitoring`` are None without their part of the spec; ``open_pods`` selects the pods that all of the cluster may reach,
+    and ``ingress`` are the others; ``jail`` is the default one and the first of ``jails``; ``sub_mount_volumes`` are the claims made for its submounts;
+    ``sssd`` is None where all users are the document's; ``live`` is what a pass has to know of the cluster as it is (see _live.model), None where nobody
+    has looked."""
 
     name: str
     namespace: str
@@ -590,6 +623,7 @@ class Model:
     ingress: list[Ingress]
     accounting: Accounting | None
     rest: Rest | None
+    monitoring: Monitoring | None
     sssd: Sssd | None
     secrets: list[Json]
     users: Users

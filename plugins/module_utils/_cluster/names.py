@@ -61,6 +61,12 @@ def _named(model: Model) -> Iterator[tuple[str, str]]:
         yield "StatefulSet", model.rest.stateful_set
         yield "Service", model.rest.service
         yield "ConfigMap", model.rest.config_map
+    if model.monitoring:
+        yield "StatefulSet", model.monitoring.stateful_set
+        yield "Service", model.monitoring.service
+        yield "ConfigMap", model.monitoring.config_map
+        if model.monitoring.dashboards:
+            yield "ConfigMap", model.monitoring.dashboards.config_map
     if model.accounting:
         yield "StatefulSet", model.accounting.stateful_set
         yield from (("Service", host.service) for host in model.accounting.hosts)

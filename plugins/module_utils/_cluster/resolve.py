@@ -17,10 +17,12 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster import (
     apiserver,
     components,
     config,
+    dashboards,
     defaults,
     egress,
     health,
     job_hooks,
+    monitoring,
     quantity,
     rest,
     revisions,
@@ -37,6 +39,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Config,
     Controller,
     DaemonHost,
+    Dashboards,
     DatabaseServer,
     Gpus,
     Images,
@@ -48,6 +51,7 @@ from ansible_collections.corral.slurm.plugins.module_utils._cluster.model import
     Maintenance,
     MariaDB,
     Model,
+    Monitoring,
     NodeSet,
     Partition,
     PodVolumes,
@@ -271,6 +275,7 @@ class _Resolver:
             ingress=self.ingress(),
             accounting=slurmdbd,
             rest=slurmrestd,
+            monitoring=self.monitoring(texts["slurm.conf"]),
             sssd=self.sssd(),
             secrets=secrets,
             users=users,
@@ -560,6 +565,46 @@ class _Resolver:
             },
         )
 
+    def monitoring(self, slurm_conf: str) -> Monitoring | None:
+        spec = self.spec["monitoring"]
+        if not spec["enabled"]:
+            return None
+        name = f"{self.name}-monitoring"
+        read_once = {"slurm.conf": monitoring.slurm_conf(slurm_conf)}
+        operator = spec["prometheusOperator"]
+        series = f'namespace="{self.namespace}",cluster="{self.name}"'
+        return Monitoring(
+            name=name,
+            service=name,
+            port=monitoring.PORT,
+            annotations=spec["annotations"],
+            config_map=f"{name}-config",
+            files={**read_once, "passwd": rest.accounts(self.spec)["passwd"]},
+            hash=_hash(read_once)[:16],
+            user=monitoring.user(slurm_conf),
+            arguments=monitoring.arguments(self.name, spec),
+            interval=spec["intervalSeconds"],
+            prometheus={**operator["labels"], **self.components["prometheus"].labels} if operator["enabled"] else None,
+            runbooks=operator["runbooks"],
+            series=series,
+            dashboards=self.dashboards(spec["dashboards"], series),
+            **self.pods(name, self.components["monitoring"], spec),
+            pods=1,
+            affinity={},
+            jail=PodVolumes([], [], []),
+            accounts=None,
+        )
+
+    def dashboards(self, spec: Json, series: str) -> Dashboards | None:
+        if not spec["enabled"]:
+            return None
+        return Dashboards(
+            config_map=f"{self.name}-monitoring-dashboards",
+            labels={**spec["labels"], **self.components["monitoring"].labels},
+            annotations=spec["annotations"],
+            files=dashboards.files(self.name, self.namespace, series),
+        )
+
     def daemon_accounts(self) -> PodVolumes | None:
         """For daemons that want the users' names and nothing else of a jail."""
         if self.shared:
@@ -581,7 +626,7 @@ class _Resolver:
             Ingress(
                 name=f"{self.name}-base-ingress-{part.name}",
                 selector=self.components[part.name].selector,
-                peers=[*self.peers(part), *self.operated(part)],
+                peers=[*self.peers(part), *self.operated(part), *self.readers(part)],
                 ports=[{"protocol": "TCP", "port": part.port}] if part.port else [],
             )
             for part in self.parts
@@ -591,6 +636,11 @@ class _Resolver:
     def peers(self, part: components.Part) -> list[Json]:
         """The components of this cluster that may connect to one, of those that the document has."""
         return [{"podSelector": {"matchLabels": self.components[name].selector}} for name in part.ingress if name in self.components]
+
+    def readers(self, part: components.Part) -> list[Json]:
+        """Who alone reads the metrics: pods of the namespaces that the document names, if it names any."""
+        names = self.spec["monitoring"]["namespaces"] if part.name == "monitoring" else []
+        return [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in names]
 
     def operated(self, part: components.Part) -> list[Json]:
         """Who else reaches the pods of an operator's object: they one another, and the operator, wherever it runs."""

@@ -28,7 +28,7 @@ _JWKS_FILE = f"/etc/corral/jwks/{JWKS}"
 # Requests that slurmrestd works on at once; others wait in the proxy.
 _AT_ONCE = 32
 # Settings of slurm.conf that are for those who have a key, in lower case.
-_OF_OTHERS = frozenset({"authtype", "authinfo", "credtype", "authalttypes", "authaltparameters", "nodename", "nodeset", "partitionname"})
+_OF_OTHERS = frozenset({"authtype", "authinfo", "credtype", "authalttypes", "authaltparameters"})
 # Keys that an extra line of slurm.conf or slurmdbd.conf cannot set with spec.rest, in lower case, with what to do instead.
 OWNED: dict[str, str] = {
     "authalttypes": "spec.rest sets it",
@@ -49,10 +49,9 @@ def auth_settings(spec: Json) -> dict[str, conf.Value]:
 
 def slurm_conf(text: str) -> str:
     """Return slurmrestd's slurm.conf, made of the cluster's ``text``: without munge, and without nodes, which slurmctld reports."""
-    lines = [line for line in text.splitlines() if not line.startswith("#") and line.partition("=")[0].lower() not in _OF_OTHERS]
     # cred/slurm would want a key, and slurmrestd makes no credentials.
     own = [conf.line([pair]) for pair in (("AuthType", "auth/jwt"), ("CredType", "cred/munge"))]
-    return conf.text(config.HEADER, [*own, *filter(None, lines)])
+    return conf.text(config.HEADER, [*own, *config.for_clients(text, _OF_OTHERS)])
 
 
 def accounts(spec: Json) -> dict[str, str]:

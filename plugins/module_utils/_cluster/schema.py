@@ -15,7 +15,7 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.corral.slurm.plugins.module_utils._cluster import health, quantity
+from ansible_collections.corral.slurm.plugins.module_utils._cluster import components, health, quantity
 from ansible_collections.corral.slurm.plugins.module_utils._cluster.shapes import (
     Condition,
     Refers,
@@ -1819,6 +1819,86 @@ def _rest() -> Schema:
     )
 
 
+def _monitoring() -> Schema:
+    """The exporter of metrics, and objects for the Prometheus operator."""
+    port = str(components.EXPORTER_PORT)
+    return _object(
+        "Metrics of Slurm for Prometheus. A pod queries slurmctld once per interval, however often it is scraped.",
+        {
+            "enabled": _boolean("false: no exporter, and none of its objects.", True),
+            "intervalSeconds": _integer("Time from query to query. Each is five RPCs.", 10, 3600, 60),
+            "limits": _object(
+                "How many values of a label have series of their own. The others count together, as [other].",
+                {
+                    "accounts": _integer("Accounts: those with the most jobs.", 1, 10_000, 100),
+                    "users": _integer("Users whose RPCs are counted: those with the most when the exporter starts.", 1, 1000, 20),
+                    "unavailableNodes": _integer("Nodes that take no new jobs, each with its reason.", 0, 10_000, 1000),
+                },
+                default={},
+            ),
+            "annotations": _map(
+                "Annotations of the Service, by which a Prometheus without the Prometheus operator finds it.",
+                _string("The annotation's value.", _TEXT, max_length=4096, min_length=0),
+                maximum=64,
+                default={"prometheus.io/scrape": "true", "prometheus.io/port": port},
+            ),
+            "namespaces": _list(
+                "Namespaces whose pods may read the metrics. Without any, all pods may, if they know the address.",
+                _string("A namespace's name.", _LABEL, max_length=63),
+                maximum=32,
+                unique=True,
+                default=[],
+            ),
+            "dashboards": _object(
+                "A ConfigMap with dashboards for Grafana.",
+                {
+                    "enabled": _boolean("false: it is not made.", True),
+                    "labels": _map(
+                        "Labels by which Grafana's sidecar finds it.",
+                        _string("The label's value.", _LABEL_VALUE, max_length=63, min_length=0),
+                        maximum=32,
+                        default={"grafana_dashboard": "1"},
+                    ),
+                    "annotations": _map(
+                        "Annotations, such as the folder that the sidecar is to put them into, {grafana_folder: Slurm}.",
+                        _string("The annotation's value.", _TEXT, max_length=4096, min_length=0),
+                        maximum=64,
+                        default={},
+                    ),
+                },
+                default={},
+            ),
+            "prometheusOperator": _object(
+                "A ServiceMonitor, and a PrometheusRule with alerts. They are made where the API server has these kinds.",
+                {
+                    "enabled": _boolean("false: neither is made.", True),
+                    "labels": _map(
+                        "Labels of both, by which a Prometheus selects them, such as {release: kube-prometheus-stack}.",
+                        _string("The label's value.", _LABEL_VALUE, max_length=63, min_length=0),
+                        maximum=32,
+                        default={},
+                    ),
+                    "runbooks": _string(
+                        "Address of your copy of docs/alerts.md, to which the alerts lead.",
+                        _TEXT,
+                        max_length=1024,
+                        default="docs/alerts.md",
+                    ),
+                },
+                default={},
+            ),
+            "resources": resources(
+                "Size of the exporter's container, with Slurm's commands.",
+                default={"requests": {"cpu": "10m", "memory": "48Mi"}, "limits": {"memory": "256Mi"}},
+            ),
+            "probes": _probes("the exporter", startup="", failures=30, readiness="Does it listen?", liveness="Does it listen?"),
+            **host_users(),
+            **placement(),
+        },
+        default={},
+    )
+
+
 @functools.cache
 def spec() -> Schema:
     """The schema of ``spec``. It is shared, so nobody may change it."""
@@ -2147,6 +2227,7 @@ def spec() -> Schema:
             "sssd": _sssd(),
             "accounting": _accounting(),
             "rest": _rest(),
+            "monitoring": _monitoring(),
             "network": _object("The network of the pods.", {"egress": _egress()}, default={}),
             "deletion": _object(
                 "What becomes of the cluster when its document is deleted. The operator's only; the playbook corral.slurm.destroy asks instead.",

@@ -76,9 +76,11 @@ class Batch:
             owner=owner,
             origins=self._params.get("origins"),
             # In check mode an earlier task may be what brings the kind.
-            unknown_kinds=absent or self._check,
+            unknown_kinds=absent or self._check or bool(self._params.get("skip_unknown_kinds")),
         )
         self._unknown_kinds = sorted({f"{item.body['apiVersion']}/{item.body['kind']}" for item in self._items if item.imagined})
+        if self._params.get("skip_unknown_kinds"):
+            self._items = [item for item in self._items if not item.imagined]
         if absent:
             self._remove()
         else:

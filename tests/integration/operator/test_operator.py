@@ -651,6 +651,11 @@ SELDOM: dict[Right, str] = {
         ("cert-manager.io", "certificates", verb): "a certificate of cert-manager's: kube/test_certificate.py"
         for verb in (*CHANGES, "list", "watch")
     },
+    **{
+        ("monitoring.coreos.com", plural, verb): "objects for the Prometheus operator, where it is installed: test_monitoring.py"
+        for plural in ("prometheusrules", "servicemonitors")
+        for verb in (*CHANGES, "list", "watch")
+    },
     ("corral.hpc", "slurmtenants/status", "patch"): "the outcome of an object: test_tenants.py",
     ("", "pods/exec", "create"): "Kubernetes from 1.35 on asks for it where get was enough",
 }

@@ -108,6 +108,7 @@ def test_components_go_in_the_other_order_than_they_come() -> None:
     assert [one.name.removeprefix(f"{model.name}-") for one in model.teardown.applysets] == [
         "login",
         "worker",
+        "monitoring",
         "rest",
         "controller",
         "accounting",
@@ -119,7 +120,9 @@ def test_components_go_in_the_other_order_than_they_come() -> None:
     assert found[0] == [name for name in PARTS if name not in ("database", "mariadb")], "somebody else's database"
     assert found[1] == [name for name in PARTS if name not in ("mariadb", "certificate")], "the cluster's own"
     assert found[2] == [name for name in PARTS if name != "database"], "one that another operator makes"
-    assert found[3] == [name for name, part in PARTS.items() if not part.field]
+    assert found[3] == [name for name, part in PARTS.items() if not part.field or name in ("monitoring", "prometheus")], (
+        "which all have by default"
+    )
 
 
 def test_the_site_has_the_role_of_each() -> None:
@@ -150,11 +153,11 @@ def test_the_daemon_of_each_is_looked_at(name: str) -> None:
 
 
 def test_what_the_clients_of_sssd_see_is_neither_its_configuration_nor_its_private_socket() -> None:
-    # But the database's, which knows no users, and those of the REST API, which run nothing for users.
+    # But the database's, which knows no users, and those of the REST API and of monitoring, which run nothing for users.
     pods = [
         item["spec"]["template"]["spec"]
         for item in made()[1][1]
-        if item["kind"] == "StatefulSet" and item["metadata"]["labels"][components.LABEL] not in {"database", "rest"}
+        if item["kind"] == "StatefulSet" and item["metadata"]["labels"][components.LABEL] not in {"database", "monitoring", "rest"}
     ]
     assert len(pods) >= 5
     for pod in pods:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.corral.slurm.plugins.module_utils._kube.errors import NotFound
 from ansible_collections.corral.slurm.plugins.module_utils._kube.run import run
 
 from ...server import kubeconfig
@@ -50,6 +51,30 @@ def test_an_object_that_no_dry_run_can_try_is_told_and_stops_nothing(tmp_path: P
             result = run({**parameters, "create_only": create_only}, check=True, diff=False)
             assert [row["result"] for row in result["objects"]] == ["created", "created"]
             assert result["warnings"] == [f"ConfigMap demo/strict is not checked, since {NO_DRY_RUN[1]}; a run asks it."]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_objects_of_a_kind_that_nobody_has_defined_are_left_out_where_the_task_says_so(tmp_path: Path, check: bool) -> None:
+    metadata = {"name": "lab", "namespace": "demo"}
+    monitor = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata}
+    with serving() as server:
+        parameters = {"kubeconfig": str(kubeconfig(tmp_path / "kubeconfig", server.url))}
+        parameters |= {"objects": [monitor, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}], "skip_unknown_kinds": True}
+        result = run(parameters, check=check, diff=True)
+        assert [(row["kind"], row["result"]) for row in result["objects"]] == [("ConfigMap", "created")]
+        assert result["unknown_kinds"] == ["monitoring.coreos.com/v1/ServiceMonitor"]
+        assert "warnings" not in result
+        assert "ServiceMonitor" not in str(result["diff"])
+        # As a cluster with the Prometheus operator has it.
+        server.own.append({"name": "servicemonitors", "kind": "ServiceMonitor", "namespaced": True})
+        result = run(parameters, check=check, diff=True)
+        assert [(row["kind"], row["result"]) for row in result["objects"]] == [("ServiceMonitor", "created"), ("ConfigMap", "created")]
+        assert "unknown_kinds" not in result
+        parameters["skip_unknown_kinds"] = False
+        server.own.pop()
+        if not check:
+            with pytest.raises(NotFound, match="no kind ServiceMonitor"):
+                run(parameters, check=check, diff=True)
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ print(json.dumps({
 COMPONENT = """
 from corral_operator.reconcile import children, conditions
 model = resolve.model(document)
-found = model.components["exporter"]
-document["spec"]["nodeSets"][0]["name"] = "exporter"
+found = model.components["portal"]
+document["spec"]["nodeSets"][0]["name"] = "portal"
 try:
     resolve.model(document)
     refused = ""
@@ -107,7 +107,7 @@ print(json.dumps({
     "teardown": [one.name for one in model.teardown.applysets],
     "refused": refused,
     "policies": policies,
-    "condition": conditions.COMPONENTS.get("exporter"),
+    "condition": conditions.COMPONENTS.get("portal"),
     "watched": sorted(kind.name for kind in children.KINDS),
     "kinds": sorted(components.KINDS),
 }))
@@ -134,15 +134,15 @@ def test_from_the_entry_of_a_component_follows_what_is_promised(tmp_path: Path) 
     root = tree(tmp_path)
     apply(root, differences("A component"))
     found = run(root, BEGIN + COMPONENT)
-    assert found["labels"]["app.kubernetes.io/component"] == "exporter"
-    assert found["set"] == "lab-exporter"
-    assert "lab-exporter" in found["accounts"]
+    assert found["labels"]["app.kubernetes.io/component"] == "portal"
+    assert found["set"] == "lab-portal"
+    assert "lab-portal" in found["accounts"]
     order = found["teardown"]
-    assert order.index("lab-worker") < order.index("lab-exporter") < order.index("lab-controller")
-    assert "spec.nodeSets[0].name is exporter, the name of one of corral's own components" in found["refused"]
+    assert order.index("lab-worker") < order.index("lab-portal") < order.index("lab-controller")
+    assert "spec.nodeSets[0].name is portal, the name of one of corral's own components" in found["refused"]
     (expression,) = found["policies"]["lab-base-egress-controller"]["matchExpressions"]
-    assert sorted(expression["values"]) == ["base", "controller", "exporter"]
-    assert found["condition"] == "ExporterReady"
+    assert sorted(expression["values"]) == ["base", "controller", "portal"]
+    assert found["condition"] == "PortalReady"
     assert found["watched"] == sorted([*found["kinds"], "Pod"])
 
 

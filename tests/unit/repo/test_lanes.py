@@ -101,6 +101,7 @@ def test_a_play_of_roles_does_all_that_the_site_does(tmp_path: Path) -> None:
                 command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, done.stdout + done.stderr
+            assert "ServiceMonitor full-" not in done.stdout + done.stderr, "nobody has the kind, and nobody is warned"
             assert re.search(r"NodeName=cpu-\[0-39\] ", done.stdout), "the set has the size that is asked for, and not the document's"
             assert "It is not known which jobs are of zoe, whom the document no longer has: slurmctld in Pod" in " ".join(
                 (done.stdout + done.stderr).split()

@@ -44,8 +44,8 @@ def test_without_it_there_is_nothing_of_it() -> None:
     assert found["accounting"] is None
     assert not {"accounting", "database"} & set(found["components"])
     assert "Accounting" not in found["config"]["files"]["slurm.conf"]
-    assert found["ingress"] == []
-    assert found["open_pods"] == {"matchLabels": {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/instance": found["name"]}}
+    assert [one["name"] for one in found["ingress"]] == [f"{found['name']}-base-ingress-monitoring"]
+    assert found["open_pods"]["matchLabels"] == {"app.kubernetes.io/name": "slurm", "app.kubernetes.io/instance": found["name"]}
     assert f"{found['name']}-accounting" in [one["name"] for one in found["teardown"]["applysets"]], "a former document may have had it"
 
 
@@ -255,11 +255,13 @@ def test_another_configuration_restarts_slurmdbd_and_another_size_the_database()
 def test_who_reaches_whom() -> None:
     found = model()
     (rule,) = found["open_pods"]["matchExpressions"]
-    assert (rule["operator"], rule["values"]) == ("NotIn", ["accounting", "database"])
+    assert (rule["operator"], rule["values"]) == ("NotIn", ["accounting", "database", "monitoring"])
     component = "app.kubernetes.io/component"
     reach = {
         one["selector"][component]: [peer["podSelector"]["matchLabels"][component] for peer in one["peers"]] for one in found["ingress"]
     }
+    # The exporter's port is open to all.
+    assert reach.pop("monitoring") == []
     assert reach == {"database": ["accounting", "backup"], "accounting": ["accounting", "controller", "worker", "login"]}
 
 

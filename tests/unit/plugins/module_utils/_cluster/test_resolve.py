@@ -205,7 +205,7 @@ def test_destroy_names_data_that_goes_and_data_that_stays() -> None:
     ]
     assert all(item["metadata"]["labels"]["app.kubernetes.io/instance"] == "demo" for item in teardown["data"])
     assert ["shared" in sentence for sentence in teardown["left_behind"]] == [True]
-    assert [item["name"] for item in teardown["applysets"]][0::7] == ["demo-login", "demo-base"]
+    assert [item["name"] for item in teardown["applysets"]][0::8] == ["demo-login", "demo-base"]
 
 
 def test_what_a_job_does_is_in_its_name() -> None:
