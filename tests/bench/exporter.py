@@ -47,7 +47,7 @@ def measure(repository: Path, scratch: Path) -> dict[str, float]:
         text = _text_of_all(port)
         used = _cpu(process.pid)
         took = []
-        for _ in range(_SCRAPES):
+        for _turn in range(_SCRAPES):
             began = time.monotonic()
             _scrape(port)
             took.append(time.monotonic() - began)

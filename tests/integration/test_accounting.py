@@ -499,6 +499,7 @@ def outside(cluster: Cluster, tmp_path: Path) -> dict[str, Any]:
     return {"external": external}
 
 
+@pytest.mark.long
 def test_a_database_of_somebody_elses_is_used_with_tls_and_not_taken_for_the_former(cluster: Cluster, outside: dict[str, Any]) -> None:
     soon = ("-e", "slurm_controller_wait_timeout=20", "-e", "slurm_controller_reconfigure_timeout=20")
     outside["external"]["tls"]["caConfigMap"] = "outside-wrong"

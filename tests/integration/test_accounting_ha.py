@@ -11,7 +11,7 @@ import pytest
 from .conftest import MARIADB_IMAGE, Cluster, embedded_database, eventually
 from .jobs import state, submit
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 NAME = "dbds"
 PRIMARY, BACKUP = f"{NAME}-accounting-0", f"{NAME}-accounting-1"

@@ -137,8 +137,10 @@ PLAY = """\
 """
 
 
-@pytest.mark.parametrize("pipelining", ["true", "false"])
-@pytest.mark.parametrize("jail", [False, True])
+@pytest.mark.parametrize(
+    ("jail", "pipelining"),
+    [(True, "true"), (False, "false"), *(pytest.param(*one, marks=pytest.mark.long) for one in ((True, "false"), (False, "true")))],
+)
 def test_modules_of_ansible_s_own(cluster: Cluster, tmp_path: Path, jail: bool, pipelining: str) -> None:
     play = tmp_path / "play.yml"
     play.write_text(PLAY)

@@ -193,6 +193,7 @@ def test_a_rotation_that_was_interrupted_is_continued(cluster: Cluster) -> None:
     assert errors_since(cluster, since) == []
 
 
+@pytest.mark.long
 def test_the_workers_host_keys_are_rotated_under_a_job(cluster: Cluster) -> None:
     number = submit(cluster, "--no-requeue -t 60", "rotated")
     # ssh-keyscan knows nothing of ssh_config, which says where a node is.

@@ -148,8 +148,7 @@ def current(desired: Wanted, live: Reservation | None, now: float) -> Wanted | N
 
     slurmctld takes no start in the past: one that has begun begins now, and one that recurs at its next time.
     """
-    assert isinstance(desired.start, int)
-    start, minutes = desired.start, desired.minutes
+    start, minutes = desired.start if isinstance(desired.start, int) else int(now), desired.minutes
     if minutes is None:
         minutes = ((desired.end or start) - start) // 60
     recurs = next((flag for flag in _PERIODS if flag in (desired.flags or ())), "")

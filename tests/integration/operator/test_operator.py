@@ -594,6 +594,7 @@ def writes(offset: int) -> int:
     return count
 
 
+@pytest.mark.long
 def test_killed_after_any_write_the_next_leader_comes_to_the_same_end(operator: Operator, cluster: Served) -> None:
     """The cluster is made again, on the retained data, by an operator that is killed after the first, the fourth, … write."""
     audit = LAB / "log" / "audit.log"

@@ -318,7 +318,7 @@ def test_a_failed_query_keeps_the_last_good_values_and_their_age(capsys: pytest.
     good = scraped(collector.text())
     slurm.failing["squeue"] = "squeue ended with status 1: slurm_load_jobs error: Unable to contact slurm controller"
     clock.time += 60
-    for _ in range(3):
+    for _turn in range(3):
         collector.collect()
     now = scraped(collector.text())
     assert now["slurm_jobs"] == good["slurm_jobs"]
@@ -359,7 +359,7 @@ def test_a_scrape_runs_no_command() -> None:
     slurm = Slurm("24.11")
     collector = Collector(settings(), slurm.records)
     collector.collect()
-    for _ in range(100):
+    for _turn in range(100):
         collector.text()
     assert slurm.ran == ["scontrol", "squeue", "sdiag"]
 
@@ -417,7 +417,7 @@ def test_metrics_are_served_and_nothing_else(port: int) -> None:
 
 def test_clients_that_hold_connections_open_take_a_bounded_number_of_threads(port: int) -> None:
     before = threading.active_count()
-    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
+    held = [socket.create_connection(("127.0.0.1", port)) for _turn in range(50)]
     try:
         deadline = time.monotonic() + 5
         while threading.active_count() < before + 16 and time.monotonic() < deadline:
