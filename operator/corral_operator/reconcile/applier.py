@@ -89,7 +89,7 @@ class Applier:
         news: Reason | None = "Recovered" if recovered else "Created" if first else None
         repaired = [] if news or scaled else self._repaired(cluster, trigger, outcome)
         if repaired or (outcome.changes.foreign and not news):
-            facts.drift = conditions.drift([*repaired, *outcome.changes.foreign], timestamp())
+            facts.drift.last = conditions.drift([*repaired, *outcome.changes.foreign], timestamp())
         await self._status.write(cluster)
         await self._report(cluster, document, trigger, outcome, news=news, scaled=scaled)
 
@@ -105,7 +105,7 @@ class Applier:
         facts.failure = None
         facts.observed, facts.fingerprints.revision, facts.nodes = cluster.execution.generation, self._context.content, outcome.nodes
         facts.activity.waiting, facts.activity.lines = outcome.pending.waiting, outcome.pending.lines
-        facts.contested &= cluster.execution.overwritten
+        facts.drift.conflicts &= cluster.execution.overwritten
 
     def _settle(self, cluster: Cluster, trigger: Trigger, outcome: Outcome, before: str, *, scaled: bool) -> None:
         """Decide whether the cluster matches its document, and queue it for what is left."""

@@ -48,6 +48,14 @@ class Activity:
     lines: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Drift:
+    """Objects in ``conflicts`` with another writer, which are left alone for a while; and what the ``last`` run that repaired something has changed, and when."""
+
+    conflicts: frozenset[str] = frozenset()
+    last: Json | None = None
+
+
 @dataclass(frozen=True)
 class Failure:
     """The last of ``count`` failures in a row."""
@@ -73,10 +81,7 @@ class Facts:
     children: list[Child] | None = None
     # Whether the database has the accounts, users and QoS (status, reason, message); None without spec.accounting.tenants.
     tenants: tuple[str, str, str] | None = None
-    # Objects in conflict with another writer, which are left alone for a while.
-    contested: frozenset[str] = frozenset()
-    # What the last run that repaired something has changed, and when.
-    drift: Json | None = None
+    drift: Drift = field(default_factory=Drift)
 
     @classmethod
     def of(cls, status: Json) -> Facts:
@@ -85,7 +90,7 @@ class Facts:
             observed=int(status.get("observedGeneration") or 0),
             fingerprints=Fingerprints(*(str(status.get(key) or "") for key in ("observedHash", "syncedHash", "tenantsHash", "revision"))),
             nodes=status.get("nodes"),
-            drift=status.get("lastDrift"),
+            drift=Drift(last=status.get("lastDrift")),
         )
         for condition in status.get("conditions") or ():
             if condition.get("type") == "Stalled" and condition.get("status") == "True":
@@ -123,7 +128,7 @@ def build(facts: Facts, before: Json, now: str, *, legacy: bool = False) -> Json
         "login": _login(facts.children, before),
         "waitingFor": _cut(_waiting_for(facts)),
         "lastFailure": _cut(facts.failure.message) if facts.failure else "",
-        "lastDrift": facts.drift,
+        "lastDrift": facts.drift.last,
     }
     status.update({key: value for key, value in optional.items() if value})
     return status
@@ -166,8 +171,8 @@ def _conditions(facts: Facts, before: Json) -> list[Json]:
         ready = ("False", "Deleting", "The cluster is being deleted.")
     elif failure:
         ready = ("False", failure.reason, failure.message)
-    elif facts.contested:
-        ready = ("False", "ReconcileConflict", _contested(facts))
+    elif facts.drift.conflicts:
+        ready = ("False", "ReconcileConflict", _conflicts(facts))
     elif serving:
         ready = ("False", "NotReady", _sentence(serving))
     elif no_node_serves(facts.nodes, facts.children):
@@ -212,8 +217,8 @@ def _degraded(facts: Facts, missing: list[str], failure: Failure | None) -> tupl
         return "True", *facts.stalled
     if failure:
         return "True", failure.reason, failure.message
-    if facts.contested and not facts.deleting:
-        return "True", "ReconcileConflict", _contested(facts)
+    if facts.drift.conflicts and not facts.deleting:
+        return "True", "ReconcileConflict", _conflicts(facts)
     if missing and facts.observed and not facts.activity.running and not facts.deleting:
         return "True", "NotReady", _sentence(missing)
     out = {name: int((facts.nodes or {}).get(name) or 0) for name in ("drained", "down")}
@@ -223,9 +228,9 @@ def _degraded(facts: Facts, missing: list[str], failure: Failure | None) -> tupl
     return "False", "AsExpected", ""
 
 
-def _contested(facts: Facts) -> str:
+def _conflicts(facts: Facts) -> str:
     return (
-        f"Another writer changes {', '.join(sorted(facts.contested)[:5])} after each repair, so it differs from the document and is repaired less and "
+        f"Another writer changes {', '.join(sorted(facts.drift.conflicts)[:5])} after each repair, so it differs from the document and is repaired less and "
         "less often; kubectl get -o yaml --show-managed-fields names the writer."
     )
 

@@ -117,7 +117,7 @@ class ObjectTriggers:
             self._overwritten_during_run(cluster, name, again=not backoff)
         # Also a change under the field manager of runs: a person may run a playbook with another document.
         if backoff and (foreign or (change is Change.SET and not applying)) and not moving:
-            cluster.facts.contested |= {name}
+            cluster.facts.drift.conflicts |= {name}
         if not applying and not self._left_to_retry(cluster, foreign=foreign):
             if not backoff:
                 settings = self._context.settings

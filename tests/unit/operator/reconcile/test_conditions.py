@@ -39,10 +39,10 @@ def test_the_same_facts_are_no_write() -> None:
 
 def test_the_last_repair_stays_and_names_ten_changes_at_most() -> None:
     changes = [f"Service a-{number} configured" for number in range(12)]
-    facts = replace(well(), drift=conditions.drift([*changes, changes[0]], NOW))
+    facts = replace(well(), drift=conditions.Drift(last=conditions.drift([*changes, changes[0]], NOW)))
     first = conditions.build(facts, {}, NOW)
     assert first["lastDrift"] == {"repairedAt": NOW, "changes": [*changes[:10], "and 2 more"]}
-    assert Facts.of(first).drift == first["lastDrift"], "an operator that has just started knows it"
+    assert Facts.of(first).drift.last == first["lastDrift"], "an operator that has just started knows it"
     assert conditions.patch(conditions.build(replace(well(), drift=Facts.of(first).drift), first, LATER), first) == {}
     assert "lastDrift" not in conditions.build(well(), {}, NOW)
 
