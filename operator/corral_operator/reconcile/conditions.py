@@ -50,7 +50,7 @@ class Activity:
 
 @dataclass
 class Drift:
-    """Objects in ``conflicts`` with another writer, which are left alone for a while; and what the ``last`` run that repaired something has changed, and when."""
+    """Objects in ``conflicts`` with another writer, which are left alone for a while, and what the ``last`` run that repaired something changed, and when."""
 
     conflicts: frozenset[str] = frozenset()
     last: Json | None = None
