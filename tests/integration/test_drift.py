@@ -21,7 +21,7 @@ JAIL = VOLUMES / f"{NAME}-jail" / "root"
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str, int], Cluster]) -> Cluster:
-    made = make_cluster(NAME, 31340)
+    made = make_cluster(NAME, 31420)
     del made.spec["nodeSets"][1]
     made.spec["nodeSets"][0]["replicas"] = 1
     made.spec["images"]["mariadb"] = MARIADB_IMAGE
@@ -61,14 +61,6 @@ def plant(cluster: Cluster) -> dict[tuple[str, str], tuple[str | None, str | Non
     """Make the edits. Return what should be found: kind and place, and the two values, None for one whose form is not this test's affair."""
     there = ("-n", NAMESPACE)
     config = cluster.kubectl.json("get", "configmap", f"{NAME}-controller-config", *there)
-    stray = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": f"{NAME}-stray", "namespace": NAMESPACE, "labels": config["metadata"]["labels"]},
-    }
-    path = cluster.directory / "stray.json"
-    path.write_text(json.dumps(stray))
-    cluster.kubectl("create", "-f", str(path))
     text = json.dumps({"data": {"slurm.conf": f"{config['data']['slurm.conf']}MessageTimeout=99\n"}})
     cluster.kubectl("patch", "configmap", f"{NAME}-controller-config", *there, "--type=merge", "-p", text)
     cluster.kubectl("label", "service", f"{NAME}-login", *there, "--overwrite", "app.kubernetes.io/managed-by=nobody")
@@ -88,7 +80,6 @@ def plant(cluster: Cluster) -> dict[tuple[str, str], tuple[str | None, str | Non
     edited(JAIL / "etc/corral-jail", "jail:trixie", "jail:bookworm")
     here = f"{NAMESPACE}/{NAME}"
     return {
-        ("ConfigMap", f"{here}-stray"): ("absent", "present"),
         ("ConfigMap", f"{here}-controller-config .data.slurm.conf"): (None, "MessageTimeout=99"),
         ("Service", f"{here}-login .metadata.labels.app.kubernetes.io/managed-by"): ("corral", "nobody"),
         ("StatefulSet", f'{here}-cpu .spec.template.spec.containers[name="slurmd"].env[name="SPY"]'): ("absent", None),

@@ -70,6 +70,8 @@ _LEVELS = dict(
 _LINE = re.compile(r"(\w+)(?:\[\d+\])? *= ?(.*)")
 _GAP = re.compile(r" +(?=[A-Za-z_]+=)")
 _UNIT = re.compile(r"(-?[\d.]+) (?:sec|min|msec|usec|ms|percent|nodes/min)")
+# A plugin that does nothing is shown as (null): TaskPlugin=task/none.
+_NO_PLUGIN = re.compile(r"[a-z_]+/none")
 _ID = re.compile(r"\(\d+\)$")
 _CLOCK = re.compile(r"(?:\d+-)?\d+:\d\d:\d\d")
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
@@ -203,6 +205,7 @@ def _same(key: str, written: str, shown: str) -> bool:
 def _items(raw: str) -> set[str]:
     text = _ID.sub("", _SOCKETS.sub("", raw.strip().lower()))
     unit = _UNIT.fullmatch(text)
+    text = "" if _NO_PLUGIN.fullmatch(text) else text
     return {_WORDS.get(one, one) for one in (unit[1] if unit else text).split(",")}
 
 

@@ -50,6 +50,12 @@ def test_a_setting(before: str, after: str, expected: tuple[str, ...]) -> None:
     assert found(config=edit(CONFIG, before, after)) == [expected]
 
 
+def test_a_plugin_that_does_nothing() -> None:
+    conf = edit(CONF, "TaskPlugin=task/cgroup,task/affinity", "TaskPlugin=task/none")
+    assert found(conf, edit(CONFIG, "= task/cgroup,task/affinity", "= (null)")) == []
+    assert found(conf) == [("config", "TaskPlugin", "task/none", "task/cgroup,task/affinity")]
+
+
 LINES = {line.split()[0].partition("=")[2]: line for line in NODES.splitlines()}
 
 
