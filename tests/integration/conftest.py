@@ -188,6 +188,7 @@ class Cluster:
         user: str = "alice",
         stdin: str | None = None,
         env: dict[str, str] | None = None,
+        timeout: float = 180,
     ) -> subprocess.CompletedProcess[str]:
         arguments = [
             "ssh", "-i", str(self.key), "-p", str(self.port), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
@@ -197,7 +198,7 @@ class Cluster:
         deadline = time.monotonic() + 10
         while True:
             done = subprocess.run(
-                arguments, capture_output=True, text=True, timeout=180, check=False, input=stdin, env={**os.environ, **(env or {})}
+                arguments, capture_output=True, text=True, timeout=timeout, check=False, input=stdin, env={**os.environ, **(env or {})}
             )
             # kube-proxy opens the port a moment after the login pod is ready, and nothing has run yet.
             if "Connection refused" not in done.stderr or not done.stderr.startswith("ssh: connect to") or time.monotonic() > deadline:

@@ -162,7 +162,8 @@ def test_its_key_is_rotated_under_jobs(cluster: Cluster) -> None:
     number, before, there = submit(cluster, "--no-requeue -t 60 --mem=20", "rotated"), key_files(cluster), containers(cluster)
     load = "i=0; while [ ! -e enough ]; do i=$((i + 1)); srun -Q --mem=20 true || echo failed; done; echo $i"
     done: list[str] = []
-    thread = threading.Thread(target=lambda: done.extend(cluster.ssh(f"{load} 2>&1").stdout.split("\n")))
+    # Until the rotation is over, which waits for the kubelets three times.
+    thread = threading.Thread(target=lambda: done.extend(cluster.ssh(f"{load} 2>&1", timeout=900).stdout.split("\n")))
     thread.start()
     try:
         run = playbook("rotate_secrets", cluster.write(), "-e", "rotate=slurm", "--diff", "-vv")
