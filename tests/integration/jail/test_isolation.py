@@ -62,7 +62,9 @@ task() {
     [ ${#who[@]} = 0 ] || who=(setpriv --reuid=$who --regid=$who --clear-groups)
     # Without --wait: the epilog kills what the user has on a node outside of every job, and the pod's own root submits there.
     cd / && job=$("${who[@]}" sbatch --parsable --mem=64M -w one-0 -o /dev/null "${out[@]}" -i "${1/#HOME/$me}" --wrap "$as $2") && [ "$job" ] || return
-    until state=$(scontrol -o show job "$job" | grep -oE ' JobState=(COMPLETED|FAILED|CANCELLED|NODE_FAIL|TIMEOUT) '); do sleep 0.2; done
+    until state=$(scontrol -o show job "$job" | grep -o ' JobState=[A-Z_]* ') && [[ $state != *=@(PENDING|CONFIGURING|RUNNING|COMPLETING)* ]]; do
+        sleep 0.2
+    done
     [ "$state" = " JobState=COMPLETED " ]
 }
 """
