@@ -88,7 +88,7 @@ integration: $(if $(LAB_READY),,lab-load) ## tests against the lab's Kubernetes 
 	@tools/run --lab python -m pytest -n $(LAB_TESTS) --no-loadscope-reorder -m 'not alone$(if $(LONG),, and not long)' tests/integration $(ARGS) || $(NONE_CHOSEN)
 	@tools/run --lab python -m pytest -m 'alone$(if $(LONG),, and not long)' tests/integration $(ARGS) || $(NONE_CHOSEN)
 
-# The files that are about Slurm itself: the jail, with Kubernetes and without, its modules, node lines, roll-outs, HA, the upgrade, the metrics. What is only Kubernetes' does not change with it.
+# The files that are about Slurm itself: the jail, with Kubernetes and without, its modules, accounting, authentication, the REST API, node lines, roll-outs, HA, the upgrade, the metrics. What is only Kubernetes' does not change with it.
 NEWEST := $(addprefix tests/integration/,jail bare $(addprefix test_,$(addsuffix .py,accounting auth rest slurm_modules scale hardware node_sets rollout ha upgrade monitoring)))
 newest: $(if $(LAB_READY),,lab-load) ## of these, what is about Slurm itself, with the newest Slurm that Debian has (26.05)
 	@tools/run images/build slurm:26.05 | tools/run xargs -d '\n' lab/lab load
